@@ -128,6 +128,9 @@ class Log(Protocol):
         """All committed (key, value) of a compacted partition from offset `start` up to its end now; later ones
         win."""
 
+    def read_headers(self, tp: TopicPartition) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+        """The same of all that is there: (key, headers)."""
+
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         """One acknowledged keyed write to a compacted topic (definitions; not the commit path)."""
 
@@ -201,6 +204,9 @@ class Coordinator(Protocol):
     def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
         """Connect within the session timeout or raise UnreachableError; report every later change of state. `wait_s`:
         so long, in seconds, instead, and no answer to a request is waited for longer either."""
+
+    def joined(self) -> None:
+        """Whoever connected needs it to join no more: from now on a request without a connection fails at once."""
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         """Create with parents; False if it exists (after a lost reply: compare what is there with what you meant)."""

@@ -104,6 +104,9 @@ class KafkaLog:
     def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
         return self._readers.read_keyed(tp, start)
 
+    def read_headers(self, tp: TopicPartition) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+        return self._readers.read_headers(tp)
+
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         with self._lock:
             if self._writer is None:

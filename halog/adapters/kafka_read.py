@@ -97,6 +97,11 @@ class Readers:
             for m in batch:  # once per record of a restore
                 yield m.key() or b"", m.value()
 
+    def read_headers(self, tp: TopicPartition) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+        for batch in self._messages(tp, 0, self._written(tp), KEYED_S, renew=True):
+            for m in batch:
+                yield m.key() or b"", {name: value or b"" for name, value in m.headers() or ()}
+
     def _written(self, tp: TopicPartition) -> int:
         """The end of all that was written. The end of what is *committed* lags behind a commit that has returned: its
         marker is written afterwards; reading up to here waits for it."""

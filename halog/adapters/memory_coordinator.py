@@ -97,6 +97,9 @@ class MemoryCoordinator:
 
         _Watch(self, path, lambda: self.tree.members(path), differing, of="members")
 
+    def joined(self) -> None:
+        """Nothing here is waited for."""
+
     def sync(self, path: str) -> None:
         self._check()
 

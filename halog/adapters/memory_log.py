@@ -65,6 +65,11 @@ class MemoryLog:
             rows = list(shelf.since(max(start, shelf.start), len(shelf.rows)))
         return ((row.key or b"", row.value) for row in rows if not row.is_marker)
 
+    def read_headers(self, tp: TopicPartition) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+        with self.broker.lock:
+            rows = list(self.broker.shelf(tp).rows)
+        return ((row.key or b"", row.headers) for row in rows if not row.is_marker)
+
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         self.broker.write(tp, [(key, value, {})], marker=False)
 

@@ -72,7 +72,7 @@ class ZkCoordinator:
         patience_s: float = 0.0,
     ) -> None:
         """`patience_s`: how long to wait at the beginning for servers that are there and busy, and for a connection
-        that breaks meanwhile: whoever joins needs all that it asks for."""
+        that breaks meanwhile: whoever joins needs all that it asks for, until it says `joined`."""
         self._root = f"/halog/{cluster}"
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
@@ -121,6 +121,9 @@ class ZkCoordinator:
         except BaseException:
             self.close()
             raise
+
+    def joined(self) -> None:
+        self._patient_until = 0.0
 
     def _begin(self, at_least_s: float) -> None:
         """Wait for a session, and look whether there is where to work."""

@@ -21,6 +21,8 @@ from halog.schema.evolution import evolved_reader
 Runs = Mapping[str, frozenset[str] | None]
 """By process: the type ids it runs, as hex; None: it does not say, as those of an older halog."""
 
+NOTHING = "Nothing was published"
+"""As it is when a class is judged before its definition is written."""
 TEXT = 1_500
 """Characters of a definition in an error; the evidence has all."""
 
@@ -55,7 +57,7 @@ def check_reads(declared: Definition, stored: Definition, running: Runs) -> None
         )
         raise _error(
             f"{field}: {why}. The class declared in this process cannot read what definition {id_} of {stored.name} "
-            f"writes, {is_run}: one of the two is older. Nothing was published; {todo}",
+            f"writes, {is_run}: one of the two is older. {NOTHING}; {todo}",
             declared,
             stored,
             error,
@@ -97,13 +99,17 @@ def check_read_by(declared: Definition, stored: Definition, running: Runs, *, ho
         )
     reason = _seen_from_here(why)
     raise _error(
-        f"{field}: {reason}. {whom} could not read what the class declared in this process writes. Nothing was "
-        f"published. {todo}",
+        f"{field}: {reason}. {whom} could not read what the class declared in this process writes. {NOTHING}. {todo}",
         declared,
         stored,
         error,
         who,
     )
+
+
+def retold(error: SchemaChangedError, published: str) -> SchemaChangedError:
+    """The same, where `published` says what was published nevertheless."""
+    return SchemaChangedError(str(error).replace(NOTHING, published, 1), **error.evidence)
 
 
 def _seen_from_here(why: str) -> str:

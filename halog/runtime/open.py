@@ -164,6 +164,7 @@ def _joined(
         runtime.lives.notify(notifier, names)
     try:
         runtime.start()
+        outside.coordinator.joined()
     except BaseException:
         opened.close()
         raise

@@ -8,11 +8,16 @@ definitions are there or none is.
 Who only registers meanwhile, and finds its own definitions stored, publishes nothing and fences nobody. It registers
 before it looks, so a look at what others run, behind the writing, shows it: then all is taken back, in one transaction,
 but for what somebody else has begun to run.
+
+A transaction whose end nobody told may be there, or come yet: also one whose writer was fenced, if that came behind its
+commit. A newer writer ends it, and each record names the start that wrote it (header `start`). So a start that is
+refused finds what is there of its own, whatever refused it, and takes it back.
 """
 
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -28,10 +33,13 @@ from halog.errors import (
     SchemaChangedError,
 )
 from halog.ports import Log
-from halog.runtime.fitting import Runs, check_read_by, check_reads
+from halog.runtime.fitting import NOTHING, Runs, check_read_by, check_reads, retold
 from halog.runtime.schemas import Definitions
 from halog.schema import Definition, Registry
 
+START: Final = "start"
+"""The header that names the start which wrote a record."""
+PERHAPS: Final = "What this start wrote may be there (`halog type list`; `halog type retire` takes it back)"
 LOOK_S: Final = 0.1
 ATTEMPTS: Final = 40
 """To write without being fenced. One is enough, unless others begin with new classes at the same moment."""
@@ -77,6 +85,9 @@ class _Publication:
         self.running, self.hosts = running, hosts
         self.ours: dict[bytes, Definition] = {}
         """What this start wrote, or may have: nobody may have said how a transaction ended."""
+        self.begun: dict[bytes, Definition] = {}
+        """What it ever began to write."""
+        self.name = secrets.token_bytes(16)
         self.older: list[tuple[Definition, Definition]] = []
         self.failed: HalogError | None = None
         """What the log said last, but that somebody else is newer. A broker that two writers ask at the same moment may
@@ -87,12 +98,22 @@ class _Publication:
         return [d for d in self.declared if not self.definitions.has(d.type_id)]
 
     def run(self, lasts_s: float) -> None:
-        for _ in self._attempts():
-            self._judge_in_time(lasts_s)
-            if not self.missing or self._written():
-                break
-        if self.ours:
-            self._settle()
+        try:
+            for _ in self._attempts():
+                self._judge_in_time(lasts_s)
+                if not self.missing or self._written():
+                    break
+            if self.ours:
+                self._settle()
+        except HalogError as error:
+            if not self.begun:
+                raise
+            told = self._undone()
+            if told == NOTHING:
+                raise
+            if isinstance(error, SchemaChangedError):
+                raise retold(error, told) from None
+            raise type(error)(f"{error}. {told}", **error.evidence) from None
 
     def _judge_in_time(self, lasts_s: float) -> None:
         """Whom nobody asks costs nothing: others are only looked for where something is new, or wrong."""
@@ -126,38 +147,45 @@ class _Publication:
     def _written(self) -> bool:
         """Judge once more where nobody else publishes, and write. False: somebody did, or what he wrote does not fit,
         or nobody knows."""
-        before = self.ours
         try:
             with closing(self.log.transaction(self._id)) as writer:
-                self.definitions.refresh(all_written=True)
+                self._look()
                 self._judge(self.running())
                 missing = self.missing
-                self.ours = before | {d.type_id: d for d in missing}
+                self.ours |= {d.type_id: d for d in missing}
+                self.begun |= self.ours
                 if missing:
-                    writer.write(self.definitions.tp, [(d.type_id, d.text.encode(), {}) for d in missing])
+                    writer.write(self.definitions.tp, [self._record(d) for d in missing])
             return True
         except SchemaChangedError:
             return False
-        except RefusedError:  # fenced: nothing of it was written
-            self.ours = before
+        except RefusedError:  # fenced: before it was written, or by who came behind its commit
+            self._look()
             return False
         except (LogError, OutcomeUnknownError) as error:  # whatever it says: it may have been written
             self.failed = error
             return False
 
+    def _record(self, d: Definition) -> tuple[bytes, bytes, dict[str, bytes]]:
+        return d.type_id, d.text.encode(), {START: self.name}
+
+    def _look(self) -> None:
+        """Where a newer writer has come each of our transactions has ended: what is there of them is ours."""
+        self.definitions.refresh(all_written=True)
+        if self.begun:
+            read = self.log.read_headers(self.definitions.tp)
+            landed = {key for key, headers in read if headers.get(START) == self.name}
+            self.ours = {i: d for i, d in self.begun.items() if i in landed}
+
     def _settle(self) -> None:
         """Somebody with an older class may have come at the same moment; or another writer, as that of an older halog,
         fences nobody: what stands before ours and cannot live with it wins."""
-        self.definitions.refresh(all_written=True)
+        self._look()
         now = self.running()
-        try:
-            for definition in self.ours.values():
-                for stored in self._before(definition):
-                    check_reads(definition, stored, now)
-                    check_read_by(definition, stored, now, hosts=self.hosts)
-        except SchemaChangedError:
-            self._take_back()
-            raise
+        for definition in self.ours.values():
+            for stored in self._before(definition):
+                check_reads(definition, stored, now)
+                check_read_by(definition, stored, now, hosts=self.hosts)
 
     def _before(self, definition: Definition) -> tuple[Definition, ...]:
         before = self.definitions.before(definition.type_id)
@@ -169,11 +197,35 @@ class _Publication:
             )
         return before
 
-    def _take_back(self) -> None:
-        """All of ours, but for what others run: they found it there, and count on it."""
+    def _undone(self) -> str:
+        """The start is refused: what is there of ours, or comes yet, is taken back. Returns what is told of it."""
+        try:
+            for _ in self._attempts():
+                if self._ended():
+                    break
+            kept = self._take_back()
+        except HalogError:
+            return PERHAPS
+        if kept:
+            return f"What this start wrote was taken back, but for {', '.join(kept)}, which others run by now"
+        return "What this start wrote was taken back" if self.ours else NOTHING
+
+    def _ended(self) -> bool:
+        """A newer writer ends what is under way."""
+        try:
+            with closing(self.log.transaction(self._id)):
+                self._look()
+            return True
+        except (LogError, OutcomeUnknownError, RefusedError) as error:
+            self.failed = error
+            return False
+
+    def _take_back(self) -> list[str]:
+        """All of ours, but for what others run: they found it there, and count on it. Returns the names of these."""
         self._change({d.type_id: None for d in self._run_by_nobody()})
         kept = set(self.ours) - {d.type_id for d in self._run_by_nobody()}  # who came meanwhile
         self._change({i: self.ours[i].text.encode() for i in kept if not self._stored(i)})
+        return sorted(self.ours[i].name for i in kept)
 
     def _stored(self, type_id: bytes) -> bool:
         self.definitions.refresh(all_written=True)

@@ -120,6 +120,7 @@ def test_keyed_writes_are_read_back_in_order(logs: LogRig) -> None:
         (b"a", None),
         (b"c", b"3"),
     ]
+    assert list(log.read_headers(tp)) == [(b"a", {}), (b"b", {"lsn": b"7"}), (b"a", {}), (b"c", {})]
     writer.close()
 
 

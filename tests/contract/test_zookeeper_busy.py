@@ -173,18 +173,22 @@ def test_as_many_connections_as_are_allowed_are_told_as_that(counting: str) -> N
             made.close()
 
 
-@pytest.mark.parametrize("patience_s", [20.0, 0.0])
-def test_a_connection_that_breaks_while_a_node_joins_is_waited_for(zookeeper: ZkRig, patience_s: float) -> None:
+@pytest.mark.parametrize(("patience_s", "joined"), [(20.0, False), (20.0, True), (0.0, False)])
+def test_a_connection_that_breaks_while_a_node_joins_is_waited_for(
+    zookeeper: ZkRig, patience_s: float, joined: bool
+) -> None:
     """As on a machine that is too busy to answer its heartbeats. Who has joined, and tools, are told at once."""
     proxy = Proxy(zookeeper.site.info.zookeeper)
     c = ZkCoordinator(proxy.address, zookeeper.cluster, patience_s=patience_s)
     try:
         c.connect(States())
+        if joined:
+            c.joined()
         proxy.cut(reopen=False)
         wait_for(lambda: not c._client.connected)
         opens = threading.Timer(1.0, proxy.open)
         opens.start()
-        if patience_s:
+        if patience_s and not joined:
             assert c.get("nothing") is None
         else:
             with pytest.raises(UnreachableError, match="is not connected"):

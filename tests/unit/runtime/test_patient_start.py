@@ -33,6 +33,10 @@ class Flaky(MemoryCoordinator):
     def __init__(self, tree: MemoryTree, nth: int, error: Callable[[], Exception] | None) -> None:
         super().__init__(tree)
         self._left, self._error = nth, error
+        self.has_joined = False
+
+    def joined(self) -> None:
+        self.has_joined = True
 
     def _check(self) -> None:
         super()._check()
@@ -69,6 +73,7 @@ def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any, monkeyp
     opened, made = starts(nth, error, times=2)
     assert len(made) == 3
     assert not made[0].coordinator.is_connected  # type: ignore[attr-defined]
+    assert [m.coordinator.has_joined for m in made] == [False, False, True]  # type: ignore[attr-defined]
     opened.close()
     until = time.monotonic() + 5
     while {t.name for t in threading.enumerate() if t.name.startswith("halog")} - before and time.monotonic() < until:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
-from halog.errors import LogError, OutcomeUnknownError, OverloadedError, SchemaChangedError
+from halog.errors import (
+    LogError,
+    OutcomeUnknownError,
+    OverloadedError,
+    RefusedError,
+    SchemaChangedError,
+    UnreachableError,
+)
 from halog.ports import LogTransaction, TopicPartition
 from halog.runtime import publishing
 from halog.runtime.fitting import Runs
@@ -152,7 +159,8 @@ def test_who_only_registered_at_the_same_moment_keeps_what_it_runs(broker: Memor
         running["A"] = runs(older)
         running["B"] = frozenset(i.type_id.hex() for n, i in ours.by_name.items() if n in also)
 
-    with pytest.raises(SchemaChangedError, match=r"Gate\.f: .*theirs"):
+    told = "was taken back, but for Plane, which others run by now" if also else "What this start wrote was taken back"
+    with pytest.raises(SchemaChangedError, match=rf"Gate\.f: .*theirs.*{told}\. Declare"):
         publish(Hooked(broker, committed=come), TOPIC, ours, lambda: dict(running))
     kept = {i.type_id for n, i in ours.by_name.items() if n in also}
     assert stored(broker) == ids(older) | kept
@@ -199,6 +207,117 @@ def test_what_was_written_without_an_answer_is_taken_back_where_it_does_not_fit(
 
     with pytest.raises(SchemaChangedError):
         publish(Hooked(broker, committed=lost), TOPIC, ours, lambda: dict(running))
+    assert stored(broker) == ids(older)
+
+
+FENCED = RefusedError("a newer writer holds transactional id halog-publishing")
+
+
+@pytest.mark.parametrize("came", [False, True], ids=["nobody came", "an older class came"])
+def test_whoever_is_fenced_behind_its_own_commit_looks_who_came(broker: MemoryBroker, came: bool) -> None:
+    """The answer was lost, and the client asks again when a newer writer is there: fenced, it says."""
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    publish(MemoryLog(broker), TOPIC, older)
+    running: dict[str, frozenset[str]] = {}
+    unread: list[str] = []
+
+    def fenced() -> None:
+        running.update({"A": runs(older)} if came else {})
+        raise FENCED
+
+    def start() -> None:
+        log = Hooked(broker, committed=fenced)
+        publish(log, TOPIC, ours, lambda: dict(running), unread=lambda new, old: unread.append(new.name))
+
+    if came:
+        with pytest.raises(SchemaChangedError, match="What this start wrote was taken back"):
+            start()
+    else:
+        start()
+    assert stored(broker) == ids(older) | (set() if came else ids(ours))
+    assert unread == ([] if came else ["Gate"])
+
+
+class Late(MemoryLog):
+    """Our first transaction has no answer. It ends, landed or not, when a newer writer comes: `landed`. From `away` on
+    (the number of a writer) nobody answers any more."""
+
+    def __init__(self, broker: MemoryBroker, unanswered: Callable[[], None], *, landed: bool = True, away: int = 99):
+        super().__init__(broker)
+        self.unanswered, self.landed, self.away = unanswered, landed, away
+        self.pending: list[tuple[TopicPartition, list[Any]]] = []
+        self.writers = 0
+
+    def transaction(self, transactional_id: str) -> Any:
+        self.writers += 1
+        if self.writers >= self.away:
+            raise UnreachableError("Kafka does not answer")
+        pending, self.pending = self.pending, []
+        for tp, items in pending if self.landed else ():
+            super().transaction(transactional_id).write(tp, items)
+        found: Any = super().transaction(transactional_id)
+        return LateWriter(self, found) if self.writers == 1 else found
+
+
+class LateWriter:
+    def __init__(self, log: Late, real: LogTransaction) -> None:
+        self.log, self.real = log, real
+
+    def write(self, tp: TopicPartition, items: Iterable[Any]) -> None:
+        self.log.pending.append((tp, list(items)))
+        self.log.unanswered()
+        raise OutcomeUnknownError("nobody answers")
+
+    def close(self) -> None:
+        self.real.close()
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_what_was_written_without_an_answer_and_comes_late_is_taken_back_where_the_start_is_refused(
+    broker: MemoryBroker, landed: bool
+) -> None:
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    publish(MemoryLog(broker), TOPIC, older)
+    running: dict[str, frozenset[str]] = {}
+    log = Late(broker, lambda: running.update({"A": runs(older)}), landed=landed)
+    told = "What this start wrote was taken back" if landed else "Nothing was published"
+    with pytest.raises(SchemaChangedError, match=rf"Gate\.f: .*{told}\. Declare"):
+        publish(log, TOPIC, ours, lambda: dict(running))
+    assert not log.pending, "a newer writer has ended it"
+    assert stored(broker) == ids(older)
+
+
+def test_a_log_that_is_away_before_it_is_known_what_was_written_is_told_so(broker: MemoryBroker) -> None:
+    """Whether the start is refused for that, or for an older class that came."""
+    ours = classes(**OURS)
+    with pytest.raises(UnreachableError, match=r"Kafka does not answer\. What this start wrote may be there"):
+        publish(Late(broker, lambda: None, away=2), TOPIC, ours)
+    older, running = classes(Gate=str), dict[str, frozenset[str]]()
+
+    def came() -> None:
+        published(broker, older)
+        running["A"] = runs(older)
+
+    with pytest.raises(SchemaChangedError, match=r"Gate\.f.*What this start wrote may be there"):
+        publish(Late(broker, came, away=2), TOPIC, ours, lambda: dict(running))
+
+
+@pytest.mark.parametrize("fails", [2, 3], ids=["at the look", "at the change"])
+def test_a_log_that_fails_for_a_moment_behind_the_refusal_keeps_nothing_there(broker: MemoryBroker, fails: int) -> None:
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    published(broker, older)
+    running: dict[str, frozenset[str]] = {}
+
+    class Failing(Late):
+        def transaction(self, transactional_id: str) -> Any:
+            if self.writers + 1 == fails:
+                self.writers += 1
+                raise LogError("UNKNOWN: Unknown broker error")
+            return super().transaction(transactional_id)
+
+    log = Failing(broker, lambda: running.update({"A": runs(older)}))
+    with pytest.raises(SchemaChangedError, match="was taken back"):
+        publish(log, TOPIC, ours, lambda: dict(running))
     assert stored(broker) == ids(older)
 
 
