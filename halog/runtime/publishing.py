@@ -20,7 +20,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Final
 
 from halog.errors import (
@@ -32,7 +32,7 @@ from halog.errors import (
     RefusedError,
     SchemaChangedError,
 )
-from halog.ports import Log
+from halog.ports import Log, LogTransaction
 from halog.runtime.fitting import NOTHING, Runs, check_read_by, check_reads, retold
 from halog.runtime.schemas import Definitions
 from halog.schema import Definition, Registry
@@ -44,7 +44,11 @@ LOOK_S: Final = 0.1
 ATTEMPTS: Final = 40
 """To write without being fenced. One is enough, unless others begin with new classes at the same moment."""
 PAUSE_S: Final = 0.4
-"""Between two of them, at most."""
+"""Between two of them, at most, where the log is fast."""
+OTHERS: Final = 8
+"""So many begin at the same moment and all come through: the pause has room for a transaction of each, however long one
+takes on a broker that has much to do."""
+LONG_PAUSE_S: Final = 10.0
 
 
 def publish(
@@ -92,6 +96,8 @@ class _Publication:
         self.failed: HalogError | None = None
         """What the log said last, but that somebody else is newer. A broker that two writers ask at the same moment may
         call that an error of its own."""
+        self.fenced_s = 0.0
+        """The longest transaction so far that another writer ended."""
 
     @property
     def missing(self) -> list[Definition]:
@@ -148,7 +154,7 @@ class _Publication:
         """Judge once more where nobody else publishes, and write. False: somebody did, or what he wrote does not fit,
         or nobody knows."""
         try:
-            with closing(self.log.transaction(self._id)) as writer:
+            with self._writer() as writer:
                 self._look()
                 self._judge(self.running())
                 missing = self.missing
@@ -238,7 +244,7 @@ class _Publication:
     def _change(self, values: dict[bytes, bytes | None]) -> None:
         for _ in self._attempts() if values else ():
             try:
-                with closing(self.log.transaction(self._id)) as writer:
+                with self._writer() as writer:
                     writer.write(self.definitions.tp, [(key, value, {}) for key, value in values.items()])
                 return
             except RefusedError:
@@ -246,17 +252,28 @@ class _Publication:
             except (LogError, OutcomeUnknownError) as error:
                 self.failed = error
 
+    @contextmanager
+    def _writer(self) -> Iterator[LogTransaction]:
+        began = time.monotonic()
+        try:
+            with closing(self.log.transaction(self._id)) as writer:
+                yield writer
+        except RefusedError:
+            self.fenced_s = max(self.fenced_s, time.monotonic() - began)
+            raise
+
     def _attempts(self) -> Iterator[int]:
-        """Of two that fence each other one waits longer."""
+        """Of two that fence each other one waits longer: long enough for the other one to end."""
         for n in range(ATTEMPTS):
             yield n
-            time.sleep(random.uniform(0, min(PAUSE_S, 0.02 * 2**n)))
+            most = min(max(PAUSE_S, OTHERS * self.fenced_s), LONG_PAUSE_S)
+            time.sleep(random.uniform(0, min(most, 0.02 * 2**n)))
         if self.failed is not None:
             raise self.failed
         changed = "what this start wrote may be there (`halog type list`)" if self.ours else "nothing was published"
         raise OverloadedError(
-            f"topic {self.definitions.tp.topic}: other processes published definitions at each of {ATTEMPTS} attempts; "
-            f"{changed}; start again",
+            f"topic {self.definitions.tp.topic}: other processes began to publish definitions at each of {ATTEMPTS} "
+            f"attempts; {changed}; start again",
             topic=self.definitions.tp.topic,
         )
 

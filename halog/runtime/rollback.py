@@ -23,8 +23,8 @@ from halog.runtime.plans import Plan, Planned
 
 class Situation(NamedTuple):
     """What a way back is made from. `serving`: nodes that may get copies; `running`: nodes that could move theirs;
-    `others`: the plans that are known, the newest first; `told`: what the event history says of who moved a partition to
-    these nodes; `drained`: nodes that are."""
+    `others`: the plans that are known, the newest first; `told`: what the event history says of who moved a partition
+    to these nodes; `drained`: nodes that are."""
 
     config: Config
     tables: Mapping[str, PartitionTable]

@@ -109,14 +109,15 @@ def test_one_that_is_busy_is_waited_for_and_no_longer(zookeeper: ZkRig) -> None:
     """It lets nobody in until somebody else has left; whoever is patient gets in, whoever is not is told in time."""
     proxy = Proxy(zookeeper.site.info.zookeeper)
     proxy.hold_replies()
-    opened = threading.Timer(3.0, proxy.pass_replies)
-    opened.start()
     began = time.monotonic()
-    patient = ZkCoordinator(proxy.address, zookeeper.cluster, answer_s=1.0, patience_s=20.0)
     hasty = ZkCoordinator(proxy.address, zookeeper.cluster, answer_s=1.0)
     with pytest.raises(UnreachableError, match="does not answer"):
         hasty.connect(States())
     assert time.monotonic() - began < 2.9
+    patient = ZkCoordinator(proxy.address, zookeeper.cluster, answer_s=1.0, patience_s=20.0)
+    began = time.monotonic()
+    opened = threading.Timer(2.5, proxy.pass_replies)
+    opened.start()
     patient.connect(States())
     assert 2.0 < time.monotonic() - began < 18.0
     assert patient.create("/n", b"")
@@ -186,14 +187,15 @@ def test_a_connection_that_breaks_while_a_node_joins_is_waited_for(
             c.joined()
         proxy.cut(reopen=False)
         wait_for(lambda: not c._client.connected)
-        opens = threading.Timer(1.0, proxy.open)
-        opens.start()
         if patience_s and not joined:
+            opens = threading.Timer(1.0, proxy.open)
+            opens.start()
             assert c.get("nothing") is None
+            opens.join()
         else:
             with pytest.raises(UnreachableError, match="is not connected"):
                 c.get("nothing")
-        opens.join()
+            proxy.open()
     finally:
         c.close()
         proxy.close()
