@@ -79,8 +79,10 @@ class Commits:
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """See Backend."""
-        open_ = Open(0 if tx in self._unsent else self._asker.epoch(partition))
+        open_ = Open(presented=tx not in self._unsent)
         try:
+            if open_.presented:
+                open_.seen(self._asker.epoch(partition))
             return self._commit(partition, tx, work, open_)
         except OutcomeUnknownError as error:  # whoever has it can ask what became of it
             error.evidence |= {"tx": tx.hex(), "epoch": open_.epoch}
@@ -108,8 +110,7 @@ class Commits:
         return True
 
     def _commit(self, partition: str, tx: bytes, work: Work, open_: Open) -> int:
-        first = tx in self._unsent
-        open_.presented = not first
+        first = not open_.presented
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
         self._asker.check_open()

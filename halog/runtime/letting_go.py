@@ -2,12 +2,13 @@
 
 A scan that comes to its end has nothing to tell: its last page lets go of its moment. One that nobody goes on with ends
 whenever Python frees it, in any thread, perhaps in the middle of anything: then nothing may be asked of anybody, so it
-is written down, and a thread of its own says it. What is not told is let go of by itself. Decides nothing.
+is written down, and a thread of its own says it. What is not told in time is let go of by itself, so it is not told any
+more then, and little waits where a partition gives no answer. Decides nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import threading
 import time
 from queue import SimpleQueue
@@ -16,6 +17,9 @@ from typing import Final
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.asking import Asker
+from halog.runtime.named import KEPT_MS
+
+logger = logging.getLogger("halog.service")
 
 ASKED_S: Final = 1.0
 """How long it is tried: somebody else may be active by now, and has nothing to let go of."""
@@ -26,8 +30,8 @@ class LettingGo:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._given_up: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()
-        """The only queue into which may be put at any moment."""
+        self._given_up: SimpleQueue[tuple[str, bytes, float] | None] = SimpleQueue()
+        """With the time until which it is kept there. The only queue into which may be put at any moment."""
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -41,7 +45,7 @@ class LettingGo:
 
     def given_up(self, partition: str, moment: bytes) -> None:
         """Nobody asks for it any more."""
-        self._given_up.put((partition, moment))
+        self._given_up.put((partition, moment, time.monotonic() + KEPT_MS / 1000))
 
     def close(self) -> None:
         """Nothing is told any more."""
@@ -49,8 +53,17 @@ class LettingGo:
 
     def _run(self) -> None:
         while (one := self._given_up.get()) is not None and not self._asker.closed:
-            with contextlib.suppress(HalogError):
-                self._asker.ask(one[0], frames.LetGo(*one), time.monotonic() + ASKED_S)
+            partition, moment, until = one
+            if time.monotonic() < until:
+                self._tell(partition, moment)
+
+    def _tell(self, partition: str, moment: bytes) -> None:
+        try:
+            self._asker.ask(partition, frames.LetGo(partition, moment), time.monotonic() + ASKED_S)
+        except HalogError:
+            pass
+        except Exception:  # the next ones are told all the same
+            logger.exception("a moment of partition %s is let go of by itself, after an error", partition)
 
 
 class Passing:

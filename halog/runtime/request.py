@@ -64,12 +64,12 @@ class Open:
 
     __slots__ = ("_late", "epoch", "presented")
 
-    def __init__(self, epoch: int = 0) -> None:
-        self.epoch = epoch
+    def __init__(self, *, presented: bool = False) -> None:
+        self.epoch = 0
         """The highest that one was sent for, or that it was presented in here, without a refusal that settles it.
         Whoever asks what became of it asks under that one: of what is asked under a lower one it is said that it did
         not happen, and then it may."""
-        self.presented = False
+        self.presented = presented
         """Was one sent, or presented in here, that somebody may act on, or has? Else it did not happen, and will not,
         also where whoever asked is interrupted."""
         self._late: dict[str, int] = {}

@@ -4,6 +4,9 @@ Threads are not copied, and connections are the parent's: whoever writes to one 
 So in the child no node is open any more, and the transaction that was is over; a node of its own it may open. What the
 parent's node is made of is never destroyed there: its libraries would wait for their threads, which are not there, or
 crash. Nor do they end themselves: when Python is done with the child, nothing else is.
+
+Python tells of its own forks alone (`os.fork`, multiprocessing). A child that a library forks by itself, without
+telling Python, finds all of it as it was.
 """
 
 from __future__ import annotations

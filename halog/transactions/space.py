@@ -145,7 +145,6 @@ class Space:
         self.max_record_bytes = max_record_bytes
         self.forked = False
         """Is this a child of the process that made it? Then it is the parent's."""
-        forked.SPACES.add(self)
         self.routes: dict[type[Any], dict[Any, Route]] = {}
         """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple); of
         keys that equal values and types make one (`_is_by_equality`)."""
@@ -159,6 +158,7 @@ class Space:
         """By type name, each with how many types were declared then."""
         self._definition_of = definition_of
         self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
+        forked.SPACES.add(self)  # whole: another thread may fork at any moment
 
     def leave_behind(self) -> None:
         """In a forked child: nothing of it is used there."""

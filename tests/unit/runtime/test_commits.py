@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,3 +171,48 @@ def test_what_was_begun_without_waiting_is_unknown_too() -> None:
     assert told == [None]
     with pytest.raises(OutcomeUnknownError):
         commits.commit("p", tx, WORK)
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C is."""
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_was_begun_is_never_taken_for_unsent_wherever_its_commit_is_interrupted(begun: bool) -> None:
+    """It may be in the log. What was not is unsent until it is presented."""
+    lines, unsent = 0, set()
+    while True:
+        (commits, tx), left = _given(begun), lines
+
+        def step(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal left
+            if event in ("line", "return") and frame.f_globals["__name__"] == Commits.__module__:
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise Interrupted
+            return step
+
+        before = sys.gettrace()
+        sys.settrace(step)
+        try:
+            commits.commit("p", tx, WORK)
+        except Interrupted:
+            unsent.add(commits.unsent(tx))
+        except (OutcomeUnknownError, PartitionUnavailableError):
+            break
+        finally:
+            sys.settrace(before)
+        lines += 1
+        assert lines < 500
+    assert unsent == ({False} if begun else {True, False})
+
+
+def _given(begun: bool) -> tuple[Commits, bytes]:
+    node: Any = Node(ev.Unknown("its epoch ended"))
+    commits = Commits(node, 7, lambda partition: False)
+    commits.deliveries = Deliveries(lambda: node, list)
+    node.answers_early = lambda durability: False
+    tx = commits.new_id()
+    assert not begun or commits.begin("p", tx, WORK, lambda lsn: False)
+    return commits, tx

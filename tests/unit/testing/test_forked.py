@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from halog.runtime.pages import PAGE_OBJECTS
 from halog.schema import managed
 from halog.testing.cluster import Cluster
 from halog.testing.nodes import MemoryNode
+from halog.transactions import space
 from tests.unit.counting import REGISTRY, Counter
 
 pytestmark = pytest.mark.feature("X5")
@@ -195,6 +198,35 @@ def test_a_child_waits_for_no_thread_of_its_parents() -> None:
             with node.space.kept._lock:
                 assert in_child(child) == 0
         assert notes == []
+
+
+@pytest.mark.feature("D1")
+def test_every_node_is_left_behind_also_where_another_thread_was_just_opening_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half_made, go_on = threading.Event(), threading.Event()
+    real = space.Kept
+
+    def kept(*args: Any) -> Any:
+        half_made.set()
+        assert go_on.wait(CHILD_S * 2)
+        return real(*args)
+
+    def child() -> None:
+        assert all(node.forked for node in nodes)
+
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(MemoryNode(registry=REGISTRY)) for _ in range(20)]
+        monkeypatch.setattr(space, "Kept", kept)
+        opening = threading.Thread(target=lambda: MemoryNode(registry=REGISTRY).close())
+        opening.start()
+        assert half_made.wait(CHILD_S)
+        try:
+            assert in_child(child) == 0
+        finally:
+            go_on.set()
+            opening.join(CHILD_S)
+        assert not any(node.forked for node in nodes)
 
 
 @pytest.mark.feature("O3")
