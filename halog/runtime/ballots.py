@@ -84,7 +84,7 @@ def _doubt(u: Undecided) -> frames.Doubt:
 
 
 def _size_of(doubt: frames.Doubt) -> int:
-    return 100 + sum(len(name) + 5 for name in doubt.participants) + (ID_BYTES + 2) * len(doubt.types or ())
+    return 100 + sum(len(name) + 5 for name in doubt.participants) + (ID_BYTES + 2) * len(doubt.types)
 
 
 class Ballots:
