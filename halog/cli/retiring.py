@@ -91,7 +91,7 @@ def _check_not_run(definition: Definition, running: Runs) -> None:
 def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
     """What a transaction in doubt would write is no object yet, and may be one at any time."""
     doubts = [(t.name, d) for t in connection.tables for d in votes_of(connection, t.name).doubts]
-    would = [(p, d.tx.hex()) for p, d in doubts if d.types is None or definition.type_id in d.types]
+    would = [(p, d.tx.hex()) for p, d in doubts if definition.type_id in d.types]
     if would:
         txns = sorted({tx for _, tx in would})
         where = ", ".join(dict.fromkeys(p for p, _ in would))

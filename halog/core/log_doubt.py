@@ -87,10 +87,6 @@ class LogDoubt:
     def opened(self, *, here: bool = False) -> None:
         """The log has opened an epoch, whoever's. `here`: this copy's own. That is the best answer, and whoever leads
         asks for itself: the one that was asked for may come when nobody waits for it, or never."""
-        self.doubted = False
-        """Was it asked since an epoch was opened?"""
-        self._answer = False
-        """Is there an answer that no election was begun by?"""
-        self._unopened, self.doubted = 0, False
+        self._unopened, self.doubted, self._answer = 0, False, False
         if here:
             self._asked = 0

@@ -18,3 +18,5 @@ class AskLog(msgspec.Struct, frozen=True):
 
     round: int
     since_ms: int
+    serves: bool = False
+    """The copy is active, and only measures the log's time: no epoch waits for the answer."""

@@ -82,4 +82,4 @@ class LogPace:
         since = self._leading.awake_ms - OVERDUE * every
         if any(self._heard.get(m, (0, 0))[1] < since for m in members):
             self._asked, self._asked_at = self._p.next_round(), now
-            self._p.out.append(ev.AskLog(self._asked, now))
+            self._p.out.append(ev.AskLog(self._asked, now, serves=True))

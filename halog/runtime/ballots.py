@@ -71,8 +71,8 @@ def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAr
         undecided, decided = list(ledger.undecided.values()), dict(ledger.decided)
     latest = sorted(decided, key=lambda tx: decided[tx].lsn)[-r.latest :] if r.latest else []
     found = dict.fromkeys([*(tx for tx in r.ids if tx in decided), *latest])
-    left = sorted((_doubt(u) for u in undecided if u.tx > r.behind), key=lambda d: d.tx)
-    doubts = next(pieces(left, _size_of, room), [])
+    left = sorted((u for u in undecided if u.tx > r.behind), key=lambda u: u.tx)
+    doubts = next(pieces(map(_doubt, left), _size_of, room), [])  # the changes of those on this page only
     told = [(tx, decided[tx].commit, decided[tx].lsn) for tx in found]
     return frames.VotesAre(doubts, told, end=len(doubts) == len(left))
 
@@ -84,7 +84,7 @@ def _doubt(u: Undecided) -> frames.Doubt:
 
 
 def _size_of(doubt: frames.Doubt) -> int:
-    return 100 + sum(len(name) + 5 for name in doubt.participants) + (ID_BYTES + 2) * len(doubt.types or ())
+    return 100 + sum(len(name) + 5 for name in doubt.participants) + (ID_BYTES + 2) * len(doubt.types)
 
 
 class Ballots:

@@ -16,7 +16,8 @@ from halog.core.ids import EpochId, Position
 from halog.core.mapping import Layout
 from halog.errors import ConfigError, FrameError
 
-PROTOCOL = 1
+PROTOCOL = 2
+"""One more wherever a frame changes, also by a field that may be left out: older nodes refuse what they do not know."""
 
 
 class _Frame(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
@@ -403,8 +404,8 @@ class Doubt(msgspec.Struct, array_like=True, frozen=True):
     lsn: int
     reads: int
     changes: int
-    types: tuple[bytes, ...] | None = None
-    """The ids of the types that it would write; None: a node of an older halog does not say."""
+    types: tuple[bytes, ...]
+    """The ids of the types that it would write."""
 
 
 class VotesAre(_Frame):

@@ -1,5 +1,5 @@
-"""Does the log answer? What copies ask of it before they claim an epoch (`halog.core.log_doubt`), asked on threads of
-their own, again and again until it does.
+"""Does the log answer? What copies ask of it before they claim an epoch (`halog.core.log_doubt`), and active ones to
+know its time (`halog.core.log_pace`), asked on threads of their own, again and again until it does.
 
 An answer is the end of that very partition's log, told by its leader, once there is a producer session to append with:
 whoever claims then waits for nothing. Operators are told once, by each node, since when the log is away, and once that
@@ -51,11 +51,18 @@ class Asking(Protocol):
 
 
 class _Question:
-    __slots__ = ("asked_ms", "copy", "round", "since_ms", "tried")
+    __slots__ = ("asked_ms", "copy", "round", "serves", "since_ms", "tried")
 
     def __init__(self, copy: Asking, e: ev.AskLog) -> None:
         self.copy, self.round, self.since_ms, self.asked_ms = copy, e.round, e.since_ms, monotonic_ms()
-        self.tried = 0
+        self.tried, self.serves = 0, e.serves
+
+    def rank(self, after_doubt: bool) -> tuple[int, int]:
+        """The lowest is asked first: a doubt that was never asked, since an epoch waits for it; then one that serves
+        and one that doubts, by turns: neither may hold up the other, however many they are."""
+        if not self.serves and not self.tried:
+            return 0, 0
+        return (1 if self.serves == after_doubt else 2), self.tried
 
 
 class LogQuestions:
@@ -71,8 +78,10 @@ class LogQuestions:
         self._end, self._ready, self._tell = end, ready, tell
         self._lock = threading.Condition()
         self._open: dict[str, _Question] = {}
-        """By partition: those tried least are asked first, in this order; `_asked` are under way."""
+        """By partition, in the order in which they are asked, but for `_Question.rank`; `_asked` are under way."""
         self._asked: set[str] = set()
+        self._after_doubt = False
+        """Was the last question one of a copy that doubts?"""
         self._away_since_ms = 0
         """On the driver's clock; 0: nobody was told that it is away."""
         self._why = ""
@@ -104,10 +113,11 @@ class LogQuestions:
         with self._lock:
             self._lock.wait_for(lambda: self._open.keys() - self._asked, WAIT_S)
             left = [name for name in self._open if name not in self._asked]
-            name = min(left, key=lambda name: self._open[name].tried, default=None)
+            name = min(left, key=lambda name: self._open[name].rank(self._after_doubt), default=None)
             if name is None:
                 return None
             self._asked.add(name)
+            self._after_doubt = not self._open[name].serves
             return self._open[name]
 
     def _again(self, question: _Question) -> None:

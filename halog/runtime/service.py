@@ -127,7 +127,10 @@ class Service:
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
         if hello.protocol != self.hello.protocol:
-            raise FrameError(f"{hello.node} speaks protocol {hello.protocol}, this node {self.hello.protocol}")
+            ours = self.hello.protocol
+            older = "it runs an older halog" if hello.protocol < ours else "this node runs an older halog"
+            said = f"it speaks protocol {hello.protocol}, this node {ours}: {older}"
+            raise self._refused(hello.node, f"{said}; run the same on all nodes and clients")
         with self._lock:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
 

@@ -225,3 +225,15 @@ def test_who_stood_back_asks_the_log_again_before_it_stands_again() -> None:
     (again,) = [e for e in effects if isinstance(e, ev.AskLog)]
     core.step(ev.LogAnswered(again.round))
     assert core.is_now(Role.ELECTING)
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("here", [True, False])
+def test_an_answer_from_before_an_epoch_opened_is_good_for_no_claim_behind_it(here: bool) -> None:
+    core, _ = replica()
+    doubt = core.p.campaign.log
+    doubt.begin(core.now)
+    doubt.answered(ev.LogAnswered(doubt._asked))
+    doubt.opened(here=here)
+    doubt.begin(core.now)
+    assert not doubt.take()

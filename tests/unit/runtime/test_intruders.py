@@ -60,6 +60,16 @@ class Stranger:
             "Z",
             "it acts as a hosting node, and is none of [nodes]",
         ),
+        (
+            [frames.Hello("test", "B", 1, protocol=1)],
+            "B",
+            "it speaks protocol 1, this node 2: it runs an older halog; run the same on all nodes and clients",
+        ),
+        (
+            [frames.Hello("test", "B", 1, protocol=3)],
+            "B",
+            "it speaks protocol 3, this node 2: this node runs an older halog; run the same on all nodes and clients",
+        ),
     ],
 )
 def test_an_intruder_is_refused_and_told_once(cluster: Cluster, said: list[Any], name: str, why: str) -> None:

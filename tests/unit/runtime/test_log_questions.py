@@ -73,6 +73,35 @@ def test_whose_broker_answers_does_not_wait_for_all_whose_broker_does_not(world:
     assert not any(copy.heard for copy in lost)
 
 
+def test_copies_that_doubt_do_not_wait_for_all_that_serve_nor_these_for_them(world: World) -> None:
+    """A node with hundreds of partitions asks ten times a second for each whose replica is overdue."""
+    serving = [Copy(f"serving-{i}") for i in range(20)]
+    lost, fine = [Copy(f"lost-{i}") for i in range(3)], Copy("fine")
+    world.away = {copy.name for copy in lost}
+
+    def all_that_serve_ask() -> None:
+        for copy in serving:
+            world.questions.ask(copy, ev.AskLog(1, monotonic_ms(), serves=True))
+
+    all_that_serve_ask()
+    for copy in (*lost, fine):
+        world.questions.ask(copy, ev.AskLog(1, monotonic_ms()))
+    for _ in range(4):
+        world.turn()
+    assert fine.heard == [ev.LogAnswered(1)], "an epoch waits for it"
+    for _ in range(16):
+        all_that_serve_ask()
+        world.turn()
+    asked = [name for name, _ in world.asked[4:]]
+    assert sum(name.startswith("lost") for name in asked) == 8, "by turns"
+    assert [name for name in asked if name.startswith("lost")][:3] == ["lost-0", "lost-1", "lost-2"]
+    world.away = set()
+    for _ in range(6):
+        all_that_serve_ask()
+        world.turn()
+    assert all(copy.heard == [ev.LogAnswered(1)] for copy in lost)
+
+
 def test_all_are_asked_again_and_again(world: World) -> None:
     copies = [Copy(name) for name in ("a", "b", "c")]
     world.away = {"a", "b", "c"}

@@ -43,6 +43,22 @@ def test_thousands_in_doubt_over_many_partitions_are_told_page_by_page() -> None
     assert len(answers) > 3
 
 
+@pytest.mark.feature("O2", "D5")
+def test_a_page_looks_at_the_changes_of_what_is_on_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+    real = ballots._doubt
+    monkeypatch.setattr(ballots, "_doubt", lambda u: looked.append(u.tx) or real(u))
+    copy, behind, pages = in_doubt(4_000), b"", 0
+    while True:
+        said = ballots.votes(copy, frames.Votes("p-0", [], behind=behind))
+        pages += 1
+        if said.end:
+            break
+        behind = said.doubts[-1].tx
+    assert pages > 3
+    assert len(looked) <= 4_000 + pages
+
+
 def test_nothing_in_doubt_is_all_there_is() -> None:
     said = ballots.votes(in_doubt(0), frames.Votes("p-0", []))
     assert (said.doubts, said.end) == ([], True)
