@@ -37,7 +37,7 @@ def test_the_history_says_why_a_killed_node_was_replaced_and_what_was_discarded(
     """kill -9 of the active: its successor says how it was seen to go, the log and the events agree on the epochs; a
     record of the dead epoch that lands behind them counts for nobody, and is listed and exported, decoded."""
     cluster = prepared
-    timing = "[timing]\ncall_deadline_ms = 4_000\nnon_response_timeout_ms = 1_500\n"  # a test machine stalls
+    timing = "[timing]\ncall_deadline_ms = 4_000\n"  # so long late records may come, and are waited for
     cluster.toml.write_text(cluster.toml.read_text() + timing)
     cluster.start("A", "B", "C")
     cluster.settle()
@@ -55,13 +55,13 @@ def test_the_history_says_why_a_killed_node_was_replaced_and_what_was_discarded(
     assert took["cause"].startswith(f"{dead}: "), took
     assert took["more"] == {"role": "active", "was": "replica"}
     assert took["node"] != dead
-    removed = next(e for e in found if e["code"] == "HALOG-1006")
-    assert (removed["node"], removed["by"], removed["epoch"]) == (dead, took["node"], 2)
+    # Where the machine stalls a node that lives may be dropped, too, and come back: that is told beside it.
+    removed = next(e for e in found if e["code"] == "HALOG-1006" and e["node"] == dead)
+    assert (removed["by"], removed["epoch"]) == (took["node"], 2)
     assert took["cause"] == f"{dead}: {removed['cause']}"
     everything = cluster.halog("events", "--format", "json").json
-    left = [e for e in everything if e["code"] == "HALOG-1004"]
-    assert {e["node"] for e in left} == {dead}
-    assert len({e["by"] for e in left}) == len(left) == 2, "each of the others saw it"
+    left = [e["by"] for e in everything if e["code"] == "HALOG-1004" and e["node"] == dead]
+    assert sorted(left) == sorted({*"ABC"} - {dead}), "each of the others saw it, once"
     assert f"HALOG-1006 partition {place}: {dead} leaves the node list" in cluster.said(took["node"])
 
     first, second = cluster.halog("history", place, "--why", "--format", "json").json
