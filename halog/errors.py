@@ -321,6 +321,11 @@ def mark_unsent(error: BaseException, frame: bytes) -> None:
     error.__dict__["halog_unsent"] = frame
 
 
+def unmark(error: BaseException) -> None:
+    """What ended a request came when some of it may have been sent, whatever the same instance ended before."""
+    error.__dict__.pop("halog_unsent", None)
+
+
 def is_unsent(error: BaseException, frame: bytes) -> bool:
     """Was it marked so, of this request?"""
     return error.__dict__.get("halog_unsent") is frame

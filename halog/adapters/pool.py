@@ -14,7 +14,7 @@ import threading
 import time
 
 from halog.adapters.frames import CHUNK, Unpacker, pack, parse_address
-from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError, mark_unsent
+from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError, mark_unsent, unmark
 
 MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time
 
@@ -74,7 +74,8 @@ class Pool:
         try:
             _send(sock, address, data, timeout_s)
             reply = _receive(sock, address, deadline, timeout_s, self._max_frame)
-        except BaseException:
+        except BaseException as error:
+            unmark(error)
             self._discard(sock)
             raise
         self._give_back(sock, address)
