@@ -44,6 +44,7 @@ REBUILD_S = 0.2
 
 _KEPT = CLAIMANT | {Role.FAILED}
 """What a copy does that is not let go of now: it is about to lead, or its rebuild decides what becomes of it."""
+_UNSETTLED = (Role.LOADING, Role.FAILED)
 
 LOOK_S = 0.5
 """How often all tables are looked at, if nothing tells of a change: a copy that is still leading, or could not be
@@ -135,9 +136,10 @@ class Placing:
         copy.objects.drop()
 
     def unsettled(self) -> bool:
-        """Is any copy still being read, made or rebuilt, so that nobody knows what becomes of it?"""
+        """Is any copy still being read, made or rebuilt, so that nobody knows what becomes of it? One that has failed
+        is about to be rebuilt, or to say why it is not."""
         copies = list(self._host.copies.values())
-        return bool(self._rebuilt) or any(c.error is None and c.core.role is Role.LOADING for c in copies)
+        return bool(self._rebuilt) or any(c.error is None and c.core.role in _UNSETTLED for c in copies)
 
     def stir(self) -> None:
         """A table changed."""

@@ -93,7 +93,7 @@ CALLS = {
     "rebalance cancel": ["rebalance cancel --policy {policy}"],
     "rebalance status": ["rebalance status"],
     "recover": [
-        "recover --from-logs --dry-run --store {node}=A",
+        "recover --from-logs --dry-run --store {node}=.",
         "recover --from-logs --accept-loss {node} --cluster ops",
         "recover --from-logs --dry-run --layout-from-file {policy}",
     ],
