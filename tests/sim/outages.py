@@ -153,9 +153,12 @@ class Outages:
         self._returns()
 
     def _serves(self, until: float) -> None:
-        """Somebody does, before then; unless the coordinator is away as well."""
+        """Somebody does, before then; unless the coordinator is away as well, or who has stopped is one too many for a
+        quorum."""
         world = self.world
         if self.are_on or world.healed or not all(p.coordinator.up for p in world.processes()):
+            return
+        if sum(not p.paused for p in world.processes()) < world.coordinator.table.quorum:
             return
         if world.active() is None:
             demand(world.engine.now < until, "W1: nobody serves, though the log is back and has answered")
