@@ -145,7 +145,9 @@ class Outages:
             world.log.returns()
             if is_calm(world.seed) and world.active() is None and not world.healed:
                 world.cover.hit("log back, nobody was active")
-                self._serves(world.engine.now + BACK_MS + world.log.answers.longest + world.silences.slack)
+                # Two answers, one behind the other: who served may give its epoch up only now, if the coordinator was
+                # away as well, and stand back for others, who ask then.
+                self._serves(world.engine.now + BACK_MS + 2 * world.log.answers.longest + world.silences.slack)
 
     def heal(self) -> None:
         """At the end everything is back."""
