@@ -31,6 +31,8 @@ def _look(address: str) -> Silence:
             return _heard(address, made)
     except ConnectionRefusedError:
         return Silence(f"nobody listens at {address}", False)
+    except (BrokenPipeError, ConnectionResetError):  # made, and closed before this process looked at it
+        return _closes(address)
     except OSError as error:
         return Silence(f"{address} cannot be reached ({error})", False)
 
@@ -42,8 +44,10 @@ def _heard(address: str, made: socket.socket) -> Silence:
         return _asked(address, made)
     except OSError:
         closed = True
-    if not closed:
-        return Silence(f"{address} is no ZooKeeper: it speaks first", False)
+    return _closes(address) if closed else Silence(f"{address} is no ZooKeeper: it speaks first", False)
+
+
+def _closes(address: str) -> Silence:
     return Silence(
         f"{address} accepts connections and closes them at once, as ZooKeeper does where one machine has as many as "
         "its maxClientCnxns allows: close some, or raise that setting in its zoo.cfg",
