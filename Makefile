@@ -33,7 +33,8 @@ LANES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 TEST_SEEDS := 20000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
 # defined and disabled; key directories; two sites that part and are merged (a minute of both cores); late requests; stores that
-# hold what was pushed; outages of the log and lines that are cut; readers of moments; initiators that wait.
+# hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
+# that wait.
 OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000 sites:2000 late:1000 stowed:1000 rough:1000 outages:1000 parted:1000 silences:1000 twice:500 stills:1000 patient:500
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes

@@ -61,10 +61,15 @@ class LogDoubt:
     def take(self) -> bool:
         """May an epoch be claimed now? An answer is good for one attempt: what comes of that may take long, and by the
         next one the log may be away again. So that one has an answer of its own."""
-        may, self._answer = self._answer or not self.doubted, False
+        may, self._answer = self._answer or not (self.doubted or self._is_ahead), False
         if not may:
             self.begin(self._p.now)
         return may
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Has the log been in a later epoch than the znode shows? Then this copy would not see that it is given up."""
+        return self._p.chain.state.epoch.number > self._p.table.epoch.number
 
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`: has somebody given up his epoch?"""

@@ -38,6 +38,12 @@ def an_answer_of_the_log_is_good_for_every_attempt_that_follows() -> None:
     patch(LogDoubt, "take", lambda self: True)
 
 
+@mutant("W1", TWICE)
+def an_epoch_that_only_the_log_shows_is_never_given_up_unseen() -> None:
+    """With the coordinator away nobody sees that it is; who stands by the node list of before claims at once."""
+    patch(LogDoubt, "_is_ahead", False)
+
+
 @mutant("W1", SEEDS)
 def an_epoch_that_does_not_open_is_waited_for_as_long_each_time() -> None:
     """A log that can be read and takes nothing is given epoch after epoch."""

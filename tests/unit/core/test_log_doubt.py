@@ -237,3 +237,22 @@ def test_an_answer_from_before_an_epoch_opened_is_good_for_no_claim_behind_it(he
     doubt.opened(here=here)
     doubt.begin(core.now)
     assert not doubt.take()
+
+
+@pytest.mark.feature("R4", "P10")
+def test_an_epoch_that_only_the_log_shows_may_be_given_up_unseen() -> None:
+    """The coordinator is away and shows an epoch of before: that the active node answers no more has any reason."""
+    core, script = replica()
+    core.answers = False
+    core.alive(A)
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None)))
+    core.step(ev.LogAnswered(core.one(ev.AskLog).round))
+    core.step(ev.PositionTold("A", core.p.campaign.round, core.p.position._replace(lsn=99), True))
+    core.land(script.started(epoch(2)))
+    core.land(script.opened(epoch(2)))
+    core.alive()
+    effects = wait(core, LONG_MS)
+    assert not [e for e in effects if isinstance(e, ev.AskPositions | ev.SetTable)]
+    (asked,) = [e for e in effects if isinstance(e, ev.AskLog)]
+    core.step(ev.LogAnswered(asked.round))
+    assert core.one(ev.SetTable).table.active == B
