@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -13,19 +12,11 @@ from halog.errors import HalogError, SchemaChangedError
 from halog.ports import TopicPartition
 from halog.runtime.publishing import publish
 from halog.runtime.schemas import Definitions
-from halog.schema import Registry, managed
 from tests.contract.rigs import LogRig, new_topic
+from tests.unit.runtime.test_publishing import classes
 
 STARTS_S = 30.0
 """For eight that fence each other, where one alone takes some 50 ms; or sixty times what that takes."""
-
-
-def classes(**fields: Any) -> Registry:
-    made = Registry()
-    for name, kind in fields.items():
-        body = {"__module__": __name__, "__annotations__": {"k": str, "f": kind}}
-        managed(key="k", registry=made)(type(name, (), body))
-    return made
 
 
 @pytest.mark.feature("U2", "U3")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from halog.runtime.deliveries import Deliveries
 from halog.runtime.outsized import too_large
 from halog.runtime.request import Open
 from tests.unit.core.kit import epoch
+from tests.unit.interrupts import interrupted_at
 
 pytestmark = pytest.mark.feature("R5", "D1")
 
@@ -182,27 +182,14 @@ def test_what_was_begun_is_never_taken_for_unsent_wherever_its_commit_is_interru
     """It may be in the log. What was not is unsent until it is presented."""
     lines, unsent = 0, set()
     while True:
-        (commits, tx), left = _given(begun), lines
-
-        def step(frame: FrameType, event: str, arg: object) -> Any:
-            nonlocal left
-            if event in ("line", "return") and frame.f_globals["__name__"] == Commits.__module__:
-                left -= 1
-                if left < 0:
-                    sys.settrace(None)
-                    raise Interrupted
-            return step
-
-        before = sys.gettrace()
-        sys.settrace(step)
+        commits, tx = _given(begun)
         try:
-            commits.commit("p", tx, WORK)
+            with interrupted_at(lines, Interrupted, Commits.__module__):
+                commits.commit("p", tx, WORK)
         except Interrupted:
             unsent.add(commits.unsent(tx))
         except (OutcomeUnknownError, PartitionUnavailableError):
             break
-        finally:
-            sys.settrace(before)
         lines += 1
         assert lines < 500
     assert unsent == ({False} if begun else {True, False})

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +10,7 @@ import pytest
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
+from tests.unit.interrupts import interrupted_at
 
 pytestmark = pytest.mark.feature("R5")
 
@@ -52,31 +49,6 @@ def has(box: Box) -> Any:
     return box.items, box.rows, box.named
 
 
-@contextmanager
-def interrupted_at(line: int, by: type[BaseException]) -> Iterator[None]:
-    """At this one of the lines, and ends of functions, of transactions and schemas that are run from now on."""
-    left = line
-
-    def step(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal left
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("halog.transactions", "halog.schema")):
-            return None
-        if event in ("line", "return"):
-            left -= 1
-            if left < 0:
-                sys.settrace(None)
-                raise by
-        return step
-
-    before = sys.gettrace()
-    sys.settrace(step)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
 @pytest.mark.parametrize("by", [Stop, Late])
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_call_is_done_or_not_wherever_it_is_interrupted(remote: bool, by: type[BaseException]) -> None:
@@ -93,7 +65,7 @@ def test_a_call_is_done_or_not_wherever_it_is_interrupted(remote: bool, by: type
                 box._mine = "kept"
                 taken = has(box)
                 try:
-                    with interrupted_at(line, by):
+                    with interrupted_at(line, by, "halog.transactions", "halog.schema"):
                         box.add()
                         interrupted = False
                 except BaseException:
