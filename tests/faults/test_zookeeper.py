@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import struct
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from halog.embedded import EmbeddedSite
 from tests.faults.clients import Clients
@@ -23,8 +24,8 @@ from tests.integration.cluster.processes import passes, wait
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P10", "R5", "O3")]
 
-CREATE, MULTI = 1, 14
-"""ZooKeeper's numbers of requests: what every compare-and-set of a table is, and what makes a znode."""
+CREATE, MULTI, CLOSE = 1, 14, -11
+"""ZooKeeper's numbers of requests: what makes a znode, what a compare-and-set of a table is, a session's end."""
 SUPER_SECRET = 0xB3415C00
 """What ZooKeeper mixes a session's number with to make its password; the same in every server ever built."""
 
@@ -79,14 +80,21 @@ def test_an_active_dies_while_zookeeper_is_away(cluster: Cluster, site: Embedded
 
 
 def end_session(site: EmbeddedSite, cluster: Cluster, node: str) -> None:
-    """ZooKeeper ends a node's session that somebody else took over and closed; its TCP connection lives until then."""
+    """ZooKeeper ends a node's session that somebody else took over and closed; its TCP connection lives until then.
+    Both are asked for at once: a thief that waits for its answer may lose the session to its owner, which is back."""
     session: int = cluster.zk.get(f"/halog/{cluster.name}/nodes/{node}")[1].ephemeralOwner
-    thief = KazooClient(site.info.zookeeper, client_id=(session, password(session)))
-    thief.start()
-    taken = thief.client_id[0]
-    thief.stop()
-    thief.close()
+    host, port = site.info.zookeeper.rsplit(":", 1)
+    taking = struct.pack(">iqiqi16s?", 0, 0, 10_000, session, 16, password(session), False)
+    closing_it = struct.pack(">ii", 1, CLOSE)
+    with socket.create_connection((host, int(port)), timeout=10.0) as thief:
+        thief.sendall(framed(taking) + framed(closing_it))
+        answer = b"".join(iter(lambda: thief.recv(4096), b""))
+    taken = struct.unpack_from(">iiiq", answer)[3]
     assert taken == session, "the server made a new session: nothing was stolen"
+
+
+def framed(request: bytes) -> bytes:
+    return struct.pack(">i", len(request)) + request
 
 
 def password(session: int) -> bytes:
