@@ -14,6 +14,12 @@ cluster_option = click.option(
 )
 
 
+def check_named(connection: Connection, confirmed: str) -> None:
+    """RefusedError where another cluster is named than this one; to name none is right where nothing is given up."""
+    if confirmed:
+        check_confirmed(connection, confirmed, f"this is not cluster {confirmed}", "If this one is meant")
+
+
 def check_confirmed(connection: Connection, confirmed: str, given_up: str, unless: str, **about: Any) -> None:
     """RefusedError that says what would be given up, and when it may be, where nobody says that in this cluster."""
     from halog.errors import RefusedError

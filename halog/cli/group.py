@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.confirming import check_confirmed, cluster_option
+from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.options import Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
@@ -76,6 +76,7 @@ def _change(
             change(table)
         for given_up in filter(None, map(gives_up, chosen)):
             check_confirmed(connection, confirmed, given_up, "If that may be", partition=target)
+        check_named(connection, confirmed)
         done: list[Watched] = []
         try:
             for table in chosen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.confirming import check_confirmed, cluster_option
+from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, format_option
@@ -59,6 +59,7 @@ def let_go(
     with connect(config_path, timeout_s) as connection:
         tables = _awaiting(connection, names, name)
         _check_votes(connection, name, tables, may_fork, confirmed)
+        check_named(connection, confirmed)
         here, reach = connection.config.site.name, connection.adapters.reach
         policies, by_name, changed = connection.config.policies, {t.name: t for t in tables}, list[str]()
         asked: list[Asked] = []

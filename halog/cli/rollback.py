@@ -76,6 +76,8 @@ def rollback(
     from halog.runtime import plans, rollback as back
 
     with connect(config_path, min(timeout_s, TIMEOUT_S)) as connection:
+        for each in only:
+            connection.table(each)
         found = back.under_way(connection.coordinator, connection.tables, name, only)
         way = found or _made(connection, name, only)
         copied = _objects_copied(connection, way)

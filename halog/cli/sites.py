@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.confirming import check_confirmed, cluster_option
+from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.letting_go import let_go
 from halog.cli.mirror_state import mirrors, unmirrored
@@ -161,8 +161,8 @@ def promote(
     with connect(config_path, timeout_s) as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
         tables = with_home(connection, names)
+        _check_given_up(connection, tables if may_fork else (), confirmed)
         if may_fork:
-            _check_may_fork(connection, tables, confirmed)
             warn_of_directories(connection.config, tables)
         epochs = {t.name: t.epoch.number for t in tables}
         asked: list[Asked] = []
@@ -189,11 +189,12 @@ def promote(
     emit(format_, documents, ["partition", "taken over from", "forked", "may lack"], rows)
 
 
-def _check_may_fork(connection: Connection, tables: Iterable[PartitionTable], confirmed: str) -> None:
+def _check_given_up(connection: Connection, tables: Iterable[PartitionTable], confirmed: str) -> None:
     """Nothing is given up where this site serves already."""
     if others := sorted({t.owner for t in tables if t.owner}):
         given_up = f"what site {', '.join(others)} serves would be served here, too, and the history may split"
         check_confirmed(connection, confirmed, given_up, "If that may be", site=others[0])
+    check_named(connection, confirmed)
 
 
 def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> None:

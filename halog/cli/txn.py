@@ -166,8 +166,10 @@ def _found(connection: Connection, txn_id: str) -> TxnView:
     for found in views:
         if found.txn == txn_id:
             return found
-    beside = f" (nobody answers for {', '.join(silent)})" if silent else ""
-    raise NotFoundError(f"transaction {txn_id} is in doubt nowhere{beside}; see `halog txn show {txn_id}`")
+    if silent:
+        who = ", ".join(silent)
+        raise UnreachableError(f"nobody answers for {who}, and transaction {txn_id} is in doubt in no other partition")
+    raise NotFoundError(f"transaction {txn_id} is in doubt nowhere; see `halog txn show {txn_id}`")
 
 
 def _check_votes(found: TxnView) -> None:

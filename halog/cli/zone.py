@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.confirming import check_confirmed, cluster_option
+from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
@@ -129,6 +129,7 @@ def quorum(
         else:
             if off and not read_switch(connection.coordinator, name).off:
                 _check_given_up(connection, name, confirmed)
+            check_named(connection, confirmed)
             wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
             switch = set_switch(connection.coordinator, name, wanted)
     if format_ == "json":

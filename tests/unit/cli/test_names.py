@@ -46,7 +46,7 @@ def below(cluster: Cluster, path: str) -> list[str]:
 
 
 def test_every_command_is_in_the_table() -> None:
-    assert sorted(CALLS) == sorted(commands())
+    assert sorted(CALLS) == sorted(name for name, _ in commands())
 
 
 @pytest.mark.feature("O1")
@@ -59,6 +59,32 @@ def test_a_name_that_nothing_has_is_named_with_exit_2(
     assert (ran.code, ran.out) == (2, ""), ran
     assert ran.err.count("\n") == 1, ran
     assert SAID.get(kind, f"there is no {kind} {{}}").format(unknown) in ran.err, ran
+    assert state(shared) == before
+
+
+ELSEWHERE = [
+    "delete Aircraft N1", "partition accept-loss p-0", "partition require p-0 0 --may-fork",
+    "partition require p-0 1 --may-fork", "zone quorum home --off", "zone quorum home --on", "site promote --may-fork",
+    "site promote", "site let-go west --may-fork", "recover --from-logs --accept-loss A",
+]  # fmt: skip
+"""Calls of each command that takes the cluster's name."""
+
+
+def test_every_command_that_takes_the_clusters_name_is_in_the_table() -> None:
+    takes = {name for name, command in commands() if any("--cluster" in p.opts for p in command.params)}
+    assert takes == {name for name, _ in commands() if any(f"{call} ".startswith(f"{name} ") for call in ELSEWHERE)}
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("call", ELSEWHERE)
+def test_what_is_meant_for_another_cluster_changes_nothing_here(
+    shared: Cluster, halog: Callable[..., Any], call: str
+) -> None:
+    """Also where there is nothing to confirm."""
+    before = state(shared)
+    ran = halog(*call.split(), "--cluster", "prod")
+    assert (ran.code, ran.out) == (2 if "let-go" in call else 5, ""), ran
+    assert ran.err.count("\n") == 1, ran
     assert state(shared) == before
 
 
