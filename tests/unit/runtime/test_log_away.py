@@ -1,5 +1,5 @@
-"""The log is away from all partitions at once, however many: each gives one epoch up and claims one, and the first commit
-is not held up by their number (W1, W4)."""
+"""The log is away from all partitions at once, however many: each gives one epoch up and claims one, and the first
+commit is not held up by their number (W1, W4)."""
 
 from __future__ import annotations
 
