@@ -98,6 +98,7 @@ class Campaign:
         self.causes.gave_up(why)
         if not opened:
             self.log.not_opened()
+        self.not_before = max(self.not_before, self.log.claims_from)
         self.log.begin(since_ms)
         self.release()
 
@@ -137,6 +138,8 @@ class Campaign:
         gone = p.table.active is None or p.table.active not in p.alive | self._living() or p.epoch_ours
         if not gone:
             self.patience = p.settings.election_ms
+            if p.chain.state.opened and p.chain.state.epoch == p.table.epoch:
+                self.log.served()
         return gone or self._closed() or self._outdated()
 
     def _living(self) -> frozenset[Member]:
@@ -409,6 +412,7 @@ class Campaign:
             return
         if e.tag != -1:
             p.out.append(ev.EndSession(e.why))
+            self.log.refused(e.why)
         p.step_down("epoch ended", f"could not open epoch {self.epoch.number}: {e.why}")
 
     def ticked(self) -> None:
@@ -423,8 +427,10 @@ class Campaign:
             p.out += p.predecessor.told()
             self.serve_if_over()
         elif p.role in (Role.STARTING, Role.OPENING) and p.now >= self.deadline:
-            p.out.append(ev.EndSession("epoch not opened in time"))
-            p.step_down("epoch ended", "the log did not answer in time")
+            # No end of the session: other epochs are bound to it. What lands late is of a lower epoch than the next.
+            why = "the log did not answer in time"
+            self.log.unheard(why)
+            p.step_down("epoch ended", why)
         elif p.role is Role.FAILED and p.now >= self.not_before:
             self.pause()
             self.release()  # again: the set before may have come to nothing

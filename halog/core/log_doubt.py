@@ -9,7 +9,9 @@ seemed better, the next one has an answer of its own. Nobody asks where the acti
 costs one epoch then.
 
 An answer proves that the log can be read. Where it can be read and takes nothing (too few replicas in sync) the epoch's
-first record waits for it, each time twice as long: it lands as soon as it is taken.
+first record waits for it, each time twice as long: it lands as soon as it is taken. Where it refuses that record the
+producer session ends, and every epoch of the node that is bound to it: so the next claims are made ever more rarely,
+and those of all such partitions of a node at the same moments.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
+from halog.events import NOT_TAKEN
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
 
 MOST_DOUBLINGS: Final = 3
 """An epoch that cannot be opened is waited for 24 s at most, by default: then another node may try."""
+
+REFUSED_MS: Final = 1_000
+MOST_REFUSED: Final = 6
+"""The second epoch in a row that the log refuses is followed by the next in the next second, each one after it in the
+next two, four, … up to 64 seconds: each may end all others of the node."""
 
 
 class LogDoubt:
@@ -39,6 +47,10 @@ class LogDoubt:
         """Is there an answer that no election was begun by?"""
         self._unopened = 0
         """So many epochs in a row were claimed here and not opened."""
+        self._refused = 0
+        """And so many of them since an append failed."""
+        self._told = False
+        """Was it said that the log takes nothing?"""
 
     @property
     def stands(self) -> bool:
@@ -85,13 +97,40 @@ class LogDoubt:
         """How long the first records of an epoch are waited for."""
         return self._p.settings.start_deadline_ms << min(self._unopened, MOST_DOUBLINGS)
 
+    @property
+    def claims_from(self) -> int:
+        """When the next claim may be made here, after one that was refused: at whole multiples of the pause, so that
+        partitions that share a session end it together."""
+        if self._refused < 2:
+            return self._p.now
+        pause = REFUSED_MS << min(self._refused - 2, MOST_REFUSED)
+        return self._p.now + pause - self._p.now % pause
+
     def not_opened(self) -> None:
         """An epoch was claimed here, and given up before it was open."""
         self._unopened += 1
 
+    def refused(self, why: str) -> None:
+        """It is about to be, since an append of it failed."""
+        self._refused += 1
+        self.unheard(why)
+
+    def unheard(self, why: str) -> None:
+        """It is about to be, and it is no other node's doing. The second one in a row is told: one that the log was
+        too slow for is not worth it."""
+        if self._unopened and not self._told:
+            self._told = True
+            self._p.out.append(ev.Tell(NOT_TAKEN, "", why))
+
+    def served(self) -> None:
+        """An epoch is open, and somebody leads it."""
+        self._unopened, self._refused, self._told = 0, 0, False
+
     def opened(self, *, here: bool = False) -> None:
-        """The log has opened an epoch, whoever's. `here`: this copy's own. That is the best answer, and whoever leads
-        asks for itself: the one that was asked for may come when nobody waits for it, or never."""
-        self._unopened, self.doubted, self._answer = 0, False, False
+        """The log has opened an epoch, whoever's: it may have been given up by then, in a log that is slow. `here`:
+        this copy's own, which goes on. That is the best answer, and whoever leads asks for itself: the one that was
+        asked for may come when nobody waits for it, or never."""
+        self.doubted, self._answer = False, False
         if here:
             self._asked = 0
+            self.served()

@@ -84,7 +84,7 @@ class Opening:
 
     def open_with(self, found: Sequence[bytes]) -> None:
         """What opens the epoch was made of a merge; nothing: it opens as any other does."""
-        self._campaign.deadline = self._p.now + self._p.settings.start_deadline_ms
+        self._campaign.deadline = self._p.now + self._campaign.log.open_within_ms
         for data in found:
             self._append(data)
         if not found:

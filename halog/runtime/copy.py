@@ -316,6 +316,8 @@ class Copy(Showing):
             self.tally.forget()
         if e.role == Role.STARTING.value:
             self.session = self.node.current_session()
+        elif e.role == Role.FOLLOWING.value:
+            self.delivered = self.awaited = self.appended  # what is still under way nobody polls for
         self.node.role_changed(self, e.role, e.why)
 
     def _tell(self, e: ev.Tell) -> None:

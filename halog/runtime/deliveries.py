@@ -56,15 +56,17 @@ class Waiting(Protocol):
 
 class Deliveries:
     """One per host. `session` is the one in use now; `copies` may have appends under way. `push` sends what goes along
-    with them to the replicas: as soon as the appends are with the log, before this waits for it."""
+    with them to the replicas: as soon as the appends are with the log, before this waits for it. `failed` is told of a
+    session that has: what failed may be nobody's any more, and whoever appends next is not to find it out."""
 
     def __init__(
         self,
         session: Callable[[], LogSession],
         copies: Callable[[], Iterable[Waiting]],
         push: Callable[[], None] = lambda: None,
+        failed: Callable[[LogSession, str], None] = lambda session, why: None,
     ) -> None:
-        self._session, self._copies, self.push = session, copies, push
+        self._session, self._copies, self.push, self._failed = session, copies, push, failed
         self._polling = threading.Lock()
         self._wanted = threading.Event()
         self._due = math.inf
@@ -115,6 +117,8 @@ class Deliveries:
         session.poll(timeout_s)
         self.push()
         self.flush()
+        if (why := session.failed) is not None:
+            self._failed(session, why)
 
     def reported(self, copy: Waiting) -> None:
         """A delivery report of this copy has come; `flush` hands over all that came in one poll."""

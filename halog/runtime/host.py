@@ -117,7 +117,9 @@ class Host:
         self._ends: list[Callable[[], None]] = []
         self._closing = threading.Event()
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
-        self.deliveries = Deliveries(lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush)
+        self.deliveries = Deliveries(
+            lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush, self.end_session
+        )  # fmt: skip
 
     # --- life ---
 

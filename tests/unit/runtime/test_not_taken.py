@@ -1,0 +1,65 @@
+"""The log takes nothing of one partition: what that costs the others of its node, which share its session (W1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from halog.errors import HalogError
+from halog.ports import TopicPartition
+from halog.schema import Registry, managed
+from halog.testing.cluster import Cluster, wait_until
+
+pytestmark = pytest.mark.feature("R4", "P10")
+
+REGISTRY = Registry()
+PARTITIONS = 8
+WAITED_S = 12.0
+"""Three epochs of the partition are given up by then: after 3 s, 3 s of the other node, and so on."""
+
+
+@managed(key="name", registry=REGISTRY)
+class Thing:
+    name: str
+    n: int = 0
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(2, partitions=PARTITIONS, registry=REGISTRY)
+    timing = replace(made.config.timing, append_deadline_ms=1_000, call_deadline_ms=4_000, min_stay_ms=600_000)
+    made.config = replace(made.config, timing=timing).validate()
+    with made.start():
+        yield made
+
+
+def numbers(cluster: Cluster) -> dict[str, int]:
+    return {name: table.epoch.number for name, table in cluster.tables().items()}
+
+
+def test_a_partition_that_takes_nothing_costs_the_others_one_epoch(cluster: Cluster) -> None:
+    """That of the commit which was not acknowledged in time, and none of an epoch that does not open."""
+    client: Any = cluster.client()
+    with client.transaction():
+        client.create(Thing("N"))
+    stuck = cluster.partition_of(Thing, "N")
+    table, before = cluster.tables()[stuck], numbers(cluster)
+    cluster._broker.hold(TopicPartition(table.topic, table.index))
+    with suppress(HalogError), client.transaction():
+        client.get(Thing, "N").n += 1
+    wait_until(lambda: numbers(cluster)[stuck] > before[stuck], "it is claimed again")
+    time.sleep(WAITED_S)
+    after = numbers(cluster)
+    assert after[stuck] > before[stuck] + 1, "more than one did not open"
+    assert {name for name in before if name != stuck and after[name] > before[name] + 1} == set()
+    cluster._broker.release(TopicPartition(table.topic, table.index))
+    cluster.settle()
+    with client.transaction():
+        client.get(Thing, "N").n += 10
+    with client.transaction():
+        assert client.get(Thing, "N").n in (10, 11)
