@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.leading import Leading
 from halog.core.log_doubt import LogDoubt
 from halog.core.log_pace import LogPace
 from tests.mutants.registry import mutant, patch
@@ -48,6 +49,19 @@ def an_epoch_that_only_the_log_shows_is_never_given_up_unseen() -> None:
 def an_epoch_that_does_not_open_is_waited_for_as_long_each_time() -> None:
     """A log that can be read and takes nothing is given epoch after epoch."""
     patch(LogDoubt, "not_opened", lambda self: None)
+
+
+@mutant("W3", SEEDS)
+def what_was_sent_for_an_epoch_that_did_not_open_counts_for_the_next() -> None:
+    """Both are acknowledged by one session, one behind the other, and only their tags tell them apart."""
+
+    def appended(self: Leading, e: ev.Appended) -> None:
+        head = self.writer.head()
+        if head is not None and e.tag < self.p.campaign.opening.first_tag:
+            e = ev.Appended(head.tag, e.offset)
+        real(self, e)
+
+    real = patch(Leading, "appended", appended)
 
 
 @mutant("W1", SEEDS)

@@ -142,6 +142,7 @@ class Process:
         self.polling = False
         reports, self.reports = self.reports, []
         for event in reports:
+            self.world.outages.heard(self, event)
             self._deliver(event)
 
     def _deliver(self, event: ev.Event) -> None:
@@ -381,6 +382,8 @@ class Process:
     def changed_role(self, before: Role, happening: str, why: str) -> None:
         cover = self.world.cover
         cover.edge(before, happening)
+        if happening == "epoch ended":
+            self.world.outages.epoch_ended(self, why)
         if happening == "opened":
             cover.hit("elections")
         elif happening == "deposed" and before not in CLAIMANT:

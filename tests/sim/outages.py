@@ -14,6 +14,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
+from halog.core.roles import CLAIMANT
 from halog.events import REMOVED
 from tests.sim import faults, parted, silences
 from tests.sim.node import TICK_MS
@@ -33,6 +34,8 @@ AWAY_MS: Final = (400.0, 4_000.0)
 TWICE_MS: Final = (500.0, 1_500.0)
 DRY_MS: Final = 40.0
 """For so long at most it still takes and gives no more: what a replica lacks then is no fault of its own."""
+DEAF_MS: Final = (5.0, 100.0)
+DEAF_FOR_MS: Final = 150.0
 PAUSE_MS: Final = 150.0
 """Between a client's transactions, at most: some are under way whenever the log goes away."""
 LATE_MS: Final = 60.0
@@ -69,6 +72,7 @@ class Outages:
         self._told: dict[Member, EpochId | None] = {}
         """To whom answers of the log were on their way when it went, and the one epoch that they claim by these."""
         self._pauses = random.Random(f"{world.seed}/outages/pauses")
+        self._deaf = random.Random(f"{world.seed}/outages/deaf")
 
     @property
     def are_on(self) -> bool:
@@ -142,12 +146,24 @@ class Outages:
         world = self.world
         if self.are_on or world.log.dry:
             world.engine.say("--- the log is back ---")
+            if given(world.seed):
+                self._deafens()
             world.log.returns()
             if is_calm(world.seed) and world.active() is None and not world.healed:
                 world.cover.hit("log back, nobody was active")
                 # Two answers, one behind the other: who served may give its epoch up only now, if the coordinator was
                 # away as well, and stand back for others, who ask then.
                 self._serves(world.engine.now + BACK_MS + 2 * world.log.answers.longest + world.silences.slack)
+
+    def _deafens(self) -> None:
+        """Some hear what the log took later than they read it: by then they may lead another epoch."""
+        for p in self.world.processes():
+            if self._deaf.random() < 0.5:
+                p.deaf = self._deaf.uniform(*DEAF_MS)
+                self.world.engine.at(DEAF_FOR_MS, self._hears, p)
+
+    def _hears(self, p: Process) -> None:
+        p.deaf = 0.0
 
     def heal(self) -> None:
         """At the end everything is back."""
@@ -200,6 +216,17 @@ class Outages:
         silent = e.kind is REMOVED and "acknowledged nothing" in e.cause and not self.world.silences.may_leave(e.node)
         judged = is_calm(self.world.seed) and self.world.seed not in TWICE
         demand(not silent or not judged, f"R4: {e.node} leaves the node list for the log's silence")
+
+    def heard(self, p: Process, event: ev.Event) -> None:
+        """The log acknowledges: what was sent for an epoch that was given up is nobody's any more (W1, W3)."""
+        claimed = p.partition.role in CLAIMANT or p.partition.leading is not None
+        if claimed and isinstance(event, ev.Appended) and event.tag < p.partition.campaign.opening.first_tag:
+            self.world.cover.hit("acknowledged behind its epoch")
+
+    def epoch_ended(self, p: Process, why: str) -> None:
+        """Where nothing goes wrong but that servers are away, each acknowledgement is the one that was expected."""
+        counted = why.startswith("append ") and "acknowledged at" in why
+        demand(not counted or not is_calm(self.world.seed), f"W3: {p.name} ends its epoch: {why}")
 
     def _watch(self) -> None:
         """W4: what the log did not acknowledge in time is given up, and not before."""

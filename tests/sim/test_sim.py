@@ -187,6 +187,7 @@ INTERESTING = [
     "still: begins while objects change", "still: shown what was", "still: told that it is over", "still: waits",
     "log outage", "log takes nothing", "log asked", "coordinator outage", "claimed by an answer of before",
     "log answers: quick", "log answers: slow", "log answers: changing", "log went behind its answer",
+    "acknowledged behind its epoch",
     "copy stopped", "copy reads nothing", "silent replica found behind a slow log",
     "line cut, a third node reaches both", "active cut off from its quorum",
     "line cut", "challenge answered", "died behind the cut", "stopped behind the cut",
