@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
 from halog.core import events as ev
 from halog.core.roles import Role
+from halog.events import NOT_TAKEN
 from tests.unit.core.kit import SETTINGS, A, B, Core, Script, epoch, replica, table
 
 LONG_MS = 60_000
@@ -256,3 +259,148 @@ def test_an_epoch_that_only_the_log_shows_may_be_given_up_unseen() -> None:
     (asked,) = [e for e in effects if isinstance(e, ev.AskLog)]
     core.step(ev.LogAnswered(asked.round))
     assert core.one(ev.SetTable).table.active == B
+
+
+def alone_starting() -> Core:
+    """Nobody else is there; an epoch is claimed, and not read back."""
+    core = Core(configured=("A",))
+    core.loaded()
+    claim_again(core)
+    return core
+
+
+def claim_again(core: Core, within_ms: int = LONG_MS) -> int:
+    """After how many ms the next epoch is claimed."""
+    began = core.now
+    while core.role is not Role.CLAIMING:
+        core.step(ev.Ticked(), after_ms=10)
+        assert core.now - began <= within_ms
+    took = core.now - began
+    core.cas_ok()
+    assert core.is_now(Role.STARTING)
+    return took
+
+
+def not_in_time(core: Core) -> list[ev.Effect]:
+    """The epoch that was claimed does not open."""
+    return core.step(ev.Ticked(), after_ms=core.p.campaign.log.open_within_ms)
+
+
+@pytest.mark.feature("R4", "P10")
+def test_an_epoch_that_does_not_open_in_time_is_given_up_by_its_copy_alone() -> None:
+    """All others of the node are bound to the same session."""
+    core = alone_starting()
+    effects = not_in_time(core)
+    assert core.is_now(Role.FOLLOWING)
+    assert not [e for e in effects if isinstance(e, ev.EndSession)]
+
+
+@pytest.mark.feature("R4")
+def test_what_was_sent_for_it_may_land_and_be_acknowledged_in_the_next_one() -> None:
+    """The same session, in the same order: it is nobody's."""
+    core = alone_starting()
+    first, tag = core.one(ev.Append), core.p.tag
+    not_in_time(core)
+    claim_again(core)
+    second = core.one(ev.Append)
+    core.land(first.data)
+    assert core.is_now(Role.STARTING), "a lower epoch"
+    core.land(second.data)
+    core.land()
+    assert core.is_now(Role.ACTIVE)
+    core.submit(1)
+    mine = core.one(ev.Append)
+    for late in (ev.Appended(tag, 0), ev.Appended(second.tag, 1, 2), ev.AppendFailed(tag, "late")):
+        assert not core.step(late)
+    assert core.p.leading is not None
+    assert core.p.leading.writer.unanswered_since(0) == core.now
+    core.step(ev.Appended(mine.tag, core.offset))
+    assert [type(r) for r in core.replies()] == [ev.Happened]
+
+
+@pytest.mark.feature("R4")
+def test_an_epoch_that_opens_after_it_was_given_up_leaves_the_next_one_more_time() -> None:
+    """A log that is slow: with no more time than that one had, each would open too late."""
+    core = alone_starting()
+    core.land()
+    opened = core.one(ev.Append).data
+    not_in_time(core)
+    core.land(opened)
+    assert core.p.chain.state.opened
+    claim_again(core)
+    assert core.p.campaign.log.open_within_ms == 2 * SETTINGS.start_deadline_ms
+
+
+@pytest.mark.feature("R4")
+def test_once_somebody_leads_an_open_epoch_the_next_one_has_the_usual_time() -> None:
+    core, script = replica()
+    core.p.campaign.log.refused("the log refuses it")
+    core.p.campaign.log.not_opened()
+    core.alive(A)
+    core.land(script.commit(epoch(1), 1))
+    core.step(ev.Ticked())
+    assert core.p.campaign.log.open_within_ms == SETTINGS.start_deadline_ms
+    assert core.p.campaign.log.claims_from == core.now
+
+
+@pytest.mark.feature("R4", "Q4")
+def test_a_partition_of_which_the_log_takes_nothing_is_told_once() -> None:
+    """Not the first time: a log may be slow for a moment."""
+    core, told = alone_starting(), []
+    for _ in range(4):
+        told.append([e.cause for e in not_in_time(core) if isinstance(e, ev.Tell) and e.kind is NOT_TAKEN])
+        claim_again(core)
+    assert told == [[], ["the log did not answer in time"], [], []]
+
+
+@pytest.mark.feature("R4", "P10")
+def test_an_epoch_whose_appends_are_refused_ends_the_session_ever_more_rarely() -> None:
+    """Each may end all others of the node: the third comes within a second, the later ones within a minute."""
+    core, ends = alone_starting(), []
+    for _ in range(14):
+        effects = core.step(ev.AppendFailed(core.p.tag, "the topic takes nothing from this user"))
+        assert [e.why for e in effects if isinstance(e, ev.EndSession)] == ["the topic takes nothing from this user"]
+        ends.append(core.now)
+        claim_again(core, 64_010)
+    pauses = [later - sooner for sooner, later in pairwise(ends)]
+    assert pauses[0] <= SETTINGS.retry_ms + 10
+    assert all(pause <= (1_000 << i) + 10 for i, pause in enumerate(pauses[1:8]))
+    assert all(63_900 <= pause <= 64_100 for pause in pauses[8:]), pauses
+
+
+def test_partitions_that_share_a_session_end_it_at_the_same_moments() -> None:
+    """However many they are, and whenever each of them was refused."""
+    moments = set()
+    for start in (3, 1_777, 40_321):
+        core = alone_starting()
+        core.now += start
+        for _ in range(9):
+            core.step(ev.AppendFailed(core.p.tag, "refused"))
+            claim_again(core, 64_010)
+        moments.add(core.now // 64_000 * 64_000)
+        assert core.now % 64_000 <= 10
+    assert len(moments) <= 2
+
+
+@pytest.mark.feature("R4")
+def test_who_pauses_after_refusals_is_no_candidate_for_others() -> None:
+    """It may be its own session that is refused: others need not wait for it."""
+    core = alone_starting()
+    for _ in range(2):
+        core.step(ev.AppendFailed(core.p.tag, "refused"))
+        claim_again(core)
+    core.step(ev.AppendFailed(core.p.tag, "refused"))
+    until = core.p.campaign.not_before
+    assert until > core.now + 5 * SETTINGS.retry_ms
+    core.step(ev.PositionAsked("B", 7), after_ms=5 * SETTINGS.retry_ms)
+    assert not core.one(ev.TellPosition).eligible
+    core.step(ev.PositionAsked("B", 8), after_ms=until - core.now)
+    assert core.one(ev.TellPosition).eligible
+
+
+@pytest.mark.feature("R4", "P10")
+def test_the_end_of_the_session_by_another_partition_holds_up_nobody() -> None:
+    core = alone_starting()
+    for _ in range(5):
+        core.step(ev.AppendFailed(-1, "another one's was refused"))
+        assert claim_again(core) <= SETTINGS.retry_ms + 10

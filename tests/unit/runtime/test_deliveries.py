@@ -305,3 +305,15 @@ def test_what_was_told_in_a_turn_of_a_loop_that_is_busy_then_is_polled_for(
     rig.deliveries.turn()
     rig.session.due.append(told.report(rig.deliveries, 1))
     wait_until(lambda: told.taken == [1], "nobody polls")
+
+
+def test_a_session_that_has_failed_is_told_though_nobody_waits_for_it() -> None:
+    """What failed may be of an epoch that was given up."""
+    told: list[tuple[object, str]] = []
+    session = Session()
+    deliveries = Deliveries(lambda: session, list, failed=lambda failed, why: told.append((failed, why)))
+    deliveries.turn()
+    assert not told
+    session.failed = "refused"
+    deliveries.turn()
+    assert told == [(session, "refused")]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halog.errors import HalogError
-from halog.ports import TopicPartition
+from halog.ports import LogSession, TopicPartition
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
 
@@ -42,24 +42,60 @@ def numbers(cluster: Cluster) -> dict[str, int]:
     return {name: table.epoch.number for name, table in cluster.tables().items()}
 
 
-def test_a_partition_that_takes_nothing_costs_the_others_one_epoch(cluster: Cluster) -> None:
-    """That of the commit which was not acknowledged in time, and none of an epoch that does not open."""
+def stick(cluster: Cluster) -> str:
+    """The log takes nothing of one partition, and a commit there is not acknowledged in time; which one it is."""
     client: Any = cluster.client()
     with client.transaction():
         client.create(Thing("N"))
-    stuck = cluster.partition_of(Thing, "N")
-    table, before = cluster.tables()[stuck], numbers(cluster)
-    cluster._broker.hold(TopicPartition(table.topic, table.index))
+    stuck, before = cluster.partition_of(Thing, "N"), numbers(cluster)
+    cluster._broker.hold(place(cluster, stuck))
     with suppress(HalogError), client.transaction():
         client.get(Thing, "N").n += 1
     wait_until(lambda: numbers(cluster)[stuck] > before[stuck], "it is claimed again")
+    return stuck
+
+
+def place(cluster: Cluster, name: str) -> TopicPartition:
+    table = cluster.tables()[name]
+    return TopicPartition(table.topic, table.index)
+
+
+def session(cluster: Cluster, node: str) -> LogSession:
+    host = cluster.node(node).runtime.host
+    assert host is not None
+    return host.current_session()
+
+
+def test_a_partition_that_takes_nothing_costs_the_others_one_epoch(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That of the commit which was not acknowledged in time, and none of an epoch that does not open."""
+    before = numbers(cluster)
+    stuck = stick(cluster)
     time.sleep(WAITED_S)
     after = numbers(cluster)
-    assert after[stuck] > before[stuck] + 1, "more than one did not open"
+    assert after[stuck] > before[stuck] + 2, "more than one did not open"
     assert {name for name in before if name != stuck and after[name] > before[name] + 1} == set()
-    cluster._broker.release(TopicPartition(table.topic, table.index))
+    assert f"HALOG-1126 partition {stuck}: " in caplog.text
+    assert caplog.text.count("HALOG-1126") <= 2, "by each node once"
+    cluster._broker.release(place(cluster, stuck))
     cluster.settle()
+    client: Any = cluster.client()
     with client.transaction():
         client.get(Thing, "N").n += 10
     with client.transaction():
         assert client.get(Thing, "N").n in (10, 11)
+
+
+def test_a_session_that_fails_by_what_nobody_waits_for_is_replaced_before_anybody_needs_it(cluster: Cluster) -> None:
+    """An epoch was given up, and what was sent for it fails later."""
+    stuck = stick(cluster)
+    at = numbers(cluster)[stuck]
+    wait_until(lambda: numbers(cluster)[stuck] > at, "it was given up", 10.0)
+    claimed = numbers(cluster)
+    sessions = {name: session(cluster, name) for name in ("A", "B")}
+    cluster._broker.drop_held(place(cluster, stuck))
+    assert all(one.failed for one in sessions.values()), "that of who gave up, and of who tries now"
+    wait_until(lambda: all(session(cluster, name) is not one for name, one in sessions.items()), "both are replaced")
+    cluster.settle()
+    assert any(number > claimed[name] for name, number in numbers(cluster).items())
