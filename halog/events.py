@@ -170,12 +170,6 @@ DELETED = Kind(
     "HALOG-1108", "deleted by an operator", WARNING, "partition {partition}: {object} was deleted by hand: {cause}"
 )
 LOG_AWAY = Kind("HALOG-1113", "log away", ERROR, "{node}: the log does not answer since {since}: {cause}")
-NOT_TAKEN = Kind(
-    "HALOG-1126",
-    "nothing taken",
-    ERROR,
-    "partition {partition}: its log is there, and one epoch after the other does not open: {cause}",
-)
 LOG_BACK = Kind("HALOG-1114", "log back", INFO, "{node}: the log answers again: {cause}")
 LINE_CUT = Kind("HALOG-1115", "line cut", ERROR, "{node} and {to} do not reach each other, and both live: {cause}")
 LINE_WHOLE = Kind("HALOG-1116", "line whole", INFO, "{node} and {to} reach each other again: {cause}")
@@ -186,6 +180,12 @@ RECOVERED = Kind(
     "the tables of {partitions} partitions were made anew from their logs, {again} commits appended again: {cause}",
 )
 STORE_ASIDE = Kind("HALOG-1125", "store set aside", ERROR, "{node} has a new store; the old one is {aside}: {cause}")
+NOT_TAKEN = Kind(
+    "HALOG-1126",
+    "nothing taken",
+    ERROR,
+    "partition {partition}: its log is there, and one epoch after the other does not open: {cause}",
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -197,7 +197,7 @@ KINDS: dict[str, Kind] = {
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,
         SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
-        DELETED, LOG_AWAY, LOG_BACK, NOT_TAKEN, LINE_CUT, LINE_WHOLE, UNREAD, RETIRED, RECOVERED, STORE_ASIDE,
+        DELETED, LOG_AWAY, LOG_BACK, LINE_CUT, LINE_WHOLE, UNREAD, RETIRED, RECOVERED, STORE_ASIDE, NOT_TAKEN,
     )
 }  # fmt: skip
 """Every code that can occur."""
