@@ -427,7 +427,7 @@ class Campaign:
             p.out += p.predecessor.told()
             self.serve_if_over()
         elif p.role in (Role.STARTING, Role.OPENING) and p.now >= self.deadline:
-            # No end of the session: other epochs are bound to it. What lands late is of a lower epoch than the next.
+            # The session goes on: other epochs are bound to it. What lands late is of a lower epoch than the next one.
             why = "the log did not answer in time"
             self.log.unheard(why)
             p.step_down("epoch ended", why)

@@ -48,7 +48,7 @@ class LogDoubt:
         self._unopened = 0
         """So many epochs in a row were claimed here and not opened."""
         self._refused = 0
-        """And so many of them since an append failed."""
+        """And so many of them were given up since the log refused an append."""
         self._told = False
         """Was it said that the log takes nothing?"""
 
@@ -111,13 +111,12 @@ class LogDoubt:
         self._unopened += 1
 
     def refused(self, why: str) -> None:
-        """It is about to be, since an append of it failed."""
+        """An epoch that is not open is about to be given up, since the log refused an append of it."""
         self._refused += 1
         self.unheard(why)
 
     def unheard(self, why: str) -> None:
-        """It is about to be, and it is no other node's doing. The second one in a row is told: one that the log was
-        too slow for is not worth it."""
+        """The same, for want of the log. The second one in a row is told: a log that was slow once is no news."""
         if self._unopened and not self._told:
             self._told = True
             self._p.out.append(ev.Tell(NOT_TAKEN, "", why))

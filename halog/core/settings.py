@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
     """What an ended epoch left behind is told to be discarded after so long (Q4): a caller tries again until its
     deadline, and an append of its last attempt may take the commit deadline more."""
     start_deadline_ms: int = 3_000
-    """`EpochStarted` or `EpochOpened` not read back in this time: give up the epoch and try anew."""
+    """An epoch that is not open in this time is given up; the next one has twice as long (`halog.core.log_doubt`)."""
     election_ms: int = 40
     """How long a candidate waits for the others' positions; a healthy node answers in under 2 ms."""
     first_election_ms: int = 500
