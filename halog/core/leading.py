@@ -122,7 +122,7 @@ class Leading:
         elif e.offset == self.writer.expected:
             self._logged(e.offset)
         elif self.p.role is Role.HANDING or self.p.role is Role.DRAINING:
-            self._end("somebody else wrote during the hand-over")
+            self.p.step_down("epoch ended", "somebody else wrote during the hand-over")  # the session has told it right
         else:
             self._verify(e.offset)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from halog.core import events as ev
@@ -252,6 +254,19 @@ def test_a_hand_over_happened_if_the_successor_is_quicker_than_our_acknowledgeme
     core = Core().handing()
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
     assert core.replies() == [ev.Happened(2)]
+
+
+@pytest.mark.feature("R1")
+@pytest.mark.parametrize("how", [Core.draining, Core.handing])
+def test_another_ones_record_during_a_hand_over_ends_that_epoch_and_no_other_of_its_node(
+    how: Callable[[Core], Core],
+) -> None:
+    """The session has told where this one's records are: those of its other partitions go on."""
+    core = how(Core())
+    core.step(ev.Appended(core.p.tag, core.offset + 1))
+    assert core.is_now(Role.FOLLOWING)
+    assert core.of(ev.Read)
+    assert not core.of(ev.EndSession)
 
 
 @pytest.mark.parametrize("role", [r for r in Role if r not in (Role.FAILED,)], ids=lambda r: r.value)
