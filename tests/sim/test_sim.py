@@ -147,7 +147,7 @@ INTERESTING = [
     "shown before logged", "appended again", "log away", "heir killed", "waits for holders", "unlogged lost",
     "shown by a replica before its log had it", "told what is shown without a record",
     "read at a replica before its log had it", "a session need not wait for the log", "a session waits for a copy",
-    "tail left on the disk", "tail brought along",
+    "tail left on the disk", "tail brought along", "holder stopped",
     "stowed", "stands for itself", "stands for itself no more", "stands for one before", "power lost",
     "power lost, kept more", "all crash", "claimant killed",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
