@@ -182,7 +182,7 @@ INTERESTING = [
     "sites: votes claimed", "sites: taken over from a site", "sites: given up to a site", "sites: a site was stopped",
     "sites: no quorum of sites", "sites: quorum of sites", "sites: answer TooFew of votes",
     "sites: sites that vote are one by themselves", "sites: sites that vote have parted",
-    "sites: unfinished switch ended",
+    "sites: unfinished switch ended", "sites: an overruled site still sends",
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
     "still: begins while objects change", "still: shown what was", "still: told that it is over", "still: waits",
     "log outage", "log takes nothing", "log asked", "coordinator outage", "claimed by an answer of before",
