@@ -28,6 +28,7 @@ from halog.schema.reference import Ref
 from halog.schema.scalars import Misfit
 from halog.schema.shapes import (
     MAX_DEPTH,
+    MAX_FIELDS,
     DecimalShape,
     Default,
     EnumShape,
@@ -158,7 +159,8 @@ def _generic(annotation: Any, where: Where) -> Shape | None:
         rest = [a for a in args if a is not type(None)]
         if len(rest) != 1:
             raise where.fail(annotation, "a union may only be T | None")
-        return OptionalShape(shape_of(rest[0], where))
+        of = shape_of(rest[0], where)
+        return of if isinstance(of, OptionalShape) else OptionalShape(of)  # None is None, however often it is said
     return None
 
 
@@ -203,6 +205,8 @@ def _enum(cls: type[enum.Enum], where: Where) -> Shape:
     symbols = tuple(member._name_ for member in cls)
     if not symbols:
         raise where.fail(cls, "an Enum without members")
+    if len(symbols) > MAX_FIELDS:
+        raise where.fail(cls, f"an Enum of {len(symbols):,} members, more than {MAX_FIELDS:,}; use a str")
     for symbol in symbols:
         check_name(symbol, f"{where.owner}.{where.field}: enum member")
     return EnumShape(check_name(local_name(cls), "enum"), symbols, cls)
