@@ -165,10 +165,20 @@ def _generic(annotation: Any, where: Where) -> Shape | None:
 
 
 def _annotated(args: tuple[Any, ...], where: Where) -> Shape:
-    for extra in args[1:]:
-        if isinstance(extra, Decimals) and args[0] is Decimal:
-            return DecimalShape(extra.precision, extra.scale)
-    return shape_of(args[0], where)
+    digits = [extra for extra in args[1:] if isinstance(extra, Decimals)]
+    if not digits:
+        return shape_of(args[0], where)
+    if args[0] is not Decimal:
+        said = f"Decimals({digits[0].precision}, {digits[0].scale})"
+        right = f"; write Annotated[Decimal, {said}] | None" if _may_be_none(args[0], Decimal) else ""
+        raise where.fail(args[0], f"Decimals says how many digits a Decimal has, and this is none{right}")
+    if len(digits) > 1:
+        raise where.fail(args[0], "Decimals twice: which counts?")
+    return DecimalShape(digits[0].precision, digits[0].scale)
+
+
+def _may_be_none(annotation: Any, of: type[Any]) -> bool:
+    return set(typing.get_args(annotation)) == {of, type(None)}
 
 
 def _target(annotation: Any, target: Any, where: Where) -> str:
@@ -230,6 +240,8 @@ def check_made(cls: type[Any], fail: Callable[[Any, str], DeclarationError]) -> 
     except TypeError:
         why = "is abstract" if inspect.isabstract(cls) else "derives from a built-in type, whose content is no field"
         raise fail(cls, f"{why}; its objects could not be read back") from None
+    if any("__getattribute__" in vars(c) for c in cls.__mro__ if c is not object):
+        raise fail(cls, "cannot define __getattribute__: what is stored is what its fields hold")
 
 
 def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:

@@ -35,6 +35,17 @@ class Empty(enum.Enum):
 
 
 @dataclasses.dataclass
+class Reckoned:
+    """Its field is another one each time it is looked at."""
+
+    n: int = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, name)
+        return found + 1 if name == "n" else found
+
+
+@dataclasses.dataclass
 class Position:
     lat: float
     lon: float = 0.0
@@ -237,6 +248,11 @@ BAD: list[tuple[Any, str]] = [
     (Aircraft, r"write Ref\[Aircraft\]"),
     (Ref[int], "refers to a class declared"),
     (Ref[Position], "refers to a class declared"),
+    (Annotated[Decimal | None, Decimals(10, 2)], r"write Annotated\[Decimal, Decimals\(10, 2\)\] \| None"),
+    (Annotated[float, Decimals(10, 2)], "Decimals says how many digits a Decimal has"),
+    (list[Annotated[list[Decimal], Decimals(10, 2)]], "Decimals says how many digits a Decimal has"),
+    (Annotated[Decimal, Decimals(10, 2), Decimals(5, 1)], "Decimals twice"),
+    (Reckoned, "__getattribute__"),
     ("Missing", "is not defined"),
     ("list[Missing]", "is not defined"),
     ("in valid", "cannot be read"),
