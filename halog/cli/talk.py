@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.output import printable
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
 def echo_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Name and value, one a line, the values under each other."""
-    known = [(name, "-" if value is None else str(value)) for name, value in facts]
+    known = [(name, "-" if value is None else printable(str(value))) for name, value in facts]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
         click.echo(f"{name:<{width}}  {value}")

@@ -316,8 +316,10 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     *(
         ('address = "127.0.0.1:0"', f'address = "{address}"', "nodes.A.address", f"{address!r} must be host:port")
-        for address in ("a@h:7400", " h:7400", "h/a:7400")
+        for address in ("a@h:7400", " h:7400", "h/a:7400", "db..example:7400", ".:7400", f"{'h' * 64}:7400")
     ),
+    ('address = "127.0.0.1:0"', f'address = "{"h." * 127}h:7400"', "nodes.A.address", "host:port"),
+    ('address = "127.0.0.1:0"', 'address = "h\\u0000:7400"', "nodes.A.address", "host:port"),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', 'data_dir = "./var/B/../A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
