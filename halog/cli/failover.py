@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit_json, format_option
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("partition")
-@click.option("--to", "target", required=True, metavar="NODE", help="The node that shall be active.")
+@click.argument("partition", type=Name())
+@click.option("--to", "target", type=Name(), required=True, metavar="NODE", help="The node that shall be active.")
 @config_option
 @format_option
 @timeout_option

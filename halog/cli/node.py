@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import echo_line, say
 from halog.signals import STOPPING
@@ -46,7 +46,7 @@ def node() -> None:
 
 @node.command()
 @config_option
-@click.option("--name", help="The node's name in [nodes].  [default: this machine's host name]")
+@click.option("--name", type=Name(), help="The node's name in [nodes].  [default: this machine's host name]")
 @click.option(
     "--switch-interval-us",
     type=click.IntRange(50, 100_000),
