@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -83,7 +83,8 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         sys.setswitchinterval(switch_interval_us / 1_000_000)
     config = load_config(config_path)
     try:
-        running = _join(config, name or socket.gethostname())
+        with redirect_stdout(sys.stderr):  # what application modules print is no result
+            running = _join(config, name or socket.gethostname())
     except Interrupted:
         with suppress(OSError):
             say("stopped before the node was up")
