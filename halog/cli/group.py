@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.confirming import check_confirmed, check_named, cluster_option
-from halog.cli.options import Text, config_option, number_of, timeout_option
+from halog.cli.options import Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
 
@@ -130,8 +130,8 @@ def _until(for_ms: int | None, takes_back: bool) -> int:
 
 
 @partition.command("priority")
-@click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("node")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name())
 @click.argument("level", type=click.Choice(LEVELS))
 @config_option
 @format_option
@@ -152,7 +152,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 
 
 @partition.command("require")
-@click.argument("target", metavar="PARTITION|POLICY")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
 @click.argument("nodes", type=number_of())
 @for_option
 @reason_option
@@ -194,8 +194,8 @@ def require_(
 
 
 @partition.command("designate")
-@click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("node", metavar="NODE|none")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name(), metavar="NODE|none")
 @for_option
 @reason_option
 @config_option

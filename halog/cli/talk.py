@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,8 +29,9 @@ def echo_line(document: Any) -> None:
 
 
 def say(text: str) -> None:
-    """Talk: on stderr, so that stdout stays the result."""
-    click.echo(text, err=True)
+    """Talk: on stderr, so that stdout stays the result. Where stderr takes nothing, the command goes on without it."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def progress() -> Progress:

@@ -38,13 +38,15 @@ def load_config(source: str | Path | Config) -> Config:
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file; ConfigError if it cannot be read as TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors put a mark of the encoding first
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", file=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text", file=str(path)) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or what its text is made of: a number of 5,000 digits
         raise ConfigError(f"{path}: is not TOML: {error}", file=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is not TOML that can be read: it is nested too deeply", file=str(path)) from error
 
 
 def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, checked: bool = True) -> Config:

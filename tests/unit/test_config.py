@@ -438,8 +438,12 @@ def test_commits_that_do_not_wait_for_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(None, "cannot be read"), (b"\xff", "not UTF-8"), (b"[cluster", "is not TOML")]
-)
+    ("content", "why"), [
+        (None, "cannot be read"), (b"\xff", "not UTF-8"), (b"[cluster", "is not TOML"), (b"\xff\xfea\0", "not UTF-8"),
+        (b"x = " + b"9" * 5_000, "is not TOML: .*5000 digits"), (b"x = " + b"[" * 5_000 + b"]" * 5_000, "too deeply"),
+    ],
+    ids=["missing", "binary", "torn", "utf16", "digits", "deep"],
+)  # fmt: skip
 def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) -> None:
     """Missing, binary, or no TOML: named, without a traceback's worth of text."""
     path = tmp_path / "halog.toml"
@@ -448,6 +452,13 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) ->
     with pytest.raises(ConfigError, match=why) as caught:
         load_config(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_from_another_system_is_read(tmp_path: Path) -> None:
+    """With a byte order mark, and lines that end as elsewhere."""
+    path = write(tmp_path, GOOD)
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load_config(path).cluster.name == load_config(write(tmp_path, GOOD)).cluster.name
 
 
 @pytest.mark.parametrize(
