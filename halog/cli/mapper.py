@@ -131,7 +131,14 @@ def explain(
         )
     with connect(config_path, timeout_s) as connection:
         if distribution:
-            asked = Asked(words[0] if words else "", policy, None if file is None else Source(file), sample or SAMPLE, partitions, added)
+            asked = Asked(
+                words[0] if words else "",
+                policy,
+                None if file is None else Source(file),
+                sample or SAMPLE,
+                partitions,
+                added,
+            )
             _show_spread(spread_of(connection, asked), format_)
         else:
             _show_one(explained(connection, words[0], words[1:]), format_)
