@@ -33,7 +33,7 @@ from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
 from halog.core.tail import Tail
 from halog.errors import DivergedError
-from halog.events import DIVERGED
+from halog.events import COPY_STOPS
 
 
 class Partition:
@@ -326,7 +326,7 @@ class Partition:
         if self.role is Role.FAILED:
             return
         self._epoch_over()
-        self.out.append(ev.Tell(DIVERGED, self.me.node, why))
+        self.out.append(ev.Tell(COPY_STOPS, self.me.node, why))
         self.step_down("lost", why)
         self.out.append(ev.StopReading())
         self.campaign.release()
