@@ -12,13 +12,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from halog.backend import Work, Write
 from halog.cli.completing import completed
+from halog.cli.files import Source
 from halog.cli.listed import Spreading, unique_keys
 from halog.cli.references import refs_of, with_refs
 from halog.cli.sums import Verifying, is_sum
@@ -81,7 +81,7 @@ class Item(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct):
     """What importing the file would do."""
 
-    source: Path
+    source: Source
     counts: dict[str, int]
     """What is to be created, by type."""
     there: Counter[str] = msgspec.field(default_factory=Counter)
@@ -102,7 +102,7 @@ class Plan(msgspec.Struct):
 # --- reading and checking ---
 
 
-def check_file(connection: Connection, source: Path, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
+def check_file(connection: Connection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
     """Check every line, and every key against the cluster and the file; the plan, or the first error by line. `strict`:
     and that it is a whole export, if it is one."""
     plan = Plan(source, {})
@@ -128,10 +128,10 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
     return plan
 
 
-def items(connection: Connection, source: Path, verifying: Verifying | None = None) -> Iterator[Item]:
+def items(connection: Connection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
     """The lines of the file that have objects, checked one by one; errors name the line. `verifying` reads along."""
     try:
-        with source.open("rb") as file:
+        with source.open() as file:
             for number, raw in enumerate(file, 1):
                 if not raw.strip():
                     continue
@@ -156,7 +156,7 @@ def items(connection: Connection, source: Path, verifying: Verifying | None = No
 
 
 @contextmanager
-def at_line(source: Path, number: int) -> Iterator[None]:
+def at_line(source: Source, number: int) -> Iterator[None]:
     """Errors inside name the line."""
     try:
         yield
@@ -167,7 +167,7 @@ def at_line(source: Path, number: int) -> Iterator[None]:
 
 def _document(raw: bytes) -> Any:
     try:
-        return json.loads(raw.decode())
+        return json.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise RecordFormatError("is not UTF-8 text") from error
     except (ValueError, RecursionError) as error:

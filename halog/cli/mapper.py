@@ -77,7 +77,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="With --distribution: these keys, one a line as on the command line, or a file of `halog export`.",
+    help="With --distribution: these keys, one a line as given here, or a file of `halog export`; - is standard input.",
 )
 @click.option(
     "--sample",
@@ -123,6 +123,7 @@ def explain(
       halog mapper explain Aircraft --distribution --keys tails.txt
     """
     from halog.cli.connection import connect
+    from halog.cli.files import Source
     from halog.cli.mapped import Asked, explained, spread_of
 
     if not distribution and (len(words) < 2 or policy or file or sample or partitions or added):
@@ -133,7 +134,14 @@ def explain(
         )
     with connect(config_path, timeout_s) as connection:
         if distribution:
-            asked = Asked(words[0] if words else "", policy, file, sample or SAMPLE, partitions, added)
+            asked = Asked(
+                words[0] if words else "",
+                policy,
+                None if file is None else Source(file),
+                sample or SAMPLE,
+                partitions,
+                added,
+            )
             _show_spread(spread_of(connection, asked), format_)
         else:
             _show_one(explained(connection, words[0], words[1:]), format_)

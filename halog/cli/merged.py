@@ -103,7 +103,7 @@ def export_(
       halog conflicts export --partition flights-0 -o merged.jsonl
     """
     from halog.cli.connection import connect
-    from halog.cli.export import written_whole
+    from halog.cli.files import is_standard, written_whole
 
     lines = 0
     with connect(config_path, timeout_s) as connection, written_whole(target) as out:
@@ -114,7 +114,8 @@ def export_(
                 for o in d["objects"]:
                     out.write(json.dumps({"partition": d["partition"], "merge": d["merge"], **o}) + "\n")
                     lines += 1
-    emit(format_, {"file": str(target), "objects": lines}, ["file", "objects"], [(str(target), lines)])
+    document, rows = {"file": str(target), "objects": lines}, [(str(target), lines)]
+    emit(format_, document, ["file", "objects"], rows, aside=is_standard(target))
 
 
 def _all(report: Report) -> list[Entry]:

@@ -127,7 +127,7 @@ def config_option(command: F) -> F:
         envvar="HALOG_CONFIG",
         default="halog.toml",
         show_default="./halog.toml or $HALOG_CONFIG",
-        help="The cluster's configuration.",
+        help="The cluster's configuration; - is standard input.",
     )(command)
 
 
@@ -149,12 +149,12 @@ timeout_option = timeout_after(TIMEOUT_S, "Give up (exit 3 or 6) after this long
 
 
 def output_option(command: F) -> F:
-    """`--output`: a file, which appears when it is complete (`halog.cli.export.written_whole`)."""
+    """`--output`: a file, which appears when it is complete (`halog.cli.files.written_whole`)."""
     return click.option(
         "-o",
         "--output",
         "target",
         type=click.Path(path_type=Path, dir_okay=False),
         required=True,
-        help="The file to write.",
+        help="The file to write; - is standard output, and the summary goes to stderr.",
     )(command)

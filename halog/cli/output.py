@@ -39,15 +39,15 @@ def format_option(command: _F) -> _F:
     )(command)
 
 
-def emit_json(document: Any) -> None:
-    """One document on one line."""
-    click.echo(json.dumps(document, default=str))
+def emit_json(document: Any, *, aside: bool = False) -> None:
+    """One document on one line. `aside`: on stderr, where stdout has something else."""
+    click.echo(json.dumps(document, default=str), err=aside)
 
 
-def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, aside: bool = False) -> None:
     """Writes the table."""
     for line in table_lines(columns, rows):
-        click.echo(line)
+        click.echo(line, err=aside)
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -65,9 +65,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def emit(format_: str, document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def emit(
+    format_: str, document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], *, aside: bool = False
+) -> None:
     """The document or the table, as asked for."""
     if format_ == "json":
-        emit_json(document)
+        emit_json(document, aside=aside)
     else:
-        emit_table(columns, rows)
+        emit_table(columns, rows, aside=aside)

@@ -26,7 +26,7 @@ from halog.core.settings import Sync
 from halog.core.table import ASYNC, PartitionTable
 from halog.core.tail import Tail
 from halog.errors import HalogError, LogError, StoreError
-from halog.events import DIVERGED
+from halog.events import COPY_STOPS
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime import left
 from halog.runtime.answers import Answer, tell_all as _tell
@@ -320,7 +320,7 @@ class Copy(Showing):
 
     def _tell(self, e: ev.Tell) -> None:
         self.node.told(self, e)
-        if e.kind is DIVERGED and self.error is None:
+        if e.kind is COPY_STOPS and self.error is None:
             self.node.lost(self, e.cause)
 
     # --- what the node asks ---

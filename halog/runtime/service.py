@@ -197,13 +197,20 @@ class Service:
         self._online()
         copy = None if self.host is None else self.host.copies.get(partition)
         if copy is None or not copy.serving:
-            active = None if self.host is None else self.host.router.active(partition)
-            raise NotActiveError(f"{self.hello.node} is not active for {partition}", partition=partition, active=active)
+            raise self._not_active(partition)
         if not copy.wait_for(least, WAIT_S, logged=True):
             raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
         if not copy.maps_by(mapping, WAIT_S):
             raise NotActiveError(f"{self.hello.node} does not serve mapping {mapping} yet", partition=partition)
         return copy
+
+    def _not_active(self, partition: str) -> NotActiveError:
+        said = f"{self.hello.node} is not active for {partition}"
+        if self.host is None:
+            return NotActiveError(said, partition=partition)
+        router = self.host.router
+        elected = router.epoch(partition)  # first: whoever is named is not older
+        return NotActiveError(said, partition=partition, active=router.active(partition), elected=elected)
 
     def _online(self) -> None:
         if self.members.offline:

@@ -437,13 +437,27 @@ def test_commits_that_do_not_wait_for_the_log(tmp_path: Path) -> None:
         load_config(write(tmp_path, text))
 
 
+@pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b""])
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_a_file_of_an_editor_on_windows_is_read_as_any_other(tmp_path: Path, mark: bytes, end: bytes) -> None:
+    """A byte order mark, and its own ends of lines."""
+    path = tmp_path / "halog.toml"
+    path.write_bytes(mark + GOOD.lstrip().encode().replace(b"\n", end))
+    assert load_config(path).cluster.name == "fleet"
+
+
 @pytest.mark.parametrize(
-    ("content", "why"), [
-        (None, "cannot be read"), (b"\xff", "not UTF-8"), (b"[cluster", "is not TOML"), (b"\xff\xfea\0", "not UTF-8"),
-        (b"x = " + b"9" * 5_000, "is not TOML: .*5000 digits"), (b"x = " + b"[" * 5_000 + b"]" * 5_000, "too deeply"),
+    ("content", "why"),
+    [
+        (None, "cannot be read"),
+        (b"a = 1\nb = '\xff'", r"not UTF-8 text \(line 2 has byte ff\): save it as UTF-8"),
+        (GOOD.encode("utf-16"), "halog.toml: is UTF-16: save it as UTF-8"),
+        (b"[cluster", "is not TOML"),
+        (b"x = " + b"9" * 5_000, "is not TOML: .*5000 digits"),
+        (b"x = " + b"[" * 5_000 + b"]" * 5_000, "too deeply"),
     ],
-    ids=["missing", "binary", "torn", "utf16", "digits", "deep"],
-)  # fmt: skip
+    ids=["missing", "binary", "utf16", "torn", "digits", "deep"],
+)
 def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) -> None:
     """Missing, binary, or no TOML: named, without a traceback's worth of text."""
     path = tmp_path / "halog.toml"

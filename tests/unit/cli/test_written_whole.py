@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.export import written_whole
+from halog.cli.files import written_whole
 from halog.errors import HalogError
 
 pytestmark = pytest.mark.feature("O1")
