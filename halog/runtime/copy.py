@@ -215,9 +215,11 @@ class Copy(Showing):
         self.post(ev.Ticked(wall_ahead_ms()))
 
     def leave(self) -> None:
-        """The node closes: store what was taken, and tell whoever still waits that nobody will answer."""
+        """The node closes: store what was taken, and tell whoever still waits that nobody will answer. What is heard
+        behind that, of appends that fail with the session they were given to, is nobody's any more."""
         self.save()
         with self.lock:
+            self.ended = True
             self._dismiss(ev.Unknown("the node closed before the answer came"))
             due = self._take_due()
         _tell(due)
