@@ -53,9 +53,14 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
 
 @contextlib.contextmanager
 def written_whole(target: Path) -> Iterator[IO[str]]:
-    """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything."""
+    """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything.
+
+    A link stays, and what it leads to is replaced; a device or a pipe is not to be replaced."""
     from halog.errors import ConfigError
 
+    target = target.resolve() if target.is_symlink() else target
+    if target.exists() and not target.is_file():
+        raise ConfigError(f"{target}: cannot be written: it is no file; name one, which appears when it is complete")
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         raw = _Unfinished(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), target)
