@@ -48,12 +48,17 @@ def is_standard(target: Path) -> bool:
 @contextlib.contextmanager
 def written_whole(target: Path) -> Iterator[IO[str]]:
     """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything. Or
-    standard output, which takes what there is as it comes."""
+    standard output, which takes what there is as it comes.
+
+    A link stays, and what it leads to is replaced; a device or a pipe is not to be replaced."""
     if is_standard(target):
         yield from _standard()
         return
     from halog.errors import ConfigError
 
+    target = target.resolve() if target.is_symlink() else target
+    if target.exists() and not target.is_file():
+        raise ConfigError(f"{target}: cannot be written: it is no file; name one, which appears when it is complete")
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         raw = _Unfinished(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), target)

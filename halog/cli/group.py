@@ -56,7 +56,8 @@ def _change(
     confirmed: str = "",
     known: str = "",
 ) -> Changed:
-    """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed.
+    """Change one partition, or, where none has the name, all of a policy that `node` is in the group of; if one would
+    refuse, none is changed.
     `known`: a node that must exist, whatever is changed.
     What is changed is told, also where the next one fails, and returned with who is active for it. `gives_up`: what
     nobody promises any more by it, to be confirmed; empty: nothing."""
@@ -69,7 +70,9 @@ def _change(
 
     asked_ms = wall_ms()  # before any `--for` can be over
     with connect(config_path, timeout_s) as connection:
-        tables = [t for t in connection.tables if t.policy == target] or [connection.table(target)]
+        of_policy = [t for t in connection.tables if t.policy == target]
+        alone = [t for t in connection.tables if t.name == target]  # of both the narrower
+        tables = alone or of_policy or [connection.table(target)]
         check_nodes(connection.config, filter(None, (node, known)))
         chosen = [t for t in tables if not node or node in t.configured] or tables
         for table in chosen:
