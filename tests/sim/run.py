@@ -63,6 +63,7 @@ OWN_RANGES = {
     "stills": stills.SEEDS,
     "patient": patient.SEEDS,
     "stopping": stopping.SEEDS,
+    "lasting": lasting.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
