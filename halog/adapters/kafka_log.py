@@ -5,6 +5,7 @@ Never on the commit path itself: that is `kafka_session` and `kafka_tail`.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -23,15 +24,16 @@ from halog.ports import Entry, TopicPartition
 
 
 class KafkaLog:
-    """Everything is made at its first use; `close` closes what this object keeps, not the sessions it handed out."""
+    """Everything is made at its first use; `close` closes what this object keeps, not the sessions it handed out.
+    `answer_s`: for so long it is asked where a log begins and ends, whoever asks; an operator's command has no more."""
 
-    def __init__(self, bootstrap: str, copies: Copies | None = None) -> None:
-        self.bootstrap, self._copies = bootstrap, copies or Copies()
+    def __init__(self, bootstrap: str, copies: Copies | None = None, *, answer_s: float = math.inf) -> None:
+        self.bootstrap, self._copies, self._answer_s = bootstrap, copies or Copies(), answer_s
         self._lock = threading.Lock()
         self._admin: Any = None
         self._topics: Topics | None = None
         self._writer: KeyedWriter | None = None
-        self._readers = Readers(bootstrap, self._client, self._client_failed)
+        self._readers = Readers(bootstrap, self._client, self._client_failed, answer_s)
         self._known: set[str] = set()
         self._spare: KafkaSession | None = None
         self._closed = False
@@ -43,7 +45,7 @@ class KafkaLog:
         with self._lock:
             if self._admin is None or self._topics is None:
                 self._admin = AdminClient(kafka_conf.common(self.bootstrap))
-                self._topics = Topics(self.bootstrap, self._admin, self._copies)
+                self._topics = Topics(self.bootstrap, self._admin, self._copies, self._answer_s)
                 self._prepare_soon()
             return self._admin, self._topics
 

@@ -5,6 +5,7 @@ Never resets an offset; what a trimmed log no longer has is not delivered, and t
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,10 +41,13 @@ KEYED_S = 30.0  # without progress: a dead writer's open transaction ends 10 s a
 
 
 class Readers:
-    """A little pool of consumers."""
+    """A little pool of consumers. `answer_s`: nobody waits longer than this for where a log begins and ends."""
 
-    def __init__(self, bootstrap: str, admin: Callable[[], Any], admin_failed: Callable[[], None]) -> None:
+    def __init__(
+        self, bootstrap: str, admin: Callable[[], Any], admin_failed: Callable[[], None], answer_s: float = math.inf
+    ) -> None:
         self._bootstrap, self._admin, self._admin_failed = bootstrap, admin, admin_failed
+        self._answer_s = answer_s
         self._lock = threading.Lock()
         self._idle: list[Any] = []
         self._closed = False
@@ -85,7 +89,7 @@ class Readers:
 
     def bounds(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
         with self._lent(tp[0]) as consumer:
-            return _bounds(consumer, tp, timeout_s)
+            return _bounds(consumer, tp, min(timeout_s, self._answer_s))
 
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float) -> Iterator[Entry]:
         for batch in self._messages(tp, start, end, timeout_s):
@@ -105,18 +109,18 @@ class Readers:
     def _written(self, tp: TopicPartition) -> int:
         """The end of all that was written. The end of what is *committed* lags behind a commit that has returned: its
         marker is written afterwards; reading up to here waits for it."""
-        asked = Seat(tp[0], tp[1])
+        asked, ask_s = Seat(tp[0], tp[1]), min(ASK_S, self._answer_s)
 
         def ask() -> int:
             admin = self._admin()
             try:
                 # Without its metadata a client asks for the leader by itself; if the answer comes too soon it is
                 # missed, and asked for again after 3 s: so it went for every fifth new client (librdkafka 2.16).
-                admin.list_topics(tp[0], timeout=ASK_S)
+                admin.list_topics(tp[0], timeout=ask_s)
                 found = admin.list_offsets(
                     {asked: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
                     isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                    request_timeout=ASK_S,
+                    request_timeout=ask_s,
                 )
                 return int(kafka_conf.answer(found[asked]).offset)
             except KafkaException as e:
@@ -125,7 +129,7 @@ class Readers:
                 raise
 
         try:
-            return patiently(ask, 2 * kafka_conf.ADMIN_S)
+            return patiently(ask, min(2 * kafka_conf.ADMIN_S, self._answer_s))
         except KafkaException as e:
             self._admin_failed()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None

@@ -6,6 +6,7 @@ Never changes an existing topic: whoever set it so may have reasons; halog only 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -51,8 +52,8 @@ class Copies:
 class Topics:
     """On one admin client. Remembers that the brokers' own settings were checked."""
 
-    def __init__(self, bootstrap: str, admin: Any, copies: Copies) -> None:
-        self._bootstrap, self._admin, self._copies = bootstrap, admin, copies
+    def __init__(self, bootstrap: str, admin: Any, copies: Copies, answer_s: float = math.inf) -> None:
+        self._bootstrap, self._admin, self._copies, self._ask_s = bootstrap, admin, copies, min(ASK_S, answer_s)
         self._brokers: list[int] = []
 
     def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool, keep_ms: int | None) -> None:
@@ -113,7 +114,7 @@ class Topics:
     def partitions(self, topic: str) -> int:
         """How many a topic has; 0: there is none."""
         try:
-            found = self._admin.list_topics(topic, timeout=ASK_S).topics[topic]
+            found = self._admin.list_topics(topic, timeout=self._ask_s).topics[topic]
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
         return len(found.partitions)

@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.options import Text
+
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
 
 cluster_option = click.option(
-    "--cluster", "confirmed", default="", metavar="NAME", help="Confirm it with the cluster's name."
+    "--cluster", "confirmed", type=Text(), default="", metavar="NAME", help="Confirm it with the cluster's name."
 )
+
+
+def check_named(connection: Connection, confirmed: str) -> None:
+    """RefusedError where another cluster is named than this one; to name none is right where nothing is given up."""
+    if confirmed:
+        check_confirmed(connection, confirmed, f"this is not cluster {confirmed}", "If this one is meant")
 
 
 def check_confirmed(connection: Connection, confirmed: str, given_up: str, unless: str, **about: Any) -> None:

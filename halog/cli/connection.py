@@ -264,7 +264,7 @@ def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) ->
     """A connection for the length of a command."""
     config = load_config(config_path)
     name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
-    connection = Connection(config, adapters_for(config, name), name, timeout_s)
+    connection = Connection(config, adapters_for(config, name, answer_s=timeout_s), name, timeout_s)
     try:
         connection.open(as_in_file=as_in_file)
         yield connection

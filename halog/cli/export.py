@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from halog.cli.files import is_standard, written_whole
-from halog.cli.options import config_option, output_option, timeout_option
+from halog.cli.options import Name, config_option, output_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import progress
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("types", metavar="[TYPE]...", nargs=-1)
+@click.argument("types", type=Name(), metavar="[TYPE]...", nargs=-1)
 @output_option
 @config_option
 @format_option

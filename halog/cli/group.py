@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.confirming import check_confirmed, cluster_option
-from halog.cli.options import Text, config_option, number_of, timeout_option
+from halog.cli.confirming import check_confirmed, check_named, cluster_option
+from halog.cli.options import Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
 
@@ -76,6 +76,7 @@ def _change(
             change(table)
         for given_up in filter(None, map(gives_up, chosen)):
             check_confirmed(connection, confirmed, given_up, "If that may be", partition=target)
+        check_named(connection, confirmed)
         done: list[Watched] = []
         try:
             for table in chosen:
@@ -129,8 +130,8 @@ def _until(for_ms: int | None, takes_back: bool) -> int:
 
 
 @partition.command("priority")
-@click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("node")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name())
 @click.argument("level", type=click.Choice(LEVELS))
 @config_option
 @format_option
@@ -151,7 +152,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 
 
 @partition.command("require")
-@click.argument("target", metavar="PARTITION|POLICY")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
 @click.argument("nodes", type=number_of())
 @for_option
 @reason_option
@@ -193,8 +194,8 @@ def require_(
 
 
 @partition.command("designate")
-@click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("node", metavar="NODE|none")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name(), metavar="NODE|none")
 @for_option
 @reason_option
 @config_option

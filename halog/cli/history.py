@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, emit_json, format_option, table_lines
 from halog.cli.talk import say
 
@@ -26,7 +26,7 @@ COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
 
 
 @click.command()
-@click.argument("partition")
+@click.argument("partition", type=Name())
 @click.option("--why", is_flag=True, help="Because of what each epoch began.")
 @click.option("--discarded", is_flag=True, help="Instead: the transactions that were discarded.")
 @click.option(

@@ -48,8 +48,8 @@ BATCH_OBJECTS = 500
 """Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
 BATCH_BYTES = 1_000_000
 """Or a fifth of the largest record allowed, if that is less: big objects go alone."""
-CHECK_OBJECTS = 500
-"""Keys asked for at once."""
+CHECK_OBJECTS, CHECK_BYTES = 500, 8_000_000
+"""Keys asked for at once, and bytes of the objects that are held meanwhile."""
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,15 +109,17 @@ def check_file(connection: Connection, source: Source, skip_existing: bool, bar:
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
     group: list[Item] = []
+    held = 0
     verifying = Verifying(source, strict=strict)
     for item in items(connection, source, verifying):
         with at_line(source, item.number):
             _check_unique(item, seen)
             size = len(item.foreign.encode(item.line.fields))
         group.append(msgspec.structs.replace(item, size=size))
-        if len(group) == CHECK_OBJECTS:
+        held += size
+        if len(group) == CHECK_OBJECTS or held >= CHECK_BYTES:
             _admit(connection, group, plan, skip_existing)
-            group = []
+            group, held = [], 0
             bar.update(task, completed=item.number)
     verifying.end()
     plan.verified, plan.cut = verifying.verified, verifying.cut_line

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, number_of, timeout_option
+from halog.cli.options import Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
 from halog.cli.talk import echo_facts
 from halog.config.mapper import is_at_create
@@ -64,10 +64,13 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 @mapper.command()
-@click.argument("words", metavar="[TYPE] [KEY]...", nargs=-1)
+@click.argument("words", type=Text(), metavar="[TYPE] [KEY]...", nargs=-1)
 @click.option("--distribution", is_flag=True, help="How keys spread, instead of where one is.")
 @click.option(
-    "--policy", metavar="NAME", help="With --distribution: over this policy; else the type's, or the only one."
+    "--policy",
+    type=Name(),
+    metavar="NAME",
+    help="With --distribution: over this policy; else the type's, or the only one.",
 )
 @click.option(
     "--keys",

@@ -11,7 +11,7 @@ import click
 
 from halog.cli.conflicts import conflicts as conflicts, stands, told
 from halog.cli.merge_ids import known
-from halog.cli.options import config_option, output_option, timeout_after
+from halog.cli.options import Name, config_option, output_option, timeout_after
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
 
@@ -27,7 +27,11 @@ READ_S = 60.0
 """Logs are read from where they begin now."""
 
 merge_option = click.option(
-    "--merge", "merge", metavar="ID", help="Only this one; the first digits will do.  [default: the last of each]"
+    "--merge",
+    "merge",
+    type=Name(),
+    metavar="ID",
+    help="Only this one; the first digits will do.  [default: the last of each]",
 )
 
 

@@ -52,10 +52,17 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, asid
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Columns as wide as their widest cell, never cut off: a table must survive `| grep`. The head comes first."""
-    cells = [[str(c) for c in columns], *[["" if c is None else str(c) for c in row] for row in rows]]
+    cells = [[str(c) for c in columns], *[["" if c is None else printable(str(c)) for c in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
         yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+
+
+def printable(text: str) -> str:
+    """Itself on one line: what would end the line or move a terminal's cursor as Python writes it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def emit(

@@ -61,8 +61,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         line = data[: error.start].count(b"\n") + 1
         what = "UTF-16" if data.startswith(UTF_16) else f"not UTF-8 text (line {line} has byte {data[error.start]:02x})"
         raise ConfigError(f"{name}: is {what}: save it as UTF-8", file=str(path)) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or what its text is made of: a number of 5,000 digits
         raise ConfigError(f"{name}: is not TOML: {error}", file=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError(f"{name}: is not TOML that can be read: it is nested too deeply", file=str(path)) from error
 
 
 @functools.lru_cache(1)

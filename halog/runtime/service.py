@@ -14,7 +14,7 @@ from halog.backend import Invocation, Invoked
 from halog.config.check import NAMED, is_name
 from halog.core import events as ev
 from halog.core.ids import Member
-from halog.errors import FrameError, HalogError, NotActiveError, RefusedError
+from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
 from halog.ports import Peer
 from halog.runtime import ballots, frames, looks
 from halog.runtime.copy import Copy
@@ -135,9 +135,10 @@ class Service:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
 
     def _refused(self, node: str, why: str) -> FrameError:
-        """An intruder (Q5)."""
+        """An intruder (Q5). It tries again and again; the history names it once a minute, and the connection's end says
+        no more."""
         self.telling.intruder(node, why)
-        return FrameError(f"{node} is refused: {why}")
+        return FrameError(f"{node} is refused: {why}", told=True)
 
     def _control(self, member: Member, frame: frames.Control) -> None:
         """Of hosting nodes only; anybody else may ask."""
@@ -364,7 +365,7 @@ class Service:
             _send(peer, frames.Committed(copy.core.chain.state.lsn))
             return
         if r.to == self.hello.node:
-            raise RefusedError(f"{r.to} is active for {r.partition} already")
+            raise NothingToDoError(f"{r.to} is active for {r.partition} already")
         who = peer.member if isinstance(peer, Call) else self._peers[id(peer)]
         copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who.node}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from functools import partial
 from pathlib import Path
 
@@ -52,9 +53,10 @@ def remote_site(config: Config, name: str) -> tuple[str, str]:
     return plain(site.bootstrap), plain(site.zookeeper)
 
 
-def adapters_for(config: Config, name: str, patience_s: float = 0.0) -> Adapters:
+def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: float = math.inf) -> Adapters:
     """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without. `patience_s`:
-    how long servers that are there and busy are waited for."""
+    how long servers that are there and busy are waited for. `answer_s`: how long at most any server, those of other
+    sites too, is waited for that does not answer: so long as an operator allows a command."""
     from halog.adapters.channel import TcpChannel
     from halog.adapters.kafka_log import KafkaLog
     from halog.adapters.kafka_topics import Copies
@@ -68,24 +70,26 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0) -> Adapters
         coordinator = ZkCoordinator(
             zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s
         )
-        log = KafkaLog(bootstrap, Copies(config.site.replication_factor, config.site.min_insync_replicas))
-        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, partial(reach, config))
+        copies = Copies(config.site.replication_factor, config.site.min_insync_replicas)
+        log = KafkaLog(bootstrap, copies, answer_s=answer_s)
+        way = partial(reach, config, answer_s=answer_s)
+        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, way)
     except BaseException:
         if store is not None:
             store.close()
         raise
 
 
-def reach(config: Config, site: str) -> Remote:
+def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
     """Another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
     from halog.adapters.kafka_log import KafkaLog
     from halog.adapters.zk_coordinator import ZkCoordinator
 
     bootstrap, zookeeper = remote_site(config, site)
     coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
-    coordinator.connect(lambda state: None)
+    coordinator.connect(lambda state: None, None if answer_s == math.inf else answer_s)
     try:
-        return Remote(site, KafkaLog(bootstrap), coordinator)
+        return Remote(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
     except BaseException:
         coordinator.close()
         raise

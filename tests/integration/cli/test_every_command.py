@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from halog.cli import main as frame
-from tests.integration.cli.conftest import FLEET, TOML
+from tests.integration.cli.conftest import FLEET, TOML, Cluster
 from tests.integration.site import Site
 from tests.unit.cli.every_command import CALLS, words
 
+LOG_READERS = [
+    "config activate", "conflicts settle", "delete", "events", "export", "get", "history", "list", "log hold",
+    "log tail", "mapper explain", "mapper list", "type list", "type retire",
+]  # fmt: skip
+"""Without the log they cannot say or do anything."""
+OTHER_SITE = ["conflicts list", "site demote", "site list"]
+"""They ask another site's servers."""
+IN_TIME_S = 4
+"""Of a timeout of 1 s."""
 OFFLINE = {"config check"}
 """Asks no server."""
 BEFORE = {"config activate", "config diff", "config history", "config show"}
@@ -24,13 +33,11 @@ Say = Callable[[str], tuple[int, str, str, float]]
 
 
 @pytest.fixture
-def say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str, str], Say]:
+def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Say]:
     """Runs the first call of a command with servers at these addresses: code, stdout, stderr, seconds."""
 
-    def at(bootstrap: str, zookeeper: str) -> Say:
-        toml = TOML.format(cluster="ghost", bootstrap=bootstrap, zookeeper=zookeeper)
+    def at(bootstrap: str, zookeeper: str, cluster: str = "ghost") -> Say:
+        toml = TOML.format(cluster=cluster, bootstrap=bootstrap, zookeeper=zookeeper)
         sites = '[sites.west]\nbootstrap = "127.0.0.1:3"\nzookeeper = "127.0.0.1:4"\n'
         (tmp_path / "halog.toml").write_text(toml.replace("[site]", '[site]\nname = "east"') + sites)
         (tmp_path / "fleet.py").write_text(FLEET)
@@ -48,34 +55,65 @@ def say(
     return at
 
 
-@pytest.mark.feature("O1")
-@pytest.mark.parametrize("name", ASKING)
-def test_servers_that_are_down_are_exit_3_within_the_timeout(say: Callable[[str, str], Say], name: str) -> None:
-    code, out, err, seconds = say("127.0.0.1:1", "127.0.0.1:2")(name)
-    said = "halog: ZooKeeper at 127.0.0.1:2 does not answer: nobody listens at 127.0.0.1:2\n"
-    assert (code, out, err) == (3, "", said)
-    assert seconds < 4, "of a timeout of 1 s"
-
-
-@pytest.mark.feature("O1")
-def test_an_address_that_swallows_everything_is_given_up_in_time(say: Callable[[str, str], Say]) -> None:
-    """Its queue is full: nothing is refused, and nothing answers."""
-    with socket.socket() as hole, ExitStack() as filling:
-        hole.bind(("127.0.0.1", 0))
-        hole.listen(0)
-        address = f"127.0.0.1:{hole.getsockname()[1]}"
+@contextmanager
+def hole() -> Iterator[str]:
+    """An address whose queue is full: nothing is refused, and nothing answers."""
+    with socket.socket() as listener, ExitStack() as filling:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
         for _ in range(4):
             one = filling.enter_context(socket.socket())
             one.setblocking(False)
-            one.connect_ex(hole.getsockname())
-        code, out, err, seconds = say(address, address)("status")
-        assert (code, out, err.count("\n")) == (3, "", 1)
-        assert address in err
-        assert seconds < 4, "of a timeout of 1 s"
+            one.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.mark.feature("O1")
-def test_a_cluster_that_does_not_exist_is_exit_3(site: Site, say: Callable[[str, str], Say]) -> None:
+@pytest.mark.parametrize("name", ASKING)
+def test_servers_that_are_down_are_exit_3_within_the_timeout(say: Callable[..., Say], name: str) -> None:
+    code, out, err, seconds = say("127.0.0.1:1", "127.0.0.1:2")(name)
+    said = "halog: ZooKeeper at 127.0.0.1:2 does not answer: nobody listens at 127.0.0.1:2\n"
+    assert (code, out, err) == (3, "", said)
+    assert seconds < IN_TIME_S
+
+
+@pytest.mark.feature("O1")
+def test_an_address_that_swallows_everything_is_given_up_in_time(say: Callable[..., Say]) -> None:
+    with hole() as address:
+        code, out, err, seconds = say(address, address)("status")
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert address in err
+        assert seconds < IN_TIME_S
+
+
+@pytest.mark.feature("O1")
+def test_a_log_alone_that_swallows_everything_is_given_up_in_time(
+    prepared: Cluster, site: Site, say: Callable[..., Say]
+) -> None:
+    """The coordinator answers. Whoever needs the log, or another site, which is away, waits no longer than allowed."""
+    prepared.start("A")
+    with hole() as address:
+        run = say(address, site.info.zookeeper, prepared.name)
+        for name in LOG_READERS:
+            code, out, err, seconds = run(name)
+            assert (code, out, err.count("\n")) == (3, "", 1), (name, err)
+            assert f"Kafka at {address} does not answer" in err, (name, err)
+            assert seconds < IN_TIME_S, name
+        code, out, _, seconds = run("status")
+        assert (code, address in out) == (4, True)
+        assert seconds < IN_TIME_S
+        for name in OTHER_SITE:
+            _, out, err, seconds = run(name)
+            assert name == "site demote" or "127.0.0.1:4" in out + err, (name, out, err)
+            assert seconds < IN_TIME_S, name
+        prepared.stop("A")
+        code, out, err, seconds = run("recover")
+        assert (code, out, f"Kafka at {address} does not answer" in err) == (3, "", True), err
+        assert seconds < IN_TIME_S
+
+
+@pytest.mark.feature("O1")
+def test_a_cluster_that_does_not_exist_is_exit_3(site: Site, say: Callable[..., Say]) -> None:
     run = say(site.info.bootstrap, site.info.zookeeper)
     for name in ASKING:
         if name not in BEFORE:

@@ -121,7 +121,7 @@ class Cluster:
         self.broker, self.tree = MemoryBroker(), MemoryTree()
         self.nodes: dict[str, Node] = {}
 
-    def adapters(self, config: Config, name: str) -> Adapters:
+    def adapters(self, config: Config, name: str, **_: float) -> Adapters:
         store = MemoryStore(MemoryDisk(name)) if name in config.nodes else None
         return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), MemoryChannel(), store)
 

@@ -28,7 +28,7 @@ KNOWN = {
 CALLS = {
     "config activate": ["config activate"],
     "config check": ["config check"],
-    "config diff": ["config diff --version {version}"],
+    "config diff": ["config diff --version {version}", "config diff --with {version}"],
     "config history": ["config history"],
     "config show": ["config show --version {version}"],
     "conflicts export": [
@@ -40,6 +40,7 @@ CALLS = {
         "conflicts settle {type} N1 --as source",
         "conflicts settle Flight UA 1 --as source --partition {partition}",
         "conflicts settle --all --as source --merge {merge}",
+        "conflicts settle --all --as source --partition {partition}",
     ],
     "conflicts show": ["conflicts show --partition {partition}", "conflicts show --open --merge {merge}"],
     "delete": ["delete {type} N1 --cluster ops", "delete Aircraft {key} --cluster ops"],
@@ -86,7 +87,7 @@ CALLS = {
     "plan cancel": ["plan cancel"],
     "plan create": ["plan create --policy {policy}", "plan create --policy {policy} --dry-run"],
     "plan list": ["plan list"],
-    "plan rollback": ["plan rollback {plan}"],
+    "plan rollback": ["plan rollback {plan}", "plan rollback --partition {partition}"],
     "plan show": ["plan show"],
     "plan status": ["plan status"],
     "rebalance": ["rebalance --policy {policy}", "rebalance --policy {policy} --dry-run", "rebalance --zone {zone}"],
@@ -122,16 +123,16 @@ CALLS = {
 """By command; a command that is called by no name and needs no cluster has none."""
 
 
-def commands() -> Iterator[str]:
-    """Every command there is, groups that do nothing by themselves left out."""
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command there is, by its name, groups that do nothing by themselves left out."""
     for name, (where, _) in frame.COMMANDS.items():
         module, _, attribute = where.partition(":")
         yield from _below(name, getattr(import_module(module), attribute))
 
 
-def _below(name: str, command: click.Command) -> Iterator[str]:
+def _below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     if not isinstance(command, click.Group) or command.invoke_without_command:
-        yield name
+        yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for each in command.list_commands(context):

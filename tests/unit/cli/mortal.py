@@ -40,7 +40,7 @@ class Mortal(Cluster):
         self.doomed, self.step, self._left = name, step, step[2]
         self.died.clear()
 
-    def adapters(self, config: Config, name: str) -> Adapters:
+    def adapters(self, config: Config, name: str, **_: float) -> Adapters:
         if not self.doomed or not name.startswith(self.doomed):
             return super().adapters(config, name)
         gate, channel, coordinator = Gate(), MemoryChannel(), MemoryCoordinator(self.tree)

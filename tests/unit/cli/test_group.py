@@ -13,6 +13,7 @@ from halog.cli import survey
 from halog.cli.partition import _needed
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
+from tests.unit.cli.conftest import wait_until
 from tests.unit.cli.test_events import count, eventually
 
 Run = Callable[..., Any]
@@ -37,6 +38,23 @@ def test_a_required_number_is_shown_with_its_reason_and_taken_back(cluster: Any,
     assert halog("partition", "require", "p-1", "0").code == 0
     group = halog("partition", "show", "p-1", "--format", "json").json["group"]
     assert group == {}, "nothing is left of it, nor of its time and reason"
+
+
+@pytest.mark.feature("Q1", "Q3", "O1")
+def test_status_says_how_many_nodes_are_up_and_needed_where_they_are_too_few(cluster: Any, halog: Run) -> None:
+    assert halog("partition", "require", "p-1", "3").code == 0
+    cluster.stop("C")
+
+    def listed() -> str:
+        (said,) = [p["why"] for p in halog("partition", "list", "--format", "json").json if p["partition"] == "p-1"]
+        return str(said)
+
+    wait_until(lambda: listed() == "2 of 3 nodes up, 3 needed")
+    shown = halog("status")
+    assert shown.code == 4
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("p-1")]
+    assert "2 of 3 nodes up, 3 needed" in line
+    assert "needed" not in shown.out.replace(line, "")
 
 
 @pytest.mark.feature("Q3", "O1")

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import click
 import pytest
 
+from halog.cli import main as frame
 from tests.unit.cli.conftest import TOML, Cluster, running
-from tests.unit.cli.every_command import CALLS, commands, named, words
+from tests.unit.cli.every_command import CALLS, KNOWN, commands, named, words
 
 UNKNOWN = {"version": "77", "merge": "00ff", "txn": "00" * 15 + "01"}
 SAID = {
@@ -46,7 +48,7 @@ def below(cluster: Cluster, path: str) -> list[str]:
 
 
 def test_every_command_is_in_the_table() -> None:
-    assert sorted(CALLS) == sorted(commands())
+    assert sorted(CALLS) == sorted(name for name, _ in commands())
 
 
 @pytest.mark.feature("O1")
@@ -59,6 +61,32 @@ def test_a_name_that_nothing_has_is_named_with_exit_2(
     assert (ran.code, ran.out) == (2, ""), ran
     assert ran.err.count("\n") == 1, ran
     assert SAID.get(kind, f"there is no {kind} {{}}").format(unknown) in ran.err, ran
+    assert state(shared) == before
+
+
+ELSEWHERE = [
+    "delete Aircraft N1", "partition accept-loss p-0", "partition require p-0 0 --may-fork",
+    "partition require p-0 1 --may-fork", "zone quorum home --off", "zone quorum home --on", "site promote --may-fork",
+    "site promote", "site let-go west --may-fork", "recover --from-logs --accept-loss A",
+]  # fmt: skip
+"""Calls of each command that takes the cluster's name."""
+
+
+def test_every_command_that_takes_the_clusters_name_is_in_the_table() -> None:
+    takes = {name for name, command in commands() if any("--cluster" in p.opts for p in command.params)}
+    assert takes == {name for name, _ in commands() if any(f"{call} ".startswith(f"{name} ") for call in ELSEWHERE)}
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("call", ELSEWHERE)
+def test_what_is_meant_for_another_cluster_changes_nothing_here(
+    shared: Cluster, halog: Callable[..., Any], call: str
+) -> None:
+    """Also where there is nothing to confirm."""
+    before = state(shared)
+    ran = halog(*call.split(), "--cluster", "prod")
+    assert (ran.code, ran.out) == (2 if "let-go" in call else 5, ""), ran
+    assert ran.err.count("\n") == 1, ran
     assert state(shared) == before
 
 
@@ -144,3 +172,35 @@ def test_reasons_stay_within_120_columns(shared: Cluster, halog: Callable[..., A
     said = halog("history", "p-0", "--why").out
     assert max(map(len, said.splitlines())) <= 120
     assert "    because: " in said
+
+
+NAMES = [(call, kind) for call, kind in CASES if kind not in {"key", "version", "txn", "merge", "hold"}]
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("odd", ["", " ", "p\n-0", "../..", "a/b", ".", "\udcff"], ids=ascii)
+def test_what_can_be_no_name_is_refused_as_it_is_given(shared: Cluster, halog: Callable[..., Any], odd: str) -> None:
+    """An empty one is a variable of a script that is not set: it must not mean all there is."""
+    before = state(shared)
+    for call, kind in NAMES:
+        if "{node}=" in call or call.startswith("mapper explain {type}"):  # part of a word, and one of many
+            continue
+        ran = halog(*(word.format(**{**KNOWN, kind: odd}) for word in call.split()))
+        assert (ran.code, ran.out) == (2, ""), (call, ran)
+        assert "Error: Invalid value for" in ran.err, (call, ran)
+        assert ran.err.endswith((" is no name\n", " is no UTF-8\n")), (call, ran)
+    assert state(shared) == before
+
+
+@pytest.mark.feature("O1")
+def test_every_text_of_the_command_line_has_a_type() -> None:
+    """Click's own takes what is no UTF-8, and an empty name."""
+    for name in commands():
+        command: click.Command = frame.cli
+        for word in name.split():
+            assert isinstance(command, click.Group)
+            below = command.get_command(click.Context(command), word)
+            assert below is not None
+            command = below
+        loose = [p.name for p in command.params if isinstance(p.type, click.types.StringParamType)]
+        assert not loose, name

@@ -36,7 +36,7 @@ def configured(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest
     west.see(east)
     sites = {cluster.site: cluster for cluster in (west, east)}
 
-    def adapters(config: Config, name: str) -> Adapters:
+    def adapters(config: Config, name: str, **_: float) -> Adapters:
         at = sites[config.site.name]
         return Adapters(MemoryLog(at._broker), MemoryCoordinator(at._tree), MemoryChannel(), None, at._reach)
 

@@ -88,3 +88,13 @@ def test_what_makes_no_sense_is_one_line(cluster: Any, halog: Any, said: tuple[s
     ran = halog("txn", *said)
     assert (ran.code, ran.out) == (code, "")
     assert why in ran.err
+
+
+@pytest.mark.parametrize("command", ["abort", "commit"])
+def test_where_nobody_answers_it_is_not_said_to_be_in_doubt_nowhere(cluster: Any, halog: Any, command: str) -> None:
+    for name in "ABC":
+        cluster.stop(name)
+    ran = halog("txn", command, "00" * 16, "--timeout", "1")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1), ran
+    assert "nobody answers for p-0" in ran.err
+    assert "nowhere" not in ran.err

@@ -258,7 +258,7 @@ def test_a_process_that_begins_to_run_it_just_then_keeps_it(
     real = site.adapters
     put_by: list[bytes] = []
 
-    def adapters(config: Any, name: str) -> Any:
+    def adapters(config: Any, name: str, **_: float) -> Any:
         made = real(config, name)
         if name.startswith("halog-cli"):
             put = made.log.put
