@@ -9,7 +9,6 @@ from typing import Any
 import click
 import pytest
 
-from halog.cli import main as frame
 from tests.unit.cli.conftest import TOML, Cluster, running
 from tests.unit.cli.every_command import CALLS, KNOWN, commands, named, words
 
@@ -195,12 +194,6 @@ def test_what_can_be_no_name_is_refused_as_it_is_given(shared: Cluster, halog: C
 @pytest.mark.feature("O1")
 def test_every_text_of_the_command_line_has_a_type() -> None:
     """Click's own takes what is no UTF-8, and an empty name."""
-    for name in commands():
-        command: click.Command = frame.cli
-        for word in name.split():
-            assert isinstance(command, click.Group)
-            below = command.get_command(click.Context(command), word)
-            assert below is not None
-            command = below
+    for name, command in commands():
         loose = [p.name for p in command.params if isinstance(p.type, click.types.StringParamType)]
         assert not loose, name
