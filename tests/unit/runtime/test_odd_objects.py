@@ -89,9 +89,6 @@ def shown(self: Shy, name: str) -> Any:
     return object.__getattribute__(self, name)
 
 
-Shy.__getattribute__ = shown  # type: ignore[method-assign, assignment]  # a class that has it is refused at import
-
-
 class Undecided:
     """No bool, and it will not be one."""
 
@@ -109,6 +106,10 @@ def whole() -> Iterator[None]:
 def cluster() -> Iterator[Cluster]:
     with Cluster(2, partitions=1, registry=REGISTRY) as cluster:
         cluster.settle()
+        crate(cluster.client())
+        with cluster.client().transaction() as tx:
+            tx.get(Crate, "c").fill(0)
+        Shy.__getattribute__ = shown  # type: ignore[method-assign, assignment]  # what has it at first is refused
         yield cluster
 
 
