@@ -197,7 +197,8 @@ class PartitionUnavailableError(AvailabilityError):
 
 
 class NotActiveError(AvailabilityError):
-    """The node asked is not the active one; `evidence["active"]` names whom to ask, where known."""
+    """The node asked is not the active one; `evidence["active"]` names whom to ask, where known, and
+    `evidence["elected"]` the epoch that it was made active in."""
 
 
 class UnreachableError(AvailabilityError):

@@ -61,7 +61,7 @@ DISCARDED = Kind(
     WARNING,
     "partition {partition}: {count} transactions of epoch {of_epoch} were discarded: {cause}",
 )
-DIVERGED = Kind("HALOG-1015", "diverged", ERROR, "partition {partition}: the copy on {node} is not the log's: {cause}")
+COPY_STOPS = Kind("HALOG-1015", "copy stops", ERROR, "partition {partition}: the copy on {node} cannot go on: {cause}")
 NO_QUORUM = Kind(
     "HALOG-1017", "no quorum", ERROR, "partition {partition}: {have} nodes are there, {needed} are needed: {cause}"
 )
@@ -192,7 +192,7 @@ KINDS: dict[str, Kind] = {
     kind.code: kind
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
-        DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
+        DESIGNATED, DISCARDED, COPY_STOPS, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,

@@ -194,6 +194,9 @@ class UnknownResult(Exception):
     """A coordinator write was sent and not answered: it may have happened. Not a HalogError: callers must handle it."""
 
 
+MAX_ZNODE_BYTES: Final = 1_000_000
+"""Of a node of the coordinator. ZooKeeper's servers take requests of 1,048,575 bytes, path and all."""
+
 COLLECTIONS: Final = ("partitions",)
 """Nodes whose members may be watched together, however many they are. Members are persistent, and have no children."""
 
@@ -209,7 +212,8 @@ class Coordinator(Protocol):
         """Whoever connected needs it to join no more: from now on a request without a connection fails at once."""
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
-        """Create with parents; False if it exists (after a lost reply: compare what is there with what you meant)."""
+        """Create with parents; False if it exists (after a lost reply: compare what is there with what you meant).
+        CoordinatorError, and nothing was sent, for more than MAX_ZNODE_BYTES."""
 
     def get(self, path: str) -> Versioned | None:
         """The node as the connected server has it, or None."""
@@ -218,7 +222,8 @@ class Coordinator(Protocol):
         """As `get` for each, in the order asked, in far less time. Not of one moment."""
 
     def set(self, path: str, data: bytes, version: int) -> int:
-        """Compare-and-set; the new version. VersionError on mismatch, UnknownResult if no answer came."""
+        """Compare-and-set; the new version. VersionError on mismatch, UnknownResult if no answer came, CoordinatorError
+        as `create`."""
 
     def confirm(self, path: str, version: int) -> None:
         """Was that still the node's version at some moment between this call and its return? Ordered with every set, as

@@ -119,7 +119,8 @@ class Connection:
             for frame in incoming(self._sock, self._max_frame):
                 self._on_frame(self, frame)
         except FrameError as e:
-            logger.warning("connection to %s closed: %s", self.remote, e)
+            level = logging.DEBUG if e.evidence.get("told") else logging.WARNING
+            logger.log(level, "connection to %s closed: %s", self.remote, e)
         except OSError as e:
             logger.debug("connection to %s broke: %s", self.remote, e)
         except HalogError as e:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from halog.adapters.dispatch import Dispatcher
 from halog.adapters.memory_tree import MemoryTree, Node
+from halog.adapters.znode_size import check_size
 from halog.errors import UnreachableError
 from halog.ports import SessionState, UnknownResult, Versioned
 
@@ -40,6 +41,7 @@ class MemoryCoordinator:
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         self._check()
+        check_size(path, data)
         made = self.tree.create(path, data, self.session if ephemeral else 0)
         if not self._reply_lost():
             return made
@@ -55,6 +57,7 @@ class MemoryCoordinator:
 
     def set(self, path: str, data: bytes, version: int) -> int:
         self._check()
+        check_size(path, data)
         result = self.tree.set(path, data, version)
         if self._reply_lost():
             raise UnknownResult(f"set {path}: the reply was lost")

@@ -25,7 +25,7 @@ def connect(address: str, timeout_s: float) -> socket.socket:
     """A connected socket; UnreachableError with evidence `refused` and `sent=False`."""
     try:
         sock = socket.create_connection(parse_address(address), timeout=max(timeout_s, 0.001))
-    except OSError as e:
+    except (OSError, ValueError) as e:  # ValueError: no resolver takes such a name
         refused = isinstance(e, ConnectionRefusedError)
         said = "refuses the connection" if refused else f"cannot be connected: {e}"
         raise UnreachableError(f"{address} {said}", address=address, refused=refused, sent=False) from None

@@ -32,6 +32,8 @@ from halog.errors import ClosedError, HalogError, RefusedError, StoreError
 
 MARKER = "HALOG-STORE"
 DAMAGED = "DAMAGED"
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+"""What the system says of a disk that takes no more."""
 _OURS = {MARKER, "lock", "db", "fill", "lost+found", WRITTEN, DAMAGED}
 
 
@@ -177,7 +179,7 @@ class RocksStore:
             return ClosedError(f"store {self.directory} is closed")
         if _is_damage(str(e)):
             return self._damaged(str(e))
-        return StoreError(f"store {self.directory} cannot be used: {e}", directory=self.directory, held=False)
+        return StoreError(_refusal(self.directory, str(e)), directory=self.directory, held=False)
 
     def _damaged(self, why: str) -> StoreError:
         """Whoever opens it next is told, too: not everything that is damaged is read when it is opened."""
@@ -247,6 +249,19 @@ def _lacks_files(db: Path) -> str:
     if "CURRENT" in names and not any(name.endswith(".log") for name in names):
         return f"the write-ahead log in {db} is missing"
     return ""
+
+
+def _refusal(directory: str, why: str) -> str:
+    """What is said of a store whose disk did not do what it was asked."""
+    full = next((text for text in _FULL if text in why), "")
+    if not full:
+        return f"store {directory} cannot be used: {why}"
+    path = Path(directory).absolute()
+    at = next(p for p in (path, *path.parents) if os.path.ismount(p))
+    return (
+        f"the disk of store {directory}, mounted at {at}, takes no more ({full}): make room there, then start its node "
+        "again"
+    )
 
 
 def _is_damage(text: str) -> bool:

@@ -41,6 +41,7 @@ from halog.adapters.zk_members import BATCH, PATIENCE_S, MembersWatch
 from halog.adapters.zk_reach import lacks_chroot, no_chroot, silence
 from halog.adapters.zk_wake import CountingHandler
 from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
+from halog.adapters.znode_size import check_size
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
 from halog.ports import SessionState, UnknownResult, Versioned
 
@@ -271,6 +272,7 @@ class ZkCoordinator:
 
     def set(self, path: str, data: bytes, version: int) -> int:
         self._ready()
+        check_size(path, data)
         try:
             if member_of(path):
                 stat = self._marking.set(path, data, version)
@@ -310,6 +312,7 @@ class ZkCoordinator:
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         self._ready()
+        check_size(path, data)
         deadline = time.monotonic() + self._answer_s
         while True:
             try:

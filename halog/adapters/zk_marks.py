@@ -22,7 +22,10 @@ SLOTS: Final = 64
 """Of so many members each has a mark of its own, mostly. Of a thousand, what was missed is looked for among 16."""
 
 ABSENT, UNKNOWN = -1, -2
-"""Instead of a version: it was deleted; it was set, whatever version it had."""
+"""Instead of a version: it was deleted; it was set, whatever version it had, or is too large to be repeated here."""
+
+REPEATED_BYTES: Final = 10_000
+"""Of a member in its mark, so that both fit one request: tables have some hundred."""
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
@@ -91,6 +94,8 @@ class Marking:
         assert member is not None
         collection, name = member
         mark = self._abs(path_of(collection, slot_of(name)))
+        if len(data) > REPEATED_BYTES:
+            version = UNKNOWN
         said = _ENCODER.encode(Mark(name, version, b"" if version == UNKNOWN else data))
         while True:
             asked = self._client.transaction()

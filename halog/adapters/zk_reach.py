@@ -33,7 +33,7 @@ def _look(address: str) -> Silence:
         return Silence(f"nobody listens at {address}", False)
     except (BrokenPipeError, ConnectionResetError):  # made, and closed before this process looked at it
         return _closes(address)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no resolver takes such a name
         return Silence(f"{address} cannot be reached ({error})", False)
 
 

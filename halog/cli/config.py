@@ -32,7 +32,7 @@ def file_argument(command: F) -> F:
 def config() -> None:
     """The cluster's configuration: check a file, compare it, activate it; see what is active.
 
-    Without FILE the file is that of --config, which also says how to reach the cluster.
+    Without FILE the file is that of --config, which also says how to reach the cluster. `-` is standard input.
 
     \b
     Examples:
@@ -57,21 +57,21 @@ def check(file: Path | None, config_path: Path, format_: str) -> None:
       halog config check
       halog config check new.toml --format json
     """
-    from halog.config.read import problems_of, read_toml, warnings_of
+    from halog.config.read import name_of, problems_of, read_toml, warnings_of
 
     path = file or config_path
-    table = read_toml(path)
-    problems, warnings = problems_of(table, str(path)), warnings_of(table, str(path))
+    table, name = read_toml(path), name_of(path)
+    problems, warnings = problems_of(table, name), warnings_of(table, name)
     if format_ == "json":
         found, beside = ([{"key": key, "reason": reason} for key, reason in some] for some in (problems, warnings))
         emit_json({"file": str(path), "ok": not problems, "problems": found, "warnings": beside})
     else:
         for key, reason in problems:
-            click.echo(f"{path}: {key}: {reason}")
+            click.echo(f"{name}: {key}: {reason}")
         for key, reason in warnings:
-            click.echo(f"{path}: {key}: warning: {reason}")
+            click.echo(f"{name}: {key}: warning: {reason}")
         if not problems:
-            click.echo(f"{path}: ok")
+            click.echo(f"{name}: ok")
     if problems:
         raise click.exceptions.Exit(CONFIG_EXIT)
 
@@ -98,7 +98,7 @@ def diff(
     """
     from halog.cli.config_views import compare, show
     from halog.cli.moving import foresee
-    from halog.config.read import operators_config
+    from halog.config.read import name_of, operators_config
     from halog.runtime import versions
 
     with _reached(config_path, file, timeout_s) as connection:
@@ -106,7 +106,7 @@ def diff(
         left = versions.read(c).version if number is None else versions.find(c, number)
         if with_ is None:
             path = file or config_path
-            right, name = operators_config(path), str(path)
+            right, name = operators_config(path), name_of(path)
         else:
             right, name = versions.find(c, with_).parsed(), f"version {with_}"
         compared = compare(connection, left, right, name)
@@ -149,7 +149,7 @@ def activate(
     """
     from halog.cli.config_views import compare, show
     from halog.cli.moving import begin, foresee
-    from halog.config.read import operators_config
+    from halog.config.read import name_of, operators_config
     from halog.errors import RefusedError
     from halog.runtime import versions
 
@@ -159,7 +159,7 @@ def activate(
         standing = versions.read(connection.coordinator)
         if on not in (None, standing.number):
             raise RefusedError(f"version {standing.number} is active, not {on}: look at `halog config diff` again")
-        compared = compare(connection, standing.version, new, str(path))
+        compared = compare(connection, standing.version, new, name_of(path))
         made, moving = None, dict[str, Any]()
         if dry_run:
             moving = foresee(connection, new, compared.moving)
@@ -177,7 +177,7 @@ def activate(
     if compared.same and compared.away:
         raise RefusedError(f"version {standing.number} is active, and not what the cluster is about: {compared.away}")
     if compared.refused and not compared.same:
-        raise RefusedError(f"nothing was activated: {path} changes {compared.refused}")
+        raise RefusedError(f"nothing was activated: {name_of(path)} changes {compared.refused}")
     if made is not None:
         say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
         _say_where(new)
@@ -262,18 +262,21 @@ def _say_where(new: Config) -> None:
 def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
     """A connection by --config, or by FILE where that is the only file there is."""
     from halog.cli.connection import connect
+    from halog.config.read import STANDARD
 
-    path = file if file is not None and not config_path.exists() else config_path
+    path = config_path if file is None or config_path == STANDARD or config_path.exists() else file
     return connect(path, timeout_s, as_in_file=True)
 
 
 def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
     from halog.cli.config_views import tell
+    from halog.config.read import STANDARD, name_of
     from halog.runtime.versions import Draft, activate as activate_version
     from halog.runtime.who import who
 
     why = " ".join(comment.split())  # one line of a table
-    draft = Draft(time.time_ns() // 1_000_000, who(), str(path.absolute()), why, new)
+    file = name_of(path) if path == STANDARD else str(path.absolute())
+    draft = Draft(time.time_ns() // 1_000_000, who(), file, why, new)
     made = activate_version(connection.coordinator, standing, draft)
     if connection.tables and not tell(connection, made):
         say("the event history does not answer: this activation is only in `halog config history`")

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.options import Text
+
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
 
 cluster_option = click.option(
-    "--cluster", "confirmed", default="", metavar="NAME", help="Confirm it with the cluster's name."
+    "--cluster", "confirmed", type=Text(), default="", metavar="NAME", help="Confirm it with the cluster's name."
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_after
+from halog.cli.options import Name, config_option, timeout_after
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.with_home import comparison_option, is_two_way, partition_option, with_home
 
@@ -51,7 +51,9 @@ def conflicts() -> None:
 
 
 @conflicts.command("list")
-@click.option("--source", "source", required=True, metavar="SITE", help="The site whose data is kept in doubt.")
+@click.option(
+    "--source", "source", type=Name(), required=True, metavar="SITE", help="The site whose data is kept in doubt."
+)
 @partition_option
 @comparison_option
 @click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")

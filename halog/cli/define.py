@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.migrate import Nodes, ask_up, patience_option, wait_for, wait_option
-from halog.cli.options import config_option, number_of, timeout_option
+from halog.cli.options import Name, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, format_option
 from halog.cli.partition import partition
 from halog.cli.talk import progress, say
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from halog.core.table import PartitionTable
     from halog.runtime.defining import Asked
 
-node_option = click.option("--node", required=True, metavar="NODE", help="The node in whose name it is said.")
+node_option = click.option(
+    "--node", type=Name(), required=True, metavar="NODE", help="The node in whose name it is said."
+)
 
 
 @partition.command("define")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @node_option
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Where it is to be, preferred node first.")
 @click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
@@ -59,7 +61,7 @@ def define_(
 
 
 @partition.command("enable")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @node_option
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
 @wait_option
@@ -91,7 +93,7 @@ def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, c
 
 
 @partition.command("disable")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @node_option
 @wait_option
 @patience_option
@@ -163,7 +165,7 @@ def _show(table: PartitionTable, asked: Asked, node: str, what: str, format_: st
 
 
 @partition.command("replicate")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @click.option("--nodes", type=Nodes(), default=(), metavar="B", help="Only these replicas; without it all.")
 @wait_option
 @patience_option

@@ -10,7 +10,7 @@ import click
 
 from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.get import find, key_bytes_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, Text, config_option, timeout_option
 from halog.cli.output import emit_json, format_option
 from halog.cli.talk import say
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("type_name", metavar="TYPE")
-@click.argument("key", metavar="KEY...", nargs=-1)
+@click.argument("type_name", type=Name(), metavar="TYPE")
+@click.argument("key", type=Text(), metavar="KEY...", nargs=-1)
 @key_bytes_option
 @cluster_option
 @config_option

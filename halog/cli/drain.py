@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.migrate import ask, patience_option, rate_option, wait_for, wait_option
-from halog.cli.options import config_option
+from halog.cli.options import Name, config_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.safe_to_stop import REFUSED_EXIT, check_known
 from halog.cli.talk import progress, say
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", type=Name())
 @click.option("--allow-fewer", is_flag=True, help="Where no other node is without a copy, go on with one copy less.")
 @click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
 @click.option("--undo", is_flag=True, help="It may get new partitions again; nothing moves.")

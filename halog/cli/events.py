@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, number_of, timeout_option
+from halog.cli.options import Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import echo_line
 from halog.events import ERROR, INFO, KINDS, STATE, WARNING
@@ -49,11 +49,21 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events until Ctrl-C.")
-@click.option("--partition", metavar="PARTITION", help="Only events of this partition.")
-@click.option("--since", callback=_moment, metavar="ISO", help="Only events from then on; UTC if it names no zone.")
+@click.option("--partition", type=Name(), metavar="PARTITION", help="Only events of this partition.")
+@click.option(
+    "--since", type=Text(), callback=_moment, metavar="ISO", help="Only events from then on; UTC if it names no zone."
+)
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only events that are at least so severe.")
-@click.option("--code", "codes", multiple=True, metavar="CODE", callback=_codes, help="Only these; may be given again.")
-@click.option("--node", metavar="NODE", help="Only events that this node told, or that are about it.")
+@click.option(
+    "--code",
+    "codes",
+    type=Text(),
+    multiple=True,
+    metavar="CODE",
+    callback=_codes,
+    help="Only these; may be given again.",
+)
+@click.option("--node", type=Name(), metavar="NODE", help="Only events that this node told, or that are about it.")
 @click.option("-n", "count", type=number_of(), help="Only the last so many.")
 @click.option("--all", "all_", is_flag=True, help=f"Also every change of a partition's state ({STATE.code}).")
 @config_option

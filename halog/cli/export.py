@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, output_option, timeout_option
+from halog.cli.files import is_standard, written_whole
+from halog.cli.options import Name, config_option, output_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import progress
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("types", metavar="[TYPE]...", nargs=-1)
+@click.argument("types", type=Name(), metavar="[TYPE]...", nargs=-1)
 @output_option
 @config_option
 @format_option
@@ -34,13 +32,15 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
     hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object
     is as some transaction left it, but two objects may be of two moments. The file appears when it is complete; its
     last line says how many objects it has, and their checksum. "of" is how many the nodes count by themselves: where
-    nothing is written meanwhile the export fails unless it has them all.
+    nothing is written meanwhile the export fails unless it has them all. To `-`, standard output, they go as they are
+    read, and the summary goes to stderr.
 
     \b
     Examples:
       halog export -o all.jsonl
       halog export Aircraft Airport -o places.jsonl
       halog export Flight -o flights.jsonl --format json
+      halog export -o - | gzip > all.jsonl.gz
     """
     from halog.cli.connection import connect
 
@@ -48,55 +48,8 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
         counts, there = write_lines(connection, _families(connection, types), out)
     document = {"file": str(target), "objects": counts.total(), "of": there.total(), "types": dict(counts)}
     rows = [(name, counts[name], there[name]) for name in dict.fromkeys([*counts, *there])]
-    emit(format_, document, ["type", "objects", "of"], [*rows, ("all", counts.total(), there.total())])
-
-
-@contextlib.contextmanager
-def written_whole(target: Path) -> Iterator[IO[str]]:
-    """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything."""
-    from halog.errors import ConfigError
-
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        raw = _Unfinished(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), target)
-    except OSError as error:
-        raise ConfigError(f"{target}: cannot be written: {error.strerror}") from error
-    try:
-        with io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8") as out:
-            yield out
-        try:
-            unfinished.replace(target)
-        except OSError as error:
-            raise _unwritable(target, error) from error
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-class _Unfinished(io.FileIO):
-    """The file of a target that is not complete: a write that fails names the target, as stdout has no part in it."""
-
-    def __init__(self, number: int, target: Path) -> None:
-        super().__init__(number, "w")
-        self._target = target
-
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            raise _unwritable(self._target, error) from error
-
-    def close(self) -> None:
-        try:
-            super().close()
-        except OSError as error:  # of a disk elsewhere, which says so late
-            raise _unwritable(self._target, error) from error
-
-
-def _unwritable(target: Path, error: OSError) -> HalogError:
-    from halog.errors import HalogError
-
-    return HalogError(f"{target}: cannot be written: {error.strerror}; no file was written")
+    rows.append(("all", counts.total(), there.total()))
+    emit(format_, document, ["type", "objects", "of"], rows, aside=is_standard(target))
 
 
 def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
@@ -145,7 +98,7 @@ def _short(partition: str, written: Counter[str], expected: Counter[str]) -> Hal
 
     return HalogError(
         f"of the {expected.total():,} objects of {partition} that its active node counts, {written.total():,} were "
-        "read: this is a bug in halog; no file was written",
+        "read: this is a bug in halog; the export is not complete",
         partition=partition,
     )
 

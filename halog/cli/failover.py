@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit_json, format_option
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("partition")
-@click.option("--to", "target", required=True, metavar="NODE", help="The node that shall be active.")
+@click.argument("partition", type=Name())
+@click.option("--to", "target", type=Name(), required=True, metavar="NODE", help="The node that shall be active.")
 @config_option
 @format_option
 @timeout_option
@@ -49,7 +49,7 @@ def failover(partition: str, target: str, config_path: Path, format_: str, timeo
 def _check(connection: Connection, partition: str, target: str) -> str | None:
     """What can be refused without asking; the node that is active now."""
     from halog.config.whole import check_nodes
-    from halog.errors import RefusedError
+    from halog.errors import NothingToDoError, RefusedError
 
     table = connection.table(partition)
     check_nodes(connection.config, (target,))
@@ -59,7 +59,7 @@ def _check(connection: Connection, partition: str, target: str) -> str | None:
     if target not in connection.nodes:
         raise RefusedError(f"node {target} is not running; start it, and wait until it has caught up")
     if table.active is not None and table.active.node == target:
-        raise RefusedError(f"{target} is active for {partition} already")
+        raise NothingToDoError(f"{target} is active for {partition} already")
     return None if table.active is None else table.active.node
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import Hex, config_option, of_arguments, timeout_option
+from halog.cli.options import Hex, Name, Text, config_option, of_arguments, timeout_option
 from halog.cli.output import emit_json, format_option
 from halog.cli.talk import echo_facts
 
@@ -28,8 +28,8 @@ key_bytes_option = click.option(
 
 
 @click.command()
-@click.argument("type_name", metavar="TYPE")
-@click.argument("key", metavar="KEY...", nargs=-1)
+@click.argument("type_name", type=Name(), metavar="TYPE")
+@click.argument("key", type=Text(), metavar="KEY...", nargs=-1)
 @key_bytes_option
 @click.option("--raw", is_flag=True, help="Show the bytes of the object instead of its fields.")
 @config_option

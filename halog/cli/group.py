@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.confirming import check_confirmed, check_named, cluster_option
-from halog.cli.options import Text, config_option, number_of, timeout_option
+from halog.cli.options import Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
 
@@ -56,7 +56,8 @@ def _change(
     confirmed: str = "",
     known: str = "",
 ) -> Changed:
-    """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed.
+    """Change one partition, or, where none has the name, all of a policy that `node` is in the group of; if one would
+    refuse, none is changed.
     `known`: a node that must exist, whatever is changed.
     What is changed is told, also where the next one fails, and returned with who is active for it. `gives_up`: what
     nobody promises any more by it, to be confirmed; empty: nothing."""
@@ -69,7 +70,9 @@ def _change(
 
     asked_ms = wall_ms()  # before any `--for` can be over
     with connect(config_path, timeout_s) as connection:
-        tables = [t for t in connection.tables if t.policy == target] or [connection.table(target)]
+        of_policy = [t for t in connection.tables if t.policy == target]
+        alone = [t for t in connection.tables if t.name == target]  # of both the narrower
+        tables = alone or of_policy or [connection.table(target)]
         check_nodes(connection.config, filter(None, (node, known)))
         chosen = [t for t in tables if not node or node in t.configured] or tables
         for table in chosen:
@@ -130,8 +133,8 @@ def _until(for_ms: int | None, takes_back: bool) -> int:
 
 
 @partition.command("priority")
-@click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("node")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name())
 @click.argument("level", type=click.Choice(LEVELS))
 @config_option
 @format_option
@@ -152,7 +155,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 
 
 @partition.command("require")
-@click.argument("target", metavar="PARTITION|POLICY")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
 @click.argument("nodes", type=number_of())
 @for_option
 @reason_option
@@ -194,8 +197,8 @@ def require_(
 
 
 @partition.command("designate")
-@click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("node", metavar="NODE|none")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name(), metavar="NODE|none")
 @for_option
 @reason_option
 @config_option

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, emit_json, format_option, table_lines
 from halog.cli.talk import say
 
@@ -26,14 +26,14 @@ COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
 
 
 @click.command()
-@click.argument("partition")
+@click.argument("partition", type=Name())
 @click.option("--why", is_flag=True, help="Because of what each epoch began.")
 @click.option("--discarded", is_flag=True, help="Instead: the transactions that were discarded.")
 @click.option(
     "--export",
     "target",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="With --discarded: write them to this file, one JSON document a line.",
+    help="With --discarded: write them to this file (-: standard output), one JSON document a line.",
 )
 @config_option
 @format_option
@@ -124,13 +124,15 @@ def _as_json(epoch: Epoch) -> dict[str, Any]:
 def _discarded(connection: Connection, partition: str, target: Path | None, format_: str) -> None:
     from halog.cli.discarded import discarded
     from halog.cli.event_log import EventLog
+    from halog.cli.files import is_standard
     from halog.cli.partition_log import PartitionLog
 
     log = PartitionLog(connection, connection.table(partition))
     found = discarded(log.all(), (e for e in EventLog(connection).so_far() if e.partition == partition))
     if target is not None:
         count = _export(_documents(connection, found), target)
-        emit(format_, {"file": str(target), "records": count}, ["file", "records"], [(target, count)])
+        document = {"file": str(target), "records": count}
+        emit(format_, document, ["file", "records"], [(target, count)], aside=is_standard(target))
     elif format_ == "json":
         emit_json(list(_documents(connection, found)))
     else:
@@ -146,7 +148,7 @@ def _documents(connection: Connection, found: Iterator[Left]) -> Iterator[dict[s
 
 
 def _export(documents: Iterator[dict[str, Any]], target: Path) -> int:
-    from halog.cli.export import written_whole
+    from halog.cli.files import written_whole
 
     count = 0
     with written_whole(target) as out:

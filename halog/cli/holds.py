@@ -12,7 +12,7 @@ import click
 
 from halog.cli.group import Duration
 from halog.cli.log import log
-from halog.cli.options import MOST_BYTES, Text, config_option, number_of, timeout_option
+from halog.cli.options import MOST_BYTES, Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RESERVED = "restore-"
 
 
-class Name(click.ParamType[str]):
+class HoldName(click.ParamType[str]):
     """Of a hold: one part of a path."""
 
     name = "name"
@@ -36,8 +36,8 @@ class Name(click.ParamType[str]):
 
 
 @log.command("hold")
-@click.argument("partition")
-@click.argument("name", type=Name())
+@click.argument("partition", type=Name())
+@click.argument("name", type=HoldName())
 @click.option(
     "--for", "for_ms", type=Duration(), required=True, help="End it by itself after so long: 90s, 15m, 2h, 1d."
 )
@@ -82,7 +82,7 @@ def hold_(
 
 
 @log.command("holds")
-@click.argument("partition", required=False)
+@click.argument("partition", type=Name(), required=False)
 @config_option
 @format_option
 @timeout_option
@@ -104,8 +104,8 @@ def holds_(partition: str | None, config_path: Path, format_: str, timeout_s: fl
 
 
 @log.command("release")
-@click.argument("partition")
-@click.argument("name", type=Name())
+@click.argument("partition", type=Name())
+@click.argument("name", type=HoldName())
 @config_option
 @format_option
 @timeout_option

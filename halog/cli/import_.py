@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Check everything, also for duplicates; change nothing.")
 @click.option("--skip-existing", is_flag=True, help="Leave objects whose key exists alone, instead of refusing.")
 @click.option("--unverified", is_flag=True, help="Import what is there, also of a file that was cut or changed.")
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @format_option
 @timeout_option
 def import_(
-    source: Path,
+    path: Path,
     dry_run: bool,
     skip_existing: bool,
     unverified: bool,
@@ -33,7 +33,7 @@ def import_(
     format_: str,
     timeout_s: float,
 ) -> None:
-    """Create the objects of a file that `halog export` wrote.
+    """Create the objects of a file that `halog export` wrote; `-` is standard input.
 
     The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file;
     what is wrong is named by its line, and nothing has changed. Then objects are created, up to 500 in a transaction.
@@ -48,10 +48,13 @@ def import_(
       halog import all.jsonl --dry-run
       halog import all.jsonl
       halog import all.jsonl --skip-existing --format json
+      gunzip < all.jsonl.gz | halog import -
     """
     from halog.cli.connection import connect
+    from halog.cli.files import Source
     from halog.cli.incoming import check_file
 
+    source = Source(path)
     with connect(config_path, timeout_s) as connection:
         with progress() as bar:
             plan = check_file(connection, source, skip_existing, bar, strict=not unverified)
@@ -64,7 +67,7 @@ def import_(
     if not plan.verified and not unverified:
         say(f"{source} has no checksum line: whether it is complete is not known")
     document = {
-        "file": str(source),
+        "file": str(path),
         "verified": plan.verified,
         "objects": plan.there.total(),
         "dry_run": dry_run,

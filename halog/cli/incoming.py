@@ -12,13 +12,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from halog.backend import Work, Write
 from halog.cli.completing import completed
+from halog.cli.files import Source
 from halog.cli.listed import Spreading, unique_keys
 from halog.cli.references import refs_of, with_refs
 from halog.cli.sums import Verifying, is_sum
@@ -48,8 +48,8 @@ BATCH_OBJECTS = 500
 """Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
 BATCH_BYTES = 1_000_000
 """Or a fifth of the largest record allowed, if that is less: big objects go alone."""
-CHECK_OBJECTS = 500
-"""Keys asked for at once."""
+CHECK_OBJECTS, CHECK_BYTES = 500, 8_000_000
+"""Keys asked for at once, and bytes of the objects that are held meanwhile."""
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +81,7 @@ class Item(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct):
     """What importing the file would do."""
 
-    source: Path
+    source: Source
     counts: dict[str, int]
     """What is to be created, by type."""
     there: Counter[str] = msgspec.field(default_factory=Counter)
@@ -102,22 +102,24 @@ class Plan(msgspec.Struct):
 # --- reading and checking ---
 
 
-def check_file(connection: Connection, source: Path, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
+def check_file(connection: Connection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
     """Check every line, and every key against the cluster and the file; the plan, or the first error by line. `strict`:
     and that it is a whole export, if it is one."""
     plan = Plan(source, {})
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
     group: list[Item] = []
+    held = 0
     verifying = Verifying(source, strict=strict)
     for item in items(connection, source, verifying):
         with at_line(source, item.number):
             _check_unique(item, seen)
             size = len(item.foreign.encode(item.line.fields))
         group.append(msgspec.structs.replace(item, size=size))
-        if len(group) == CHECK_OBJECTS:
+        held += size
+        if len(group) == CHECK_OBJECTS or held >= CHECK_BYTES:
             _admit(connection, group, plan, skip_existing)
-            group = []
+            group, held = [], 0
             bar.update(task, completed=item.number)
     verifying.end()
     plan.verified, plan.cut = verifying.verified, verifying.cut_line
@@ -126,10 +128,10 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
     return plan
 
 
-def items(connection: Connection, source: Path, verifying: Verifying | None = None) -> Iterator[Item]:
+def items(connection: Connection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
     """The lines of the file that have objects, checked one by one; errors name the line. `verifying` reads along."""
     try:
-        with source.open("rb") as file:
+        with source.open() as file:
             for number, raw in enumerate(file, 1):
                 if not raw.strip():
                     continue
@@ -154,7 +156,7 @@ def items(connection: Connection, source: Path, verifying: Verifying | None = No
 
 
 @contextmanager
-def at_line(source: Path, number: int) -> Iterator[None]:
+def at_line(source: Source, number: int) -> Iterator[None]:
     """Errors inside name the line."""
     try:
         yield
@@ -165,7 +167,7 @@ def at_line(source: Path, number: int) -> Iterator[None]:
 
 def _document(raw: bytes) -> Any:
     try:
-        return json.loads(raw.decode())
+        return json.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise RecordFormatError("is not UTF-8 text") from error
     except (ValueError, RecursionError) as error:

@@ -10,8 +10,9 @@ import click
 
 from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.group import reason_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, format_option
+from halog.cli.talk import say
 from halog.cli.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("let-go")
-@click.argument("name", metavar="SITE")
+@click.argument("name", type=Name(), metavar="SITE")
 @partition_option
 @click.option("--may-fork", is_flag=True, help="Also where that site may have the votes to go on by itself.")
 @cluster_option
@@ -67,7 +68,7 @@ def let_go(
         def done(partition: str) -> None:
             t = by_name[partition]
             changed.append(partition)
-            click.echo(f"partition {partition}: goes on without site {name}", err=True)
+            say(f"partition {partition}: goes on without site {name}")
             forks = policies[t.policy].votes_bind
             asked.append(Asked(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, number_of, timeout_option
+from halog.cli.options import Name, config_option, number_of, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import say
 
@@ -23,7 +23,7 @@ WIDTH = 60
 
 
 @click.command("list")
-@click.argument("type_name", metavar="TYPE")
+@click.argument("type_name", type=Name(), metavar="TYPE")
 @click.option("-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="At most so many objects.")
 @click.option("--all", "all_", is_flag=True, help="However many there are.")
 @config_option

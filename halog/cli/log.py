@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, number_of, timeout_option
+from halog.cli.options import Name, config_option, number_of, timeout_option
 from halog.cli.output import format_option
 from halog.cli.talk import echo_line
 
@@ -35,7 +35,7 @@ def log() -> None:
 
 
 @log.command()
-@click.argument("partition")
+@click.argument("partition", type=Name())
 @click.option("-n", "count", type=number_of(), default=20, show_default=True, help="How many records.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
 @config_option

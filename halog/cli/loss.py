@@ -10,7 +10,7 @@ import click
 
 from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.group import reason_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @partition.command("accept-loss")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @cluster_option
 @reason_option
 @config_option

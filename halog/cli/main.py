@@ -10,13 +10,16 @@ import errno
 import os
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from typing import Any
 
 import click
 
 from halog import __version__
 from halog.cli.output import emit_nothing
+from halog.cli.talk import say
 from halog.errors import HalogError, NothingToDoError
 from halog.signals import relay
 
@@ -63,8 +66,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class _SeenEnough(Exception):
+    """The reader of our output has closed it. No OSError: click would end the process with 1."""
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and imports one at a time."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _enough():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _enough():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -79,6 +94,14 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@contextmanager
+def _enough() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _SeenEnough from error
 
 
 def _debug(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -111,7 +134,7 @@ def main(args: list[str] | None = None) -> int:
         relay()
     try:
         return _run(args)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except (_SeenEnough, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as e:
@@ -167,8 +190,7 @@ def _fault(error: Exception) -> int:
 
 
 def _complain(text: str) -> None:
-    with suppress(OSError):  # stderr takes nothing, or is closed: the exit code says it
-        click.echo(f"halog: {' '.join(text.split())}", err=True)
+    say(f"halog: {' '.join(text.split())}")
 
 
 if __name__ == "__main__":

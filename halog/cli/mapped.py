@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from halog.backend import Found
@@ -17,6 +17,7 @@ from halog.cli.distribution import (
     more_nodes,
     more_partitions,
 )
+from halog.cli.files import Source
 from halog.cli.listed import located
 from halog.cli.options import of_arguments
 from halog.cli.sums import is_sum
@@ -42,7 +43,7 @@ class Asked(NamedTuple):
 
     type_name: str
     policy: str | None
-    file: Path | None
+    file: Source | None
     sample: int
     partitions: int | None
     added_nodes: int | None
@@ -230,12 +231,12 @@ def _keys(connection: Connection, asked: Asked) -> Iterator[bytes]:
             yield encode(f"sample-{i}")
 
 
-def _from_file(connection: Connection, file: Path, type_name: str) -> Iterator[bytes]:
+def _from_file(connection: Connection, file: Source, type_name: str) -> Iterator[bytes]:
     foreign = ForeignType(connection.definitions.current(type_name)) if type_name else None
     family = _family(connection, type_name) if type_name else []
     encode = encoder(Scalar("str"))
     try:
-        with file.open(encoding="utf-8") as lines:
+        with io.TextIOWrapper(file.open(), encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 if not (text := line.strip()):
                     continue

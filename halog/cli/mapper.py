@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, number_of, timeout_option
+from halog.cli.options import Name, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
 from halog.cli.talk import echo_facts
 from halog.config.mapper import is_at_create
@@ -64,17 +64,20 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 @mapper.command()
-@click.argument("words", metavar="[TYPE] [KEY]...", nargs=-1)
+@click.argument("words", type=Text(), metavar="[TYPE] [KEY]...", nargs=-1)
 @click.option("--distribution", is_flag=True, help="How keys spread, instead of where one is.")
 @click.option(
-    "--policy", metavar="NAME", help="With --distribution: over this policy; else the type's, or the only one."
+    "--policy",
+    type=Name(),
+    metavar="NAME",
+    help="With --distribution: over this policy; else the type's, or the only one.",
 )
 @click.option(
     "--keys",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="With --distribution: these keys, one a line as on the command line, or a file of `halog export`.",
+    help="With --distribution: these keys, one a line as given here, or a file of `halog export`; - is standard input.",
 )
 @click.option(
     "--sample",
@@ -120,6 +123,7 @@ def explain(
       halog mapper explain Aircraft --distribution --keys tails.txt
     """
     from halog.cli.connection import connect
+    from halog.cli.files import Source
     from halog.cli.mapped import Asked, explained, spread_of
 
     if not distribution and (len(words) < 2 or policy or file or sample or partitions or added):
@@ -130,7 +134,14 @@ def explain(
         )
     with connect(config_path, timeout_s) as connection:
         if distribution:
-            asked = Asked(words[0] if words else "", policy, file, sample or SAMPLE, partitions, added)
+            asked = Asked(
+                words[0] if words else "",
+                policy,
+                None if file is None else Source(file),
+                sample or SAMPLE,
+                partitions,
+                added,
+            )
             _show_spread(spread_of(connection, asked), format_)
         else:
             _show_one(explained(connection, words[0], words[1:]), format_)

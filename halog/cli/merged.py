@@ -11,7 +11,7 @@ import click
 
 from halog.cli.conflicts import conflicts as conflicts, stands, told
 from halog.cli.merge_ids import known
-from halog.cli.options import config_option, output_option, timeout_after
+from halog.cli.options import Name, config_option, output_option, timeout_after
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
 
@@ -27,7 +27,11 @@ READ_S = 60.0
 """Logs are read from where they begin now."""
 
 merge_option = click.option(
-    "--merge", "merge", metavar="ID", help="Only this one; the first digits will do.  [default: the last of each]"
+    "--merge",
+    "merge",
+    type=Name(),
+    metavar="ID",
+    help="Only this one; the first digits will do.  [default: the last of each]",
 )
 
 
@@ -99,7 +103,7 @@ def export_(
       halog conflicts export --partition flights-0 -o merged.jsonl
     """
     from halog.cli.connection import connect
-    from halog.cli.export import written_whole
+    from halog.cli.files import is_standard, written_whole
 
     lines = 0
     with connect(config_path, timeout_s) as connection, written_whole(target) as out:
@@ -110,7 +114,8 @@ def export_(
                 for o in d["objects"]:
                     out.write(json.dumps({"partition": d["partition"], "merge": d["merge"], **o}) + "\n")
                     lines += 1
-    emit(format_, {"file": str(target), "objects": lines}, ["file", "objects"], [(str(target), lines)])
+    document, rows = {"file": str(target), "objects": lines}, [(str(target), lines)]
+    emit(format_, document, ["file", "objects"], rows, aside=is_standard(target))
 
 
 def _all(report: Report) -> list[Entry]:

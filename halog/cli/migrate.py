@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import halog.cli.loss  # noqa: F401 - its commands belong to the same group
-from halog.cli.options import MOST_BYTES, config_option, number_of, timeout_after
+from halog.cli.options import MOST_BYTES, Name, config_option, number_of, timeout_after
 from halog.cli.output import emit_json, format_option
 from halog.cli.partition import partition
 from halog.cli.talk import progress, say
@@ -31,9 +31,7 @@ class Nodes(click.ParamType[tuple[str, ...]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        names = tuple(name.strip() for name in str(value).split(",") if name.strip())
-        if not names:
-            self.fail(f"{value!a} names no node", param, ctx)
+        names = tuple(Name().convert(name.strip(), param, ctx) for name in str(value).split(","))
         if twice := sorted({name for name in names if names.count(name) > 1}):
             self.fail(f"{', '.join(twice)} is named twice: name each node once, the preferred one first", param, ctx)
         return names
@@ -53,7 +51,7 @@ patience_option = timeout_after(TIMEOUT_S, "Wait no longer (exit 6); the nodes g
 
 
 @partition.command("migrate")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Its new nodes, the preferred one first.")
 @click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import echo_line, say
 from halog.signals import STOPPING
@@ -46,7 +46,7 @@ def node() -> None:
 
 @node.command()
 @config_option
-@click.option("--name", help="The node's name in [nodes].  [default: this machine's host name]")
+@click.option("--name", type=Name(), help="The node's name in [nodes].  [default: this machine's host name]")
 @click.option(
     "--switch-interval-us",
     type=click.IntRange(50, 100_000),
@@ -83,7 +83,8 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         sys.setswitchinterval(switch_interval_us / 1_000_000)
     config = load_config(config_path)
     try:
-        running = _join(config, name or socket.gethostname())
+        with redirect_stdout(sys.stderr):  # what application modules print is no result
+            running = _join(config, name or socket.gethostname())
     except Interrupted:
         with suppress(OSError):
             say("stopped before the node was up")

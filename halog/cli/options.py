@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from halog.errors import FieldTypeError
 
@@ -68,6 +69,28 @@ class Text(click.ParamType[str]):
         return text
 
 
+class Name(Text):
+    """What something is called. An empty one is a variable of a script that is not set, not the wish for all there
+    is; one that is a path is no name, and would be looked up elsewhere."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        if not _is_default(param, ctx) and (not text.strip() or text in (".", "..") or set(text) & NO_NAME):
+            self.fail(f"{text!a} is no name", param, ctx)
+        return text
+
+
+NO_NAME = {"/", *map(chr, range(32)), chr(127)}
+"""What stands in no name: names are parts of paths, and of lines."""
+
+
+def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> bool:
+    given = None if param is None or ctx is None else ctx.get_parameter_source(param.name or "")
+    return given is ParameterSource.DEFAULT
+
+
 class Hex(click.ParamType[bytes]):
     """Bytes, as hex digits."""
 
@@ -104,7 +127,7 @@ def config_option(command: F) -> F:
         envvar="HALOG_CONFIG",
         default="halog.toml",
         show_default="./halog.toml or $HALOG_CONFIG",
-        help="The cluster's configuration.",
+        help="The cluster's configuration; - is standard input.",
     )(command)
 
 
@@ -126,12 +149,12 @@ timeout_option = timeout_after(TIMEOUT_S, "Give up (exit 3 or 6) after this long
 
 
 def output_option(command: F) -> F:
-    """`--output`: a file, which appears when it is complete (`halog.cli.export.written_whole`)."""
+    """`--output`: a file, which appears when it is complete (`halog.cli.files.written_whole`)."""
     return click.option(
         "-o",
         "--output",
         "target",
         type=click.Path(path_type=Path, dir_okay=False),
         required=True,
-        help="The file to write.",
+        help="The file to write; - is standard output, and the summary goes to stderr.",
     )(command)

@@ -39,28 +39,37 @@ def format_option(command: _F) -> _F:
     )(command)
 
 
-def emit_json(document: Any) -> None:
-    """One document on one line."""
-    click.echo(json.dumps(document, default=str))
+def emit_json(document: Any, *, aside: bool = False) -> None:
+    """One document on one line. `aside`: on stderr, where stdout has something else."""
+    click.echo(json.dumps(document, default=str), err=aside)
 
 
-def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, aside: bool = False) -> None:
     """Writes the table."""
     for line in table_lines(columns, rows):
-        click.echo(line)
+        click.echo(line, err=aside)
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Columns as wide as their widest cell, never cut off: a table must survive `| grep`. The head comes first."""
-    cells = [[str(c) for c in columns], *[["" if c is None else str(c) for c in row] for row in rows]]
+    cells = [[str(c) for c in columns], *[["" if c is None else printable(str(c)) for c in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
         yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
-def emit(format_: str, document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def printable(text: str) -> str:
+    """Itself on one line: what would end the line or move a terminal's cursor as Python writes it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def emit(
+    format_: str, document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], *, aside: bool = False
+) -> None:
     """The document or the table, as asked for."""
     if format_ == "json":
-        emit_json(document)
+        emit_json(document, aside=aside)
     else:
-        emit_table(columns, rows)
+        emit_table(columns, rows, aside=aside)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import echo_facts
 
@@ -84,7 +84,7 @@ def _node_list(view: PartitionView) -> str:
 
 
 @partition.command("show")
-@click.argument("name", metavar="PARTITION")
+@click.argument("name", type=Name(), metavar="PARTITION")
 @config_option
 @format_option
 @timeout_option
@@ -222,7 +222,7 @@ def _ms(copy: CopyView) -> str | None:
 
 
 @partition.command("lag")
-@click.argument("name", metavar="[PARTITION]", required=False)
+@click.argument("name", type=Name(), metavar="[PARTITION]", required=False)
 @config_option
 @format_option
 @timeout_option

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.migrate import rate_option
-from halog.cli.options import config_option, number_of, timeout_after, timeout_option
+from halog.cli.options import Name, config_option, number_of, timeout_after, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import progress, say
 
@@ -47,7 +47,9 @@ def plan() -> None:
 
 
 @plan.command()
-@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Of this policy only; may be repeated.")
+@click.option(
+    "--policy", "policies", type=Name(), multiple=True, metavar="NAME", help="Of this policy only; may be repeated."
+)
 @click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
 @click.option("--skip-inconsistent", is_flag=True, help="Leave partitions that a node has defined elsewhere.")
 @click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")

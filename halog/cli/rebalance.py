@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.by_spark import LOCAL_SPARK, check_installed
-from halog.cli.options import config_option, timeout_after, timeout_option
+from halog.cli.options import Name, Text, config_option, timeout_after, timeout_option
 from halog.cli.output import emit, emit_json, format_option
 from halog.cli.talk import echo_facts, progress, say
 
@@ -24,16 +24,22 @@ WAIT_S = 3_600.0
 DEGRADED_EXIT = 4
 
 
-policy_option = click.option("--policy", metavar="NAME", help="The policy; may be left out where there is one only.")
+policy_option = click.option(
+    "--policy", type=Name(), metavar="NAME", help="The policy; may be left out where there is one only."
+)
 
 
 @click.group(invoke_without_command=True)
 @policy_option
-@click.option("--zone", metavar="NAME", help="All policies of a zone whose mapping is another one than the file's.")
+@click.option(
+    "--zone", type=Name(), metavar="NAME", help="All policies of a zone whose mapping is another one than the file's."
+)
 @click.option("--dry-run", is_flag=True, help="Count what would move from where to where; change nothing.")
 @click.option("--no-wait", is_flag=True, help="Return once it is begun.")
 @click.option("--spark", is_flag=True, help="A Spark job finds what is to move, and hands it to the nodes.")
-@click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
+@click.option(
+    "--spark-master", type=Text(), metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark."
+)
 @click.option(
     "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark. Of a zone, a directory in it for each policy.",

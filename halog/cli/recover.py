@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.confirming import cluster_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, Text, config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import say
 
@@ -55,15 +55,15 @@ def _check_given(
 @click.option("--from-logs", is_flag=True, help="Recover what ZooKeeper has lost from the logs; the only way there is.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is changed.")
 @click.option(
-    "--store", "places", multiple=True, callback=_places, metavar="NODE=DIRECTORY",
+    "--store", "places", type=Text(), multiple=True, callback=_places, metavar="NODE=DIRECTORY",
     help="Where a node's data directory can be read, if that is not its data_dir on this machine.",
 )  # fmt: skip
 @click.option(
-    "--accept-loss", "accepted", multiple=True, metavar="NODE",
+    "--accept-loss", "accepted", type=Name(), multiple=True, metavar="NODE",
     help="Go on without what only this node's store may hold; --cluster confirms it.",
 )  # fmt: skip
 @click.option(
-    "--layout-from-file", "layouts", multiple=True, metavar="POLICY",
+    "--layout-from-file", "layouts", type=Name(), multiple=True, metavar="POLICY",
     help="Where keys of this policy belong is as in the file, though its mapping has changed since; --cluster confirms "
     "it.",
 )  # fmt: skip

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.by_spark import LOCAL_SPARK
-from halog.cli.options import config_option, timeout_after
+from halog.cli.options import Name, Text, config_option, timeout_after
 from halog.cli.output import emit, format_option
+from halog.cli.talk import say
 from halog.cli.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
@@ -31,13 +32,25 @@ UNDONE_EXIT = 5
 
 
 @click.group(invoke_without_command=True)
-@click.option("--source", "source", metavar="SITE", help="Where to merge.  [default: who answers last that it serves]")
 @click.option(
-    "--from", "nodes", multiple=True, metavar="PARTITION=NODE", help="The active node to merge at; repeatable."
+    "--source",
+    "source",
+    type=Name(),
+    metavar="SITE",
+    help="Where to merge.  [default: who answers last that it serves]",
+)
+@click.option(
+    "--from",
+    "nodes",
+    type=Text(),
+    multiple=True,
+    metavar="PARTITION=NODE",
+    help="The active node to merge at; repeatable.",
 )
 @click.option(
     "--active",
     "actives",
+    type=Text(),
     multiple=True,
     metavar="[PARTITION=]NODE",
     help="Who is to serve afterwards, at either site; repeatable.  [default: the node that merged]",
@@ -46,7 +59,9 @@ UNDONE_EXIT = 5
 @comparison_option
 @click.option("--dry-run", is_flag=True, help="Show every conflict and its outcome, and change nothing.")
 @click.option("--spark", is_flag=True, help="A Spark job compares both histories; the nodes merge by what it finds.")
-@click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
+@click.option(
+    "--spark-master", type=Text(), metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark."
+)
 @click.option(
     "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark.",
@@ -113,7 +128,7 @@ def _restore(
         tables, left = mergeable(config, with_home(connection, names), named=bool(names))
         if not dry_run:  # which tells it in its answer
             for name, why in left.items():
-                click.echo(f"partition {name} is left out: {why}", err=True)
+                say(f"partition {name} is left out: {why}")
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
         with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
@@ -241,7 +256,11 @@ def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Rest
 
 @restore.command("undo")
 @click.option(
-    "--merge", "merge", metavar="ID", help="Which; the first digits will do.  [default: the last one of each partition]"
+    "--merge",
+    "merge",
+    type=Name(),
+    metavar="ID",
+    help="Which; the first digits will do.  [default: the last one of each partition]",
 )
 @partition_option
 @config_option
@@ -334,7 +353,7 @@ def _site_of(connection: Connection, partition: str, node: str) -> str:
 
 def _tell(partition: str, now: Restore) -> None:
     why = f": {now.why}" if now.why else ""
-    click.echo(f"partition {partition}: {now.phase}{why}", err=True)
+    say(f"partition {partition}: {now.phase}{why}")
 
 
 def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]) -> None:

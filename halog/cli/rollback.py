@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.migrate import rate_option
-from halog.cli.options import TIMEOUT_S, config_option, timeout_after, timeout_option
+from halog.cli.options import TIMEOUT_S, Name, config_option, timeout_after, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.plan import (
     APPLY_S,
@@ -36,8 +36,8 @@ two."""
 
 
 @plan.command()
-@click.argument("name", metavar="[PLAN]", default="")
-@click.option("--partition", "only", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.argument("name", type=Name(), metavar="[PLAN]", default="")
+@click.option("--partition", "only", type=Name(), multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Show what would go back; change nothing.")
 @at_once_option
 @rate_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import say
 
@@ -22,7 +22,7 @@ REFUSED_EXIT = 5
 
 
 @click.command("safe-to-stop")
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.argument("nodes", type=Name(), nargs=-1, required=True, metavar="NODE...")
 @config_option
 @format_option
 @timeout_option

@@ -12,7 +12,7 @@ import click
 from halog.cli.group import reason_option
 from halog.cli.merge_ids import known, whole
 from halog.cli.merged import READ_S, conflicts as conflicts
-from halog.cli.options import config_option, of_arguments, timeout_after
+from halog.cli.options import Name, Text, config_option, of_arguments, timeout_after
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
 
@@ -42,14 +42,14 @@ class Fields(click.ParamType[Mapping[str, Any]]):
 
 
 @conflicts.command("settle")
-@click.argument("type_name", metavar="[TYPE", required=False)
-@click.argument("key", metavar="KEY...]", nargs=-1)
+@click.argument("type_name", type=Name(), metavar="[TYPE", required=False)
+@click.argument("key", type=Text(), metavar="KEY...]", nargs=-1)
 @click.option("--as", "choice", type=click.Choice(STATES), help="The state that is to stand.")
 @click.option(
     "--fields", type=Fields(), metavar="JSON", help="These of its fields otherwise.  [default: of the source's]"
 )
 @click.option("--all", "everything", is_flag=True, help="Everything that waits for an operator.")
-@click.option("--merge", "merge", metavar="ID", help="Only what this one left; the first digits will do.")
+@click.option("--merge", "merge", type=Name(), metavar="ID", help="Only what this one left; the first digits will do.")
 @partition_option
 @click.option("--force", is_flag=True, help="Also if the object was changed since the merge.")
 @click.option("--dry-run", is_flag=True, help="Show what would stand, and change nothing.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.output import emit, format_option
+from halog.cli.talk import say
 
 if TYPE_CHECKING:
     from halog.embedded.model import SiteInfo
@@ -147,7 +148,7 @@ def _stay(sites: Sequence[EmbeddedSite], show: Callable[[], None]) -> None:
         while None in (codes := {site.ended() for site in sites}) and codes <= {None, 0}:
             time.sleep(LOOK_S)
     except KeyboardInterrupt:
-        click.echo("stopping", err=True)
+        say("stopping")
         failed = []
     else:  # stopped by somebody else, each of them, or one has failed
         failed = [(site.data_dir, code) for site in sites if (code := site.ended())]
@@ -173,7 +174,7 @@ def _servers(info: SiteInfo) -> list[tuple[object, ...]]:
 def _show(info: SiteInfo, format_: str) -> None:
     emit(format_, _document(info), ("server", "address", "answered after", "pid"), _servers(info))
     if format_ == "table":
-        click.echo(f"supervisor {info.pid}, data in {info.data_dir}; stop it with `halog down`", err=True)
+        say(f"supervisor {info.pid}, data in {info.data_dir}; stop it with `halog down`")
 
 
 def _show_all(root: Path, infos: Mapping[str, SiteInfo], format_: str) -> None:
@@ -181,7 +182,7 @@ def _show_all(root: Path, infos: Mapping[str, SiteInfo], format_: str) -> None:
     rows = [(name, *row) for name, info in infos.items() for row in _servers(info)]
     emit(format_, document, ("site", "server", "address", "answered after", "pid"), rows)
     if format_ == "table":
-        click.echo(f"data in {root}; stop them with `halog down --sites {','.join(infos)} --data-dir {root}`", err=True)
+        say(f"data in {root}; stop them with `halog down --sites {','.join(infos)} --data-dir {root}`")
 
 
 @click.command()
@@ -214,7 +215,7 @@ def _down_one(path: Path, format_: str) -> None:
     if running:
         SiteControl(path).down()
     elif format_ == "table":
-        click.echo(f"no site is running in {path}", err=True)
+        say(f"no site is running in {path}")
     emit(
         format_,
         {"stopped": running, "data_dir": str(path)},
@@ -231,7 +232,7 @@ def _down_several(root: Path, names: Sequence[str], format_: str) -> None:
     if format_ == "table":
         for name in names:
             if not ran[name]:
-                click.echo(f"no site is running in {paths[name]}", err=True)
+                say(f"no site is running in {paths[name]}")
     document = {"sites": {name: {"stopped": ran[name], "data_dir": str(paths[name])} for name in names}}
     rows = [(name, paths[name], _yes(ran[name])) for name in names]
     emit(format_, document, ("site", "data directory", "stopped"), rows)

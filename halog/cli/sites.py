@@ -12,7 +12,7 @@ from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.letting_go import let_go
 from halog.cli.mirror_state import mirrors, unmirrored
-from halog.cli.options import config_option, timeout_after, timeout_option
+from halog.cli.options import Name, config_option, timeout_after, timeout_option
 from halog.cli.output import emit, emit_table, format_option
 from halog.cli.site_metrics import metrics
 from halog.cli.status import DEGRADED_EXIT
@@ -203,15 +203,14 @@ def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> Non
 
     for policy in dict.fromkeys(t.policy for t in tables):
         if is_listed(mapper := config.policies[policy].mapper):
-            click.echo(
+            say(
                 f"policy {policy} keeps a directory of keys (mapper {mapper}): where both sites go on with it they "
-                "cannot be merged, and one of them is to give up what it did",
-                err=True,
+                "cannot be merged, and one of them is to give up what it did"
             )
 
 
 @site.command("demote")
-@click.option("--to", "to", required=True, metavar="SITE", help="The site that is to serve them.")
+@click.option("--to", "to", type=Name(), required=True, metavar="SITE", help="The site that is to serve them.")
 @partition_option
 @reason_option
 @config_option
@@ -245,7 +244,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
 
         def done(name: str) -> None:
             changed.append(name)
-            click.echo(f"partition {name}: stops here, for site {to} to serve it", err=True)
+            say(f"partition {name}: stops here, for site {to} to serve it")
 
         switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
         try:
@@ -355,4 +354,4 @@ def _yes(said: bool | None) -> str:
 
 
 def _say(partition: str, site: str) -> None:
-    click.echo(f"partition {partition}: served by site {site}", err=True)
+    say(f"partition {partition}: served by site {site}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from halog.cli.output import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 def echo_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Name and value, one a line, the values under each other."""
-    known = [(name, "-" if value is None else str(value)) for name, value in facts]
+    known = [(name, "-" if value is None else printable(str(value))) for name, value in facts]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
         click.echo(f"{name:<{width}}  {value}")
@@ -26,8 +29,9 @@ def echo_line(document: Any) -> None:
 
 
 def say(text: str) -> None:
-    """Talk: on stderr, so that stdout stays the result."""
-    click.echo(text, err=True)
+    """Talk: on stderr, so that stdout stays the result. Where stderr takes nothing, the command goes on without it."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def progress() -> Progress:

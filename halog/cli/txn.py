@@ -10,6 +10,7 @@ import click
 
 from halog.cli.options import config_option, number_of, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
+from halog.cli.talk import say
 from halog.errors import NotFoundError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> N
         for tx, commit, lsn in ([] if said is None else said.decided)
     ]
     if silent:
-        click.echo(f"halog: nobody answers for {', '.join(silent)}", err=True)
+        say(f"halog: nobody answers for {', '.join(silent)}")
     if format_ == "json":
         shown = {"in_doubt": [_document(v) for v in views], "silent": silent}
         emit_json({**shown, "decided": decided} if outcomes else shown)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, emit_json, format_option
 from halog.cli.talk import say
 
@@ -28,7 +28,7 @@ def type_() -> None:
 
 
 @type_.command("list")
-@click.argument("type_name", required=False, metavar="[TYPE]")
+@click.argument("type_name", type=Name(), required=False, metavar="[TYPE]")
 @click.option("--objects", "count", is_flag=True, help="Count the objects that each definition wrote. Reads them all.")
 @config_option
 @format_option
@@ -62,8 +62,8 @@ def list_(type_name: str | None, count: bool, config_path: Path, format_: str, t
 
 
 @type_.command()
-@click.argument("type_name", metavar="TYPE")
-@click.argument("definition", metavar="DEFINITION")
+@click.argument("type_name", type=Name(), metavar="TYPE")
+@click.argument("definition", type=Name(), metavar="DEFINITION")
 @click.option("--dry-run", is_flag=True, help="Say whether it could be taken back; change nothing.")
 @config_option
 @format_option

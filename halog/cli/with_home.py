@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.options import Name
+
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.core.table import PartitionTable
 
 partition_option = click.option(
-    "--partition", "names", multiple=True, metavar="NAME", help="Only this one; repeatable.  [default: all with a home]"
+    "--partition",
+    "names",
+    type=Name(),
+    multiple=True,
+    metavar="NAME",
+    help="Only this one; repeatable.  [default: all with a home]",
 )
 
 comparison_option = click.option(

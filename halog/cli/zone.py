@@ -11,7 +11,7 @@ import click
 
 from halog.cli.confirming import check_confirmed, check_named, cluster_option
 from halog.cli.group import reason_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Name, config_option, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
 from halog.cli.status import DEGRADED_EXIT
 from halog.cli.talk import echo_facts
@@ -60,7 +60,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 @zone.command("show")
-@click.argument("name", metavar="ZONE")
+@click.argument("name", type=Name(), metavar="ZONE")
 @config_option
 @format_option
 @timeout_option
@@ -89,7 +89,7 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 @zone.command("quorum")
-@click.argument("name", metavar="ZONE")
+@click.argument("name", type=Name(), metavar="ZONE")
 @click.option("--off/--on", "off", default=None, help="Switch it off: no node goes offline for this zone; or on again.")
 @cluster_option
 @reason_option

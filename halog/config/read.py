@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
+import sys
 import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from halog.config.check import operators_problems, problem, shared_addresses
 from halog.config.hints import hints
@@ -32,19 +34,43 @@ def load_config(source: str | Path | Config) -> Config:
     if isinstance(source, Config):
         return source.validate()
     path = Path(source)
-    return parse_config(read_toml(path), str(path), path.absolute().parent)
+    return parse_config(read_toml(path), name_of(path), path.absolute().parent)
+
+
+STANDARD: Final = Path("-")
+"""Standard input, in the place of a file."""
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+"""What begins so is text of another encoding (Windows calls it Unicode)."""
+
+
+def name_of(path: Path) -> str:
+    """As messages call it."""
+    return "standard input" if path == STANDARD else str(path)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file; ConfigError if it cannot be read as TOML."""
+    """The tables of a file; ConfigError if it cannot be read as TOML. A byte order mark is no part of the text, and a
+    line may end as on Windows."""
+    name = name_of(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        data = _all_of(sys.stdin) if path == STANDARD else path.read_bytes()
+        return tomllib.loads(data.decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}", file=str(path)) from error
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}", file=str(path)) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text", file=str(path)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}", file=str(path)) from error
+        line = data[: error.start].count(b"\n") + 1
+        what = "UTF-16" if data.startswith(UTF_16) else f"not UTF-8 text (line {line} has byte {data[error.start]:02x})"
+        raise ConfigError(f"{name}: is {what}: save it as UTF-8", file=str(path)) from error
+    except ValueError as error:  # TOMLDecodeError, or what its text is made of: a number of 5,000 digits
+        raise ConfigError(f"{name}: is not TOML: {error}", file=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError(f"{name}: is not TOML that can be read: it is nested too deeply", file=str(path)) from error
+
+
+@functools.lru_cache(1)
+def _all_of(stream: TextIO) -> bytes:
+    """A command may ask twice for its configuration; a stream has it once."""
+    return stream.buffer.read()
 
 
 def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, checked: bool = True) -> Config:
@@ -59,9 +85,9 @@ def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, chec
 def operators_config(path: Path) -> Config:
     """What a file would make of the cluster, with its relative paths as they stand there: they are of each node's own
     directory. ConfigError for what cannot be run, or is not what nodes can be given."""
-    found = parse_config(read_toml(path), str(path), Path())
+    found = parse_config(read_toml(path), name_of(path), Path())
     for key, reason in shared_addresses(found):
-        raise problem(str(path), key, reason)
+        raise problem(name_of(path), key, reason)
     return found
 
 

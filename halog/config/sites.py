@@ -25,6 +25,8 @@ _NAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 """One part of a path of ZooKeeper's."""
 MOST_DIGITS: Final = 20
 """Of a port, zeros in front and all: nothing converts thousands of them."""
+MOST_NAME: Final = 253
+"""Of a host's name, as resolvers take it; a part of it between dots has 63 at most."""
 SERVERS: Final = ("bootstrap", "zookeeper")
 
 TAKEOVER: Final = ("operator", "quorum", "always")
@@ -118,7 +120,7 @@ def address_problems(key: str, address: str, *, zero: bool = True, bare: bool = 
         yield key, f"{address[:110]!r} must be host:port"
     elif not _may_be_host(host) or (not bare and ":" in host and not host.startswith("[")):
         form = ", with an IPv6 address in brackets: [::1]:7400" if set(":[]") & set(host) else ""
-        yield key, f"{address!r} must be host:port{form}"
+        yield key, f"{address[:MOST_NAME]!r} must be host:port{form}"
     elif port == 0 and not zero:
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
@@ -134,13 +136,21 @@ def _may_be_host(host: str) -> bool:
     if any(c.isspace() or c in "/@" for c in host):
         return False
     if not set(":[]") & set(host):
-        return True
+        return _may_be_name(host)
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
         ipaddress.IPv6Address(bare)
     except ValueError:
         return False
     return True
+
+
+def _may_be_name(host: str) -> bool:
+    """Says whether a resolver takes it: one that has an empty part ("db..example") raises instead of looking it up."""
+    try:
+        return host.isprintable() and len(host.encode("idna")) <= MOST_NAME
+    except UnicodeError:
+        return False
 
 
 def _names_many(host: str) -> bool:

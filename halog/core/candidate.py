@@ -233,9 +233,16 @@ class Campaign:
         if all(n in self.told or n not in up for n in self.asked):
             self._decide()
 
+    def _answer_itself(self) -> None:
+        """As late as the others did: two that read meanwhile would each find the other one more recent, and both stand
+        back."""
+        p = self.p
+        self.told[p.me.node] = self.told[p.me.node]._replace(position=p.position)
+
     def _decide(self) -> None:
         p = self.p
         need = needed(p.table, p.me.node)
+        self._answer_itself()
         if pick(self.told.values(), p.table.configured) != p.me.node:
             self._stand_back("a better candidate answered")
         elif (voices := self._voices()) < need:

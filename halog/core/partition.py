@@ -33,7 +33,7 @@ from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
 from halog.core.tail import Tail
 from halog.errors import DivergedError
-from halog.events import DIVERGED
+from halog.events import COPY_STOPS
 
 
 class Partition:
@@ -326,7 +326,7 @@ class Partition:
         if self.role is Role.FAILED:
             return
         self._epoch_over()
-        self.out.append(ev.Tell(DIVERGED, self.me.node, why))
+        self.out.append(ev.Tell(COPY_STOPS, self.me.node, why))
         self.step_down("lost", why)
         self.out.append(ev.StopReading())
         self.campaign.release()
@@ -347,12 +347,12 @@ class Partition:
         number, serving = self.chain.state.epoch.number, self.serving
         if serving and (number == e.epoch or (number > e.epoch and not e.exact)):
             return True
-        self.out.append(ev.Reply(e.token, ev.NotServing(self._hint(), number if serving and number > e.epoch else 0)))
+        self.out.append(ev.Reply(e.token, self._not_serving(number if serving and number > e.epoch else 0)))
         return False
 
     def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
         if not isinstance(e, ev.PrepareAsked) and not self.serving:
-            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+            self.out.append(ev.Reply(e.token, self._not_serving()))
         elif not isinstance(e, ev.PrepareAsked) or self._is_for_now(e):
             self._leader().votes.asked(e, self.now, self.out)
             self.tag = self._leader().writer.tag
@@ -361,13 +361,13 @@ class Partition:
         if self.serving:
             self._leader().barriers.asked(e.token)
         else:
-            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+            self.out.append(ev.Reply(e.token, self._not_serving()))
 
-    def _hint(self) -> str | None:
+    def _not_serving(self, epoch: int = 0) -> ev.NotServing:
         active = self.table.active
         if active is None or active == self.me or active not in self.alive:
-            return None
-        return active.node
+            return ev.NotServing(None, epoch)
+        return ev.NotServing(active.node, epoch, self.table.epoch.number)
 
     def _appended(self, e: ev.Appended) -> None:
         if self.leading is None:
@@ -389,7 +389,7 @@ class Partition:
         if self.role is Role.ACTIVE:
             self._leader().hand_over.begin(e)
         else:
-            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+            self.out.append(ev.Reply(e.token, self._not_serving()))
 
     def _log_answered(self, e: ev.LogAnswered) -> None:
         if self.leading is not None:

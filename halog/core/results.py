@@ -58,11 +58,13 @@ class TooLarge(msgspec.Struct, frozen=True):
 
 
 class NotServing(msgspec.Struct, frozen=True):
-    """This copy is not active; `active` is who should be, as far as it knows. Nothing happened here."""
+    """This copy is not active; `active` is who should be, as far as it knows, of the epoch `elected`. Nothing happened
+    here."""
 
     active: str | None
     epoch: int = 0
     """It is, in this epoch, and the request was for an older one only."""
+    elected: int = 0
 
 
 class Busy(msgspec.Struct, frozen=True):

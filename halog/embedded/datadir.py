@@ -132,6 +132,11 @@ def lock(path: Path) -> int:
     return fd
 
 
+def is_deleted(lock_fd: int) -> bool:
+    """Of the directory that `lock` took: then nobody finds who holds it. One that was moved is not deleted."""
+    return os.fstat(lock_fd).st_nlink == 0
+
+
 def is_locked(path: Path) -> bool:
     """Whether a supervisor lives there now."""
     try:

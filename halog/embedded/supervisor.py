@@ -1,9 +1,9 @@
 """The one process that owns both servers of a site: `python -m halog.embedded.supervisor '<Launch as JSON>'`.
 
 Single-threaded, standard library only. Its law: *the servers live exactly as long as it does*. It ends when told
-(control socket, SIGTERM), or when the process that started it ends (`Launch.parent`, watched through a pidfd, which no
-thread's end and no inherited pipe can fool); killed itself, the kernel ends the servers. It never restarts a server by
-itself: a crash under test must be seen.
+(control socket, SIGTERM), when the process that started it ends (`Launch.parent`, watched through a pidfd, which no
+thread's end and no inherited pipe can fool), or when its directory is deleted; killed itself, the kernel ends the
+servers. It never restarts a server by itself: a crash under test must be seen.
 
 It says one line of JSON on stdout, {"ok": SiteInfo} or {"error": sentence}, and then goes silent.
 """
@@ -187,6 +187,10 @@ class Supervisor:
     def _serve(self) -> None:
         while not self.ending:
             self._look(1000, self.control)
+            if datadir.is_deleted(self.lock_fd):
+                _log("the data directory was deleted")
+                self.ending = self.orphaned = True
+                return
             if not self.published:
                 self._publish()
             for server in self.servers.values():

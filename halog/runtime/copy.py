@@ -26,7 +26,7 @@ from halog.core.settings import Sync
 from halog.core.table import ASYNC, PartitionTable
 from halog.core.tail import Tail
 from halog.errors import HalogError, LogError, StoreError
-from halog.events import DIVERGED
+from halog.events import COPY_STOPS
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime import left
 from halog.runtime.answers import Answer, tell_all as _tell
@@ -215,9 +215,11 @@ class Copy(Showing):
         self.post(ev.Ticked(wall_ahead_ms()))
 
     def leave(self) -> None:
-        """The node closes: store what was taken, and tell whoever still waits that nobody will answer."""
+        """The node closes: store what was taken, and tell whoever still waits that nobody will answer. What is heard
+        behind that, of appends that fail with the session they were given to, is nobody's any more."""
         self.save()
         with self.lock:
+            self.ended = True
             self._dismiss(ev.Unknown("the node closed before the answer came"))
             due = self._take_due()
         _tell(due)
@@ -322,7 +324,7 @@ class Copy(Showing):
 
     def _tell(self, e: ev.Tell) -> None:
         self.node.told(self, e)
-        if e.kind is DIVERGED and self.error is None:
+        if e.kind is COPY_STOPS and self.error is None:
             self.node.lost(self, e.cause)
 
     # --- what the node asks ---

@@ -3,7 +3,8 @@ know its time (`halog.core.log_pace`), asked on threads of their own, again and 
 
 An answer is the end of that very partition's log, told by its leader, once there is a producer session to append with:
 whoever claims then waits for nothing. Operators are told once, by each node, since when the log is away, and once that
-it is back, whatever the number of its partitions. This module decides nothing.
+it is back, whatever the number of its partitions: one that takes its time for each answer is not back with each of
+them. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ SESSION_S = 0.002
 
 TOLD_MS = 1_000
 """A log that says nothing for so long after it was asked is away."""
+
+PROMPT_MS = 500
+"""One that was away is back when it answers within this. Where it takes longer it is asked until it does,"""
+
+CALM_MS = 10_000
+"""or until so long no question has gone unanswered."""
 
 
 class Asking(Protocol):
@@ -84,7 +91,10 @@ class LogQuestions:
         """Was the last question one of a copy that doubts?"""
         self._away_since_ms = 0
         """On the driver's clock; 0: nobody was told that it is away."""
-        self._why = ""
+        self._why, self._unanswered_ms = "", 0
+        """What was met last, and when."""
+        self._last: Asking | None = None
+        """Whose question was answered last, while it is away: by that it is found out whether it is back."""
 
     def ask(self, copy: Asking, e: ev.AskLog) -> None:
         """The copy wants to know; a later question replaces its earlier one."""
@@ -94,8 +104,9 @@ class LogQuestions:
 
     def turn(self, closing: threading.Event) -> None:
         """Ask for one partition, and wait for the answer."""
-        question = self._next()
+        question, begin = self._next(), monotonic_ms()
         if question is None:
+            self._look_again(closing)
             return
         try:
             self._end(question.copy.tp, ASK_S if question.tried else FIRST_S)
@@ -107,7 +118,24 @@ class LogQuestions:
             self._again(question)
             closing.wait(PAUSE_S)
         else:
-            self._answered(question)
+            self._answered(question, monotonic_ms() - begin)
+
+    def _look_again(self, closing: threading.Event) -> None:
+        """Nobody asks any more, and the last answers came late: is it back?"""
+        with self._lock:
+            copy, self._last = self._last, None  # one thread is enough
+            begin = monotonic_ms()
+        if copy is None:
+            return
+        try:
+            self._end(copy.tp, ASK_S)
+        except Exception as error:
+            with self._lock:
+                self._unanswered_ms, self._why = monotonic_ms(), str(error)
+                self._last = copy
+            closing.wait(PAUSE_S)
+        else:
+            self._is_heard(copy, monotonic_ms() - begin)
 
     def _next(self) -> _Question | None:
         with self._lock:
@@ -128,23 +156,31 @@ class LogQuestions:
             question.tried += 1
             self._open[name] = self._open.pop(name)
 
-    def _answered(self, question: _Question) -> None:
+    def _answered(self, question: _Question, took_ms: int) -> None:
         name = question.copy.name
         with self._lock:
             self._asked.discard(name)
             if self._open.get(name) is question:
                 del self._open[name]
-            since, over = self._away_since_ms, not self._open
-            self._away_since_ms = 0 if over else since
         question.copy.post(ev.LogAnswered(question.round))
-        if since and over:
-            lasted = monotonic_ms() - since
-            self._tell(LOG_BACK, f"after {lasted / 1000:.1f} s", {"away_ms": lasted})
+        self._is_heard(question.copy, took_ms)
+
+    def _is_heard(self, copy: Asking, took_ms: int) -> None:
+        """It has answered, after so long: is it back, if it was away?"""
+        with self._lock:
+            now, since = monotonic_ms(), self._away_since_ms
+            if not since or self._open:
+                return
+            if took_ms > PROMPT_MS and now - self._unanswered_ms < CALM_MS:
+                self._last = copy
+                return
+            self._away_since_ms, self._last = 0, None
+        self._tell(LOG_BACK, f"after {(now - since) / 1000:.1f} s", {"away_ms": now - since})
 
     def _look(self, why: str) -> None:
         """Has it been asked for long, and nobody was told?"""
-        self._why, now = why, monotonic_ms()
         with self._lock:
+            self._why, self._unanswered_ms = why, (now := monotonic_ms())
             oldest = min((q.since_ms for q in self._open.values()), default=now)
             asked = min((q.asked_ms for q in self._open.values()), default=now)
             count = len(self._open)
@@ -155,9 +191,10 @@ class LogQuestions:
         self._tell(LOG_AWAY, why, more)
 
     def view(self) -> dict[str, object] | None:
-        """For operators: since when it is away, why, and which partitions wait for it; None: it is not."""
+        """For operators: since when it is away, why, and which partitions wait for it; None: it is not,
+        or nobody waits."""
         with self._lock:
-            if not self._away_since_ms:
+            if not self._away_since_ms or not self._open:
                 return None
             waiting = sorted(self._open)
             return {"since_ms": self._away_since_ms + wall_ahead_ms(), "why": self._why, "partitions": waiting}

@@ -113,10 +113,18 @@ def import_module(config: Config, module: str) -> ModuleType:
         where = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith("<frozen")][-1]
         at = "" if isinstance(e, SyntaxError) else f" ({where.filename}, line {where.lineno})"  # it names its own
         raise ConfigError(
-            f"{config.source}: [application] modules names {module!r}, which fails when it is imported: "
-            f"{type(e).__name__}: {e}{at}",
+            f"{config.source}: [application] modules names {module!r}, which fails when it is imported: {_said(e)}{at}",
             module=module,
         ) from e
+
+
+def _said(error: BaseException) -> str:
+    """Its class and text; a class of the application's may have none."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception as of_its_text:
+        return f"{kind}, whose own text fails with {type(of_its_text).__name__}"
 
 
 def function_of(config: Config, policy: str) -> Named:

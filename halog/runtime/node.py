@@ -99,6 +99,7 @@ class Runtime:
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000, config.site.name)
         self._afar = self.router.afar = make_afar(config, adapters)
         self.host: Host | None = None
+        self.remapping: Remapping | None = None
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
         self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
@@ -189,7 +190,7 @@ class Runtime:
             host.prepare()
         a.coordinator.connect(self._session_changed)
         self._hello = hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
-        info = self._know_members(host)
+        self.info = info = self._know_members(host)
         self.service = Service(
             hello, self.members, host, self._execute, self.status, c.nodes, self.telling,
             c.limits.max_frame_bytes,

@@ -4,7 +4,7 @@ The plan stands in the coordinator (`plan`), so that whoever applies it may stop
 is seen from the tables, and the rest is done by the next `apply`. Each move is an ordinary migration (`migration.py`),
 which the nodes finish by themselves.
 
-plan                 Plan as JSON, changed by compare-and-set only
+plan                 Plan as JSON, changed by compare-and-set only; deflated if it would be too large for a znode
 plans/<when>-<id>    the same, never changed: plans of which something had been done when another one took their place
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from halog.errors import (
     UnknownNameError,
     VersionError,
 )
-from halog.ports import Coordinator, UnknownResult
+from halog.ports import MAX_ZNODE_BYTES, Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
 from halog.runtime.defining import check_lists
 from halog.runtime.drained import MarkError, drained_at
@@ -94,15 +95,16 @@ class Plan(msgspec.Struct, frozen=True):
     drained: dict[str, int] = {}
 
     def to_bytes(self) -> bytes:
-        """The znode's content."""
-        return msgspec.json.encode(self)
+        """The znode's content: of thousands of moves deflated, a twentieth."""
+        data = msgspec.json.encode(self)
+        return data if len(data) <= MAX_ZNODE_BYTES else zlib.compress(data)
 
     @staticmethod
     def from_bytes(data: bytes) -> Plan:
         """Decode; fields of newer versions are passed over. CoordinatorError for anything else."""
         try:
-            return msgspec.json.decode(data, type=Plan)
-        except msgspec.MsgspecError as e:
+            return msgspec.json.decode(data if data[:1] == b"{" else zlib.decompress(data), type=Plan)
+        except (msgspec.MsgspecError, zlib.error) as e:
             raise CoordinatorError(f"znode {PATH} holds no plan: {e}") from e
 
 

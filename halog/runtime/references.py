@@ -10,15 +10,14 @@ and then commits wait for it. An entry of a key directory has its object's refer
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
 
 from halog.core.directory import is_entry
 from halog.core.ids import REF_BYTES
 from halog.core.records import CREATE, Change
 from halog.ports import Store
 
-EACH = 1_000
-"""Objects looked through with a question: 2 ms."""
+EACH, EACH_BYTES = 1_000, 1_000_000
+"""Objects, and bytes of them, looked through with a question: 2 ms."""
 
 _REF = slice(8, 8 + REF_BYTES)
 """In an object as stored."""
@@ -48,10 +47,17 @@ class References:
         """At some more of what the store held."""
         if self._after is None:
             return
-        rows = [*islice(self._store.scan(self._k, self._after), EACH)]
-        self._after = rows[-1][0] if len(rows) == EACH else None
-        n = len(self._k)
-        found: list[Item] = [(self._r + data[_REF], key[n:]) for key, data in rows if not is_entry(key[n:])]
+        found: list[Item] = []
+        n, count, room = len(self._k), 0, EACH_BYTES
+        for stored, data in self._store.scan(self._k, self._after):
+            key, count, room = stored[n:], count + 1, room - len(data)
+            if not is_entry(key):
+                found.append((self._r + data[_REF], key))
+            if count == EACH or room <= 0:
+                self._after = stored
+                break
+        else:
+            self._after = None
         self._store.write(found if self._after is not None else [*found, (self._r, b"")])
 
     def items_for(self, changes: Iterable[Change]) -> list[Item]:

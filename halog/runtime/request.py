@@ -194,7 +194,7 @@ class Request:
         try:
             reply = self._asked(where, target)
         except NotActiveError as e:
-            self._hint = target if self._is_later(e) else _fresh_hint(e, target, where)
+            self._hint = target if self._is_later(e) else self._fresh_hint(e, target, where)
             if target is None:
                 self._check_known(where)
         except OutcomeUnknownError as e:
@@ -249,6 +249,14 @@ class Request:
             return False
         self._epoch = number
         return True
+
+    def _fresh_hint(self, e: NotActiveError, asked: str | None, where: Known) -> str | None:
+        """Whom the node that was asked takes for active, where it knows of a later epoch than is known here. Who has
+        just been elected may not have been told yet, and would name the one that it replaces, dead or frozen."""
+        hint, elected = e.evidence.get("active"), e.evidence.get("elected")
+        if not isinstance(hint, str) or not isinstance(elected, int) or elected <= where.epoch(self._partition):
+            return None
+        return hint if hint != asked and hint in where.nodes else None
 
     def _heard(self, where: Known) -> None:
         self._failing = self._silent = None
@@ -365,11 +373,6 @@ def switched(partition: str, was: str, now: str) -> SwitchedError:
         partition=partition,
         settled_lsn=0,
     )
-
-
-def _fresh_hint(e: NotActiveError, asked: str | None, where: Known) -> str | None:
-    hint = e.evidence.get("active")
-    return hint if isinstance(hint, str) and hint != asked and hint in where.nodes else None
 
 
 class LocalError(AvailabilityError):

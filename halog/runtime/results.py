@@ -19,9 +19,9 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
         case ev.TooLarge():
             return _too_large(result)
-        case ev.NotServing(active=active, epoch=epoch):
+        case ev.NotServing(active=active, epoch=epoch, elected=elected):
             said = f"{partition} is in epoch {epoch} by now" if epoch else f"this node is not active for {partition}"
-            return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch)
+            return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch, elected=elected)
         case ev.Busy(limit=limit, of=of):
             setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
             return errors.OverloadedError(

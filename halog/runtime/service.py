@@ -14,7 +14,7 @@ from halog.backend import Invocation, Invoked
 from halog.config.check import NAMED, is_name
 from halog.core import events as ev
 from halog.core.ids import Member
-from halog.errors import FrameError, HalogError, NotActiveError, RefusedError
+from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
 from halog.ports import Peer
 from halog.runtime import ballots, frames, looks
 from halog.runtime.copy import Copy
@@ -135,9 +135,10 @@ class Service:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
 
     def _refused(self, node: str, why: str) -> FrameError:
-        """An intruder (Q5)."""
+        """An intruder (Q5). It tries again and again; the history names it once a minute, and the connection's end says
+        no more."""
         self.telling.intruder(node, why)
-        return FrameError(f"{node} is refused: {why}")
+        return FrameError(f"{node} is refused: {why}", told=True)
 
     def _control(self, member: Member, frame: frames.Control) -> None:
         """Of hosting nodes only; anybody else may ask."""
@@ -196,13 +197,20 @@ class Service:
         self._online()
         copy = None if self.host is None else self.host.copies.get(partition)
         if copy is None or not copy.serving:
-            active = None if self.host is None else self.host.router.active(partition)
-            raise NotActiveError(f"{self.hello.node} is not active for {partition}", partition=partition, active=active)
+            raise self._not_active(partition)
         if not copy.wait_for(least, WAIT_S, logged=True):
             raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
         if not copy.maps_by(mapping, WAIT_S):
             raise NotActiveError(f"{self.hello.node} does not serve mapping {mapping} yet", partition=partition)
         return copy
+
+    def _not_active(self, partition: str) -> NotActiveError:
+        said = f"{self.hello.node} is not active for {partition}"
+        if self.host is None:
+            return NotActiveError(said, partition=partition)
+        router = self.host.router
+        elected = router.epoch(partition)  # first: whoever is named is not older
+        return NotActiveError(said, partition=partition, active=router.active(partition), elected=elected)
 
     def _online(self) -> None:
         if self.members.offline:
@@ -357,7 +365,7 @@ class Service:
             _send(peer, frames.Committed(copy.core.chain.state.lsn))
             return
         if r.to == self.hello.node:
-            raise RefusedError(f"{r.to} is active for {r.partition} already")
+            raise NothingToDoError(f"{r.to} is active for {r.partition} already")
         who = peer.member if isinstance(peer, Call) else self._peers[id(peer)]
         copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who.node}")
 

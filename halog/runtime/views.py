@@ -75,7 +75,7 @@ def status(node: Runtime) -> dict[str, object]:
         "offline": node.members.offline or None,
         "reaches": node.zoning.reaches,
         "zones": node.zoning.view(),
-        "rebalance": None if node.host is None else node.remapping.view(),
+        "rebalance": None if node.remapping is None else node.remapping.view(),
         "config": node.configured.view(),
         "events_dropped": node.telling.history.dropped,
         "log": None if node.host is None else node.host.log_questions.view(),

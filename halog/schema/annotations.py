@@ -28,6 +28,7 @@ from halog.schema.reference import Ref
 from halog.schema.scalars import Misfit
 from halog.schema.shapes import (
     MAX_DEPTH,
+    MAX_FIELDS,
     DecimalShape,
     Default,
     EnumShape,
@@ -158,15 +159,26 @@ def _generic(annotation: Any, where: Where) -> Shape | None:
         rest = [a for a in args if a is not type(None)]
         if len(rest) != 1:
             raise where.fail(annotation, "a union may only be T | None")
-        return OptionalShape(shape_of(rest[0], where))
+        of = shape_of(rest[0], where)
+        return of if isinstance(of, OptionalShape) else OptionalShape(of)  # None is None, however often it is said
     return None
 
 
 def _annotated(args: tuple[Any, ...], where: Where) -> Shape:
-    for extra in args[1:]:
-        if isinstance(extra, Decimals) and args[0] is Decimal:
-            return DecimalShape(extra.precision, extra.scale)
-    return shape_of(args[0], where)
+    digits = [extra for extra in args[1:] if isinstance(extra, Decimals)]
+    if not digits:
+        return shape_of(args[0], where)
+    if args[0] is not Decimal:
+        said = f"Decimals({digits[0].precision}, {digits[0].scale})"
+        right = f"; write Annotated[Decimal, {said}] | None" if _may_be_none(args[0], Decimal) else ""
+        raise where.fail(args[0], f"Decimals says how many digits a Decimal has, and this is none{right}")
+    if len(digits) > 1:
+        raise where.fail(args[0], "Decimals twice: which counts?")
+    return DecimalShape(digits[0].precision, digits[0].scale)
+
+
+def _may_be_none(annotation: Any, of: type[Any]) -> bool:
+    return set(typing.get_args(annotation)) == {of, type(None)}
 
 
 def _target(annotation: Any, target: Any, where: Where) -> str:
@@ -203,6 +215,8 @@ def _enum(cls: type[enum.Enum], where: Where) -> Shape:
     symbols = tuple(member._name_ for member in cls)
     if not symbols:
         raise where.fail(cls, "an Enum without members")
+    if len(symbols) > MAX_FIELDS:
+        raise where.fail(cls, f"an Enum of {len(symbols):,} members, more than {MAX_FIELDS:,}; use a str")
     for symbol in symbols:
         check_name(symbol, f"{where.owner}.{where.field}: enum member")
     return EnumShape(check_name(local_name(cls), "enum"), symbols, cls)
@@ -226,6 +240,8 @@ def check_made(cls: type[Any], fail: Callable[[Any, str], DeclarationError]) -> 
     except TypeError:
         why = "is abstract" if inspect.isabstract(cls) else "derives from a built-in type, whose content is no field"
         raise fail(cls, f"{why}; its objects could not be read back") from None
+    if any("__getattribute__" in vars(c) for c in cls.__mro__ if c is not object):
+        raise fail(cls, "cannot define __getattribute__: what is stored is what its fields hold")
 
 
 def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:

@@ -105,10 +105,11 @@ def _check_class(cls: type[Any], name: str, options: _Options) -> None:
         raise DeclarationError(f"{name}: leave @dataclass away; halog.managed makes the class a dataclass", type=name)
     if "__setattr__" in vars(cls) or "__getattribute__" in vars(cls):
         raise DeclarationError(f"{name}: a managed class cannot define __setattr__ or __getattribute__", type=name)
+    version = options.version
+    if version is not None and (type(version) is not int or not -(2**63) <= version < 2**63):
+        raise DeclarationError(f"{name}: version must be an int of at most 64 bits, larger is newer", type=name)
     if not getattr(cls, "__abstractmethods__", None):
         check_made(cls, lambda _cls, why: DeclarationError(f"{name}: {why}", type=name))
-    if options.version is not None and type(options.version) is not int:
-        raise DeclarationError(f"{name}: version must be an int, larger is newer", type=name)
 
 
 def _managed_bases(cls: type[Any], name: str) -> list[TypeInfo]:
@@ -160,6 +161,6 @@ def _wrap_methods(cls: type[Any], name: str, bases: list[TypeInfo], registry: Re
     for base in reversed(bases):
         methods.update(base.methods)
     for method, func in public_functions(cls).items():
-        methods[method] = MethodInfo(name, func, {cls.__name__: cls}, registry.may_refer)
-        setattr(cls, method, wrap(func, name))
+        methods[method] = MethodInfo(name, method, func, {cls.__name__: cls}, registry.may_refer)
+        setattr(cls, method, wrap(func, name, method))
     return methods

@@ -67,6 +67,12 @@ class Definition:
         self._check_fields()
         self._check_key()
         _check_named(self.record)
+        if len(self.text) > MAX_DEFINITION_BYTES:  # it is ASCII
+            raise DeclarationError(
+                f"{self.name}: its definition has {len(self.text):,} bytes, more than {MAX_DEFINITION_BYTES:,}: "
+                "is a default very long?",
+                type=self.name,
+            )
 
     def _check_fields(self) -> None:
         if count_fields(self.record) > MAX_FIELDS:

@@ -44,9 +44,9 @@ class Binding(Protocol):
         """Run the method where the object is active. `TypeInfo.methods[name].func` is the undecorated function."""
 
 
-def wrap(func: F, owner: str) -> F:
-    """The method as objects see it. Called through `super()` by an override, it is part of that call."""
-    name = func.__name__
+def wrap(func: F, owner: str, name: str) -> F:
+    """The method as objects see it under this name. Called through `super()` by an override, it is part of that
+    call."""
     if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise DeclarationError(
             f"{owner}.{name}: a public method of a managed class must be a plain one, since a coroutine or generator "
@@ -81,11 +81,13 @@ class _Codec:
 
 
 class MethodInfo:
-    """A method: the undecorated `func`, its `signature` (with self), and its arguments and result as bytes."""
+    """A method: the undecorated `func`, its `signature` (with self), and its arguments and result as bytes. `name` is
+    its in the class, whatever the function is called."""
 
-    def __init__(self, owner: str, func: types.FunctionType, own: dict[str, Any], accepts: Accepts = same_name) -> None:
-        self.owner = owner
-        self.name = func.__name__
+    def __init__(
+        self, owner: str, name: str, func: types.FunctionType, own: dict[str, Any], accepts: Accepts = same_name
+    ) -> None:
+        self.owner, self.name = owner, name
         self.func = func
         self.signature = inspect.signature(func)
         self._own = own

@@ -167,7 +167,7 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
         return _named(tx, partition, error)
     if isinstance(error, RecordTooLargeError) and "frame" not in error.evidence:
         its = presented.work if presented.works is None else presented.works[partition]
-        return work.named(tx.space, its.writes, error)
+        return work.named(tx.space, its.writes, error, () if presented.works is None else its.reads)
     return error
 
 

@@ -7,6 +7,7 @@ bounded, so an endless iterable needs no more memory than a short one.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -25,6 +26,7 @@ from halog.errors import (
     DuplicateKeyError,
     FieldTypeError,
     HalogError,
+    OutcomeUnknownError,
     RecordTooLargeError,
     RemappedError,
 )
@@ -46,6 +48,8 @@ MAX_NAMES: Final = 1_000
 """Duplicates listed by name; all are counted."""
 MAX_ATTEMPTS: Final = 10
 """Of one chunk whose keys others create at the same time."""
+NOTHING_DONE: Final = re.compile(r"nothing (?:was done|was changed|happened)\b")
+"""What an error says of one commit, and is not true of a load that has made others."""
 
 Duplicates = Literal["raise", "skip"]
 
@@ -71,8 +75,9 @@ def load(
     """Create all objects, `batch` to a commit (D1). `progress(n)` is called with the objects loaded so far.
 
     Keys that exist are left alone; at the end DuplicateKeyError names them, or with `duplicates="skip"` the summary
-    does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError; what was loaded stays,
-    and the error's evidence says how much (`loaded`).
+    does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError, RecordTooLargeError; what
+    was loaded stays, and the error says how much (`loaded` in its evidence). Where one object is to blame it says the
+    how manyth of those given that is (`number`, from 1).
     """
     loader = _Loader(space, batch, progress)
     done = loader.run(objects)
@@ -89,7 +94,7 @@ def load(
 class _Chunk:
     """Creates of one partition on their way into one commit."""
 
-    __slots__ = ("mapped", "place", "since", "size", "type_name", "writes")
+    __slots__ = ("mapped", "numbers", "place", "since", "size", "type_name", "writes")
 
     def __init__(self, place: Place, mapped: Mapped, type_name: str) -> None:
         self.place, self.mapped, self.size = place, mapped, 0
@@ -98,6 +103,8 @@ class _Chunk:
         self.since = 0.0
         """When a mapping was first refused on its way (`Space.relearn`)."""
         self.writes: dict[bytes, Write] = {}
+        self.numbers: dict[bytes, int] = {}
+        """Which one of the objects given each is, from 1."""
 
 
 class _Loader:
@@ -120,10 +127,21 @@ class _Loader:
             pool.shutdown(wait=True)
         if self.error is not None:
             if isinstance(self.error, HalogError):
-                self.error.evidence["loaded"] = self.objects
+                self._tell(self.error)
             raise self.error
         seconds = time.perf_counter() - begin
         return Loaded(self.objects, self.commits, seconds, tuple(self.names), self.duplicate_count)
+
+    def _tell(self, error: HalogError) -> None:
+        """What became of the load, in the error that ended it: that knows of its own commit alone."""
+        error.evidence["loaded"] = self.objects
+        number = error.evidence.get("number")
+        which = f"it is object {number:,} of the load, of which " if number else "of the load "
+        least = "at least " if isinstance(error, OutcomeUnknownError) else ""
+        said = f'{which}{least}{self.objects:,} objects are stored (duplicates="skip" passes over these)'
+        error.message, found = NOTHING_DONE.subn(said, error.message, count=1)
+        if not found:
+            error.message += f"; {said}"
 
     # --- the caller's thread ---
 
@@ -136,11 +154,15 @@ class _Loader:
         chunks: dict[Place | str, _Chunk] = {}
         batch, most = self.batch, min(CHUNK_BYTES, self.space.max_record_bytes // 5)
         try:
-            for obj in objects:
-                info = info_of(type(obj))
-                index_key, routing_key = info.keys_of(obj)
-                at = place_of(info.name, routing_key)
-                value = encode(info, obj)
+            for number, obj in enumerate(objects, 1):
+                try:
+                    info = info_of(type(obj))
+                    index_key, routing_key = info.keys_of(obj)
+                    at = place_of(info.name, routing_key)
+                    value = encode(info, obj)
+                except HalogError as error:
+                    error.evidence["number"] = number
+                    raise
                 size = len(value) + len(index_key) + OBJECT_BYTES
                 chunk = chunks.get(at)
                 if chunk is not None and index_key in chunk.writes:
@@ -153,6 +175,7 @@ class _Loader:
                     place = at if isinstance(at, Place) else Place(at, mapped.versions.get(at, 0))
                     chunk = chunks[at] = _Chunk(place, mapped, info.name)
                 chunk.writes[index_key] = Write(CREATE, new_reference().to_bytes(), index_key, value, -1)
+                chunk.numbers[index_key] = number
                 chunk.size += size
                 if chunk.size >= most or len(chunk.writes) >= batch:
                     del chunks[at]
@@ -206,14 +229,18 @@ class _Loader:
     def _presented(self, chunk: _Chunk) -> bool:
         """Is it committed? If not, what exists is dropped from it."""
         writes = tuple(chunk.writes.values())
-        work.check_size(self.space, writes)
         try:
+            work.check_size(self.space, writes)
             self._commit(chunk.place, chunk.type_name, writes)
         except (DuplicateKeyError, ConflictError) as error:
             self._drop_existing(chunk, error)
             return False
         except RecordTooLargeError as error:
-            raise work.named(self.space, writes, error) from None
+            key = error.evidence.get("key", writes[0].key if len(writes) == 1 else None)
+            told = work.named(self.space, writes, error)
+            if key in chunk.numbers:
+                told.evidence["number"] = chunk.numbers[key]
+            raise told from None
         self._count(len(writes))
         return True
 
@@ -267,7 +294,7 @@ class _Loader:
             place = self.space.places_of(key, chunk.place.partition)
             parts.setdefault(place, _Chunk(place, mapped, chunk.type_name)).writes[key] = write
         for part in parts.values():
-            part.since = chunk.since
+            part.since, part.numbers = chunk.since, chunk.numbers
             self._store(part)
 
     def _drop_existing(self, chunk: _Chunk, error: HalogError) -> None:

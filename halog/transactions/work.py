@@ -118,20 +118,28 @@ def check_size(space: Space, writes: Sequence[Write]) -> None:
         raise too_large(space, writes, size, space.max_record_bytes)
 
 
-def named(space: Space, writes: Sequence[Write], error: RecordTooLargeError) -> RecordTooLargeError:
-    """The same, naming the objects."""
+def named(space: Space, writes: Sequence[Write], error: RecordTooLargeError, reads: Reads = ()) -> RecordTooLargeError:
+    """The same, naming the objects. `reads`: what was read, where the record has it, too."""
     size, limit = error.evidence.get("size", 0), error.evidence.get("limit", space.max_record_bytes)
     key = error.evidence.get("key")
     if not isinstance(key, bytes):
-        return too_large(space, writes, size, limit)
+        return too_large(space, writes, size, limit, reads)
     name = space.name_of(key)
     error.message = error.message.replace("an object", name, 1)
     error.evidence |= {"object": name, "largest": [[name, size]]}
     return error
 
 
-def too_large(space: Space, writes: Sequence[Write], size: int, limit: int) -> RecordTooLargeError:
-    """Names size, limit and the largest objects."""
+def too_large(space: Space, writes: Sequence[Write], size: int, limit: int, reads: Reads = ()) -> RecordTooLargeError:
+    """Names size, limit and what is large: objects, or how much was read."""
+    read = sum([len(key) for key, _ in reads])
+    if read > size // 2:
+        return RecordTooLargeError(
+            f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); most of it are "
+            f"the keys of {len(reads):,} objects that were read ({read:,} bytes), which the record of a transaction "
+            "over several partitions has, too: read fewer in it",
+            size=size, limit=limit, largest=[], read=len(reads),
+        )  # fmt: skip
     sizes = sorted(((len(w.value or b""), w.key) for w in writes), reverse=True)[:LARGEST]
     largest = [[space.name_of(key), n] for n, key in sizes]
     shown = ", ".join(f"{name} ({n:,} bytes)" for name, n in largest)

@@ -310,6 +310,21 @@ def test_a_handler_that_raises_closes_its_connection_only(a: TcpChannel, b: TcpC
     assert b.request(address, b"good", 2) == b"good"
 
 
+@pytest.mark.parametrize(("told", "lines"), [(True, 0), (False, 1)])
+def test_a_refusal_that_was_told_closes_the_connection_without_a_word(
+    a: TcpChannel, b: TcpChannel, caplog: pytest.LogCaptureFixture, told: bool, lines: int
+) -> None:
+    """Who is refused comes again several times a second, for as long as nobody ends it."""
+
+    def refuse(peer: Peer, frame: bytes) -> None:
+        raise FrameError("D is refused", told=told)
+
+    closed = threading.Event()
+    b.dial(a.listen(HOST, refuse, ignore), 1, ignore, lambda peer: closed.set()).send(b"hello")
+    assert closed.wait(SOON_S)
+    assert [r.levelname for r in caplog.records if "D is refused" in r.getMessage()] == ["WARNING"] * lines
+
+
 def test_close_leaves_no_thread_and_no_socket() -> None:
     """After close: no thread of ours, no descriptor more than before, and every use says that it is closed."""
     before = len(os.listdir("/proc/self/fd"))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from halog.errors import CoordinatorError, UnreachableError, VersionError
-from halog.ports import SessionState, UnknownResult, Versioned
+from halog.ports import MAX_ZNODE_BYTES, SessionState, UnknownResult, Versioned
 from tests.contract.rigs_coordinator import CoordinatorRig, States, wait_for
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
@@ -44,6 +44,28 @@ def test_compare_and_set_lets_one_of_two_through(coordinators: CoordinatorRig) -
     assert b.get("/n") == Versioned(b"a", 1)
     with pytest.raises(CoordinatorError):
         a.set("/absent", b"", 0)
+
+
+@pytest.mark.parametrize("path", ["/n", "/partitions/p-0"])
+def test_what_is_too_large_is_refused_and_the_session_lives_on(coordinators: CoordinatorRig, path: str) -> None:
+    """By name and before it is sent: ZooKeeper cuts the connection of whoever sends more, and who repeats it then has
+    none for good. What is as large as may be is kept, and told to whoever watches it."""
+    c, told = coordinators.open(), list[Versioned | None]()
+    most, more = b"x" * MAX_ZNODE_BYTES, b"x" * (MAX_ZNODE_BYTES + 1)
+    with pytest.raises(CoordinatorError, match=f"{path[1:]} would have 1,000,001 bytes"):
+        c.create(path, more)
+    assert c.get(path) is None
+    assert c.create(path, b"0")
+    c.watch_members("/partitions", lambda _path, value: told.append(value))
+    assert c.set(path, most, 0) == 1
+    with pytest.raises(CoordinatorError, match=r"more than the 1,000,000 that ZooKeeper keeps; nothing was changed"):
+        c.set(path, more, 1)
+    assert c.get(path) == Versioned(most, 1)
+    assert c.delete(path, 1)
+    assert c.create(path, most)
+    assert c.set(path, most[1:], 0) == 1
+    if path != "/n":
+        wait_for(lambda: told[-1:] == [Versioned(most[1:], 1)])
 
 
 @pytest.mark.feature("R5")

@@ -240,3 +240,28 @@ def test_a_file_in_the_way_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("")
     with pytest.raises(StoreError, match=str(tmp_path / "s")):
         RocksStore(tmp_path / "s")
+
+
+_FULL_DISK = """
+import resource, sys
+from halog.adapters.rocks_store import RocksStore
+s = RocksStore(sys.argv[1])
+s.write([(b"a", b"1")])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+s.write([(b"b", bytes(200_000))])
+"""
+
+
+@pytest.mark.feature("P10")
+def test_a_disk_that_takes_no_more_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """The store, where its disk is mounted, why, and what helps; what was written before is there."""
+    ran = subprocess.run([sys.executable, "-c", _FULL_DISK, str(tmp_path / "s")], text=True, capture_output=True)
+    (said,) = [line for line in ran.stderr.splitlines() if "StoreError" in line]
+    at = next(p for p in (tmp_path, *tmp_path.parents) if os.path.ismount(p))
+    assert said.endswith(
+        f"StoreError: the disk of store {tmp_path / 's'}, mounted at {at}, takes no more (File too large): make room "
+        "there, then start its node again"
+    )
+    s = RocksStore(tmp_path / "s")
+    assert (s.get(b"a"), s.get(b"b")) == (b"1", None)
+    s.close()

@@ -17,6 +17,7 @@ from halog.core.chain import Verdict
 from halog.core.records import EpochMerged
 from halog.runtime import restores
 from halog.runtime.restores import ASKED, DONE, ENDED, MERGING, NOTHING, READING, SETTLING
+from tests import forked
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import tails
 from tests.integration.cluster.processes import wait
@@ -146,7 +147,7 @@ class Rounds:
 
 def halog_said(cluster: Cluster, *words: str) -> Any:
     """Its document, whatever its exit code says of how well all is."""
-    done = subprocess.run(argv_of(cluster, *words), capture_output=True, text=True, timeout=120, check=False)
+    done = forked.run(argv_of(cluster, *words)[2:], timeout=120)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 

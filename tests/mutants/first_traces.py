@@ -148,6 +148,12 @@ def the_most_recent_by_lsn_alone() -> None:
     patch(test_arithmetic, "pick", pick)
 
 
+@mutant("Q2", ONCE, told)
+def a_candidate_counts_as_it_was_when_it_stood() -> None:
+    """The others count as they are when they answer: two that read meanwhile stand back for each other."""
+    patch(Campaign, "_answer_itself", lambda self: None)
+
+
 @mutant("E3", ONCE, ranked)
 def the_longest_tail_by_lsn_alone() -> None:
     """The same of what is appended again."""

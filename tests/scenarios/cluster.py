@@ -7,7 +7,7 @@ from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from tests.sim import leases, moves
+from tests.sim import leases, moves, stopping
 from tests.sim.client import KEYS, Client, Request, Transaction
 from tests.sim.node import Process
 from tests.sim.twin import Accepted, history
@@ -31,6 +31,9 @@ MOVING = _moving_seed()
 UNLOGGED = {Sync.NO_SYNC: UNLOGGED_SEEDS[0], Sync.WRITE_NO_SYNC: 19, Sync.SYNC: 103}
 """By what replicas are asked for, where commits do not wait for the log."""
 
+STOPPING = stopping.SEEDS[2]
+"""Of a plain one, in which B has told nobody its position since the first epoch was claimed."""
+
 
 class Talk(Request):
     """A scripted request: keeps what was said, in order."""
@@ -50,7 +53,8 @@ class Narrator(Client):
 
 class Cluster:
     """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`; `moving`: C has no copy then,
-    and nodes make and drop theirs as the table says; `remote`: of one that is `unlogged`."""
+    and nodes make and drop theirs as the table says; `remote`: of one that is `unlogged`; `stops`: likewise, and
+    copies stop, where processes would merely die."""
 
     def __init__(
         self,
@@ -61,8 +65,10 @@ class Cluster:
         remote: Sync = Sync.NO_SYNC,
         leased: bool = False,
         moving: bool = False,
+        stops: bool = False,
     ) -> None:
-        seed = UNLOGGED[remote] if unlogged else leases.SEEDS[0] if leased else MOVING if moving else 1
+        plain = leases.SEEDS[0] if leased else MOVING if moving else 1
+        seed = STOPPING if stops else UNLOGGED[remote] if unlogged else plain
         self.world = World(seed, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
         self.world.nature.abandoned_lost = 0.0
         self.teller = Narrator(self.world, "teller", quota=0)

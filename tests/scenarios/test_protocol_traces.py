@@ -322,3 +322,25 @@ def test_a_killed_active_is_replaced_and_a_commit_in_flight_is_settled_by_its_id
     assert [type(r) for r in c.submit(tx, "B", ms=50).said] == [ev.Happened]
     assert c.committed(tx) == 1
     c.well()
+
+
+@pytest.mark.feature("Q2")
+def test_two_candidates_that_read_on_while_they_ask_lose_no_round() -> None:
+    """Each hears from the other one what that holds by now, and it holds as much itself."""
+    c = Cluster().started()
+    candidates = [c.node(name) for name in "BC"]
+    for p in candidates:
+        p.reader.stuck = True
+    c.submit(c.transaction(), "A", ms=20)
+    c.world.crash("A")
+    for p in candidates:
+        p.deliver(ev.AliveChanged(frozenset(o.me for o in candidates), "A died"))
+        p.deliver(ev.Ticked())
+    assert {c.role("B"), c.role("C")} == {Role.ELECTING}
+    for p in candidates:
+        p.reader.unstick()
+        p.reader._fetch(p.reader.generation)
+    c.run(c.world.settings.stand_back_ms / 2)
+    assert c.active == "B"
+    assert c.leads("B")
+    c.well()

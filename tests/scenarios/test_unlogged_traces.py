@@ -330,3 +330,23 @@ def test_a_log_that_is_away_for_long_ends_the_epoch_and_loses_nothing() -> None:
     held.land()
     assert [c.committed(t) for t in (tx, *more)] == [1, 1, 1]
     c.well()
+
+
+def test_what_stopped_copies_brought_along_is_told_before_they_are_opened() -> None:
+    """A and B, which hold the commit, stop and are started anew. C, which does not, asks them while they open their
+    copies: they tell it what lay on their disks, and C appends it again. Nobody could later."""
+    c = Cluster("ABC", stops=True).started()
+    c.commit()
+    _, tx = unlogged(c)
+    for name in "AB":
+        c.world.crash(name)
+    c.run(EPOCH_MS)
+    assert nobody_leads(c)
+    for name in "AB":
+        c.world.start(name)
+        c.node(name).opens_at = c.world.engine.now + EPOCH_MS
+    c.until("C", Role.ACTIVE)
+    assert {c.role(name) for name in "AB"} == {Role.LOADING}
+    c.run(EPOCH_MS)
+    assert c.committed(tx) == 1
+    c.well()

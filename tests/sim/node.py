@@ -84,6 +84,8 @@ class Process:
         self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
         self.end_at_start, self.loaded = len(self.world.log.entries), False
+        self.opens_at = self.world.engine.now + stopping.opens_after(self)
+        """It takes itself for up to date no earlier."""
         self.flushing = self.taking = self.pushing = self.polling = False
         self.reports: list[ev.Appended | ev.AppendFailed] = []
         self.pushes: deque[ev.Push] = deque()
@@ -161,7 +163,9 @@ class Process:
                 self._end_reached()
 
     def _end_reached(self) -> None:
-        if not self.loaded:
+        if (wait := self.opens_at - self.world.engine.now) > 0.0:
+            self.world.engine.at(wait, self._end_reached)
+        elif not self.loaded:
             self.loaded = True
             self.deliver(ev.LogEnd())
 

@@ -62,6 +62,8 @@ OWN_RANGES = {
     "silences": silences.SEEDS,
     "stills": stills.SEEDS,
     "patient": patient.SEEDS,
+    "stopping": stopping.SEEDS,
+    "lasting": lasting.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
@@ -106,6 +108,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     if world.leased:
         length += leases.prepare(world, length)
     length += late.prepare(world, length)
+    stopping.prepare(world, length)
     length += rough.prepare(world, length)
     length += world.outages.prepare(length)
     length += world.parted.prepare(length)

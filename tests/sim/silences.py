@@ -114,11 +114,11 @@ class Silences:
     @property
     def slack(self) -> float:
         """How much later somebody serves than elsewhere, once the log is back: who stopped is waited for in elections,
-        and two that read meanwhile may stand back for each other once; and appends may be slow."""
+        and appends may be slow."""
         settings, nature = self.world.settings, self.world.nature
         if not given(self.world.seed):
             return 0.0
-        return settings.stand_back_ms + 2.0 * settings.election_ms + 2.0 * (nature.land[1] + nature.ack[1])
+        return 2.0 * settings.election_ms + 2.0 * (nature.land[1] + nature.ack[1])
 
     def may_leave(self, node: str) -> bool:
         """Did it fall silent by itself?"""

@@ -1,6 +1,7 @@
 """Copies that stop where commits do not wait for the log (R6, decision 13): in these histories no process merely dies.
 Each one's copy stops first, leaves on its disk what its log never had, and its node is started anew with that disk. So
 nothing that was acknowledged may be lost, not even where somebody said that it may be: all there was is brought along.
+A copy that stopped has read all of its log; so that others stand before it takes part again, its node may open it late.
 
 Only in some histories, drawn from chances of their own: what once failed in the others is replayed.
 """
@@ -12,8 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.tail import Tail
+from halog.core.tail import Tail, holders
 from tests.sim import faults, stowed
+from tests.sim.away import span
 
 if TYPE_CHECKING:
     from tests.sim.node import Node, Process
@@ -49,6 +51,44 @@ def stop(w: World, p: Process) -> None:
             p.node.disk.left = e.records
         elif isinstance(e, ev.SetTable) and not p.paused and rng.random() < 0.5:
             w.coordinator.set(p.coordinator, e)
+
+
+OPENS_MS = 5.0, 400.0
+"""How long a node may take to open its copy: others ask it meanwhile, and wait no longer for one that cannot answer."""
+
+
+def opens_after(p: Process) -> float:
+    """So many ms after its start `p` takes its copy for up to date, at the earliest."""
+    rng = random.Random(f"{p.world.seed}/opening/{p.me}")
+    if not given(p.world.seed) or p.me.incarnation == 1 or p.world.healed or rng.random() < 0.4:
+        return 0.0
+    return rng.uniform(*OPENS_MS)
+
+
+def prepare(w: World, length: float) -> None:
+    """In most of these histories whoever holds what the log lacks stops, once or more often."""
+    if given(w.seed):
+        for _ in range(w.operator.choice((0, 1, 1, 2, 3))):
+            w.engine.at(60.0 + w.operator.random() * (length - 60.0), log_stands_still, w)
+
+
+def log_stands_still(w: World) -> None:
+    """It takes nothing of what the active sends; soon all stop who hold that."""
+    p = w.active()
+    if p is None or p.session is None:
+        return
+    p.session.freeze()
+    w.engine.at(span(w, 100.0, 600.0), p.session.thaw)
+    w.engine.at(span(w, 2.0, 60.0), holders_stop, w)
+
+
+def holders_stop(w: World) -> None:
+    """Others live: they stand, and go on with what these bring along."""
+    named = holders(w.coordinator.table)
+    for p in [p for p in w.processes() if p.me in named]:
+        w.cover.hit("holder stopped")
+        w.crash(p.name)
+        w.engine.at(span(w, 5.0, 300.0), faults.restart, w, p.name, False)
 
 
 def brought_along(node: Node) -> Tail:

@@ -316,8 +316,10 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     *(
         ('address = "127.0.0.1:0"', f'address = "{address}"', "nodes.A.address", f"{address!r} must be host:port")
-        for address in ("a@h:7400", " h:7400", "h/a:7400")
+        for address in ("a@h:7400", " h:7400", "h/a:7400", "db..example:7400", ".:7400", f"{'h' * 64}:7400")
     ),
+    ('address = "127.0.0.1:0"', f'address = "{"h." * 127}h:7400"', "nodes.A.address", "host:port"),
+    ('address = "127.0.0.1:0"', 'address = "h\\u0000:7400"', "nodes.A.address", "host:port"),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', 'data_dir = "./var/B/../A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
@@ -435,8 +437,26 @@ def test_commits_that_do_not_wait_for_the_log(tmp_path: Path) -> None:
         load_config(write(tmp_path, text))
 
 
+@pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b""])
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_a_file_of_an_editor_on_windows_is_read_as_any_other(tmp_path: Path, mark: bytes, end: bytes) -> None:
+    """A byte order mark, and its own ends of lines."""
+    path = tmp_path / "halog.toml"
+    path.write_bytes(mark + GOOD.lstrip().encode().replace(b"\n", end))
+    assert load_config(path).cluster.name == "fleet"
+
+
 @pytest.mark.parametrize(
-    ("content", "why"), [(None, "cannot be read"), (b"\xff", "not UTF-8"), (b"[cluster", "is not TOML")]
+    ("content", "why"),
+    [
+        (None, "cannot be read"),
+        (b"a = 1\nb = '\xff'", r"not UTF-8 text \(line 2 has byte ff\): save it as UTF-8"),
+        (GOOD.encode("utf-16"), "halog.toml: is UTF-16: save it as UTF-8"),
+        (b"[cluster", "is not TOML"),
+        (b"x = " + b"9" * 5_000, "is not TOML: .*5000 digits"),
+        (b"x = " + b"[" * 5_000 + b"]" * 5_000, "too deeply"),
+    ],
+    ids=["missing", "binary", "utf16", "torn", "digits", "deep"],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) -> None:
     """Missing, binary, or no TOML: named, without a traceback's worth of text."""
@@ -446,6 +466,13 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) ->
     with pytest.raises(ConfigError, match=why) as caught:
         load_config(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_from_another_system_is_read(tmp_path: Path) -> None:
+    """With a byte order mark, and lines that end as elsewhere."""
+    path = write(tmp_path, GOOD)
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load_config(path).cluster.name == load_config(write(tmp_path, GOOD)).cluster.name
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests import forked
 from tests.integration.site import Site
 
 FLEET = """
@@ -81,15 +82,15 @@ class Cluster:
         return [sys.executable, "-m", "halog.cli.main", *map(str, args)]
 
     def popen(self, *args: object, **more: Any) -> subprocess.Popen[str]:
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        env = {**os.environ, "PYTHONPATH": str(forked.ROOT)}
         return subprocess.Popen(
             self.command(*args), cwd=self.directory, env=env, text=True, stdout=subprocess.PIPE, **more
         )
 
     def halog(self, *args: object) -> Ran:
-        process = self.popen(*args, stderr=subprocess.PIPE)
-        out, err = process.communicate(timeout=60)
-        return Ran(process.returncode, out, err)
+        env = {**os.environ, "PYTHONPATH": str(forked.ROOT)}
+        ran = forked.run(self.command(*args)[2:], cwd=self.directory, env=env, timeout=60)
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
 
     def launch(self, name: str) -> subprocess.Popen[str]:
         with (self.directory / f"{name}.err").open("w") as err:

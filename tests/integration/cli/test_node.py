@@ -181,3 +181,12 @@ def test_a_class_that_cannot_read_what_is_stored_keeps_its_node_out(prepared: An
     ran = prepared.halog("node", "start", "--name", "A")
     assert (ran.code, ran.out) == (2, "")
     assert "Aircraft.miles" in ran.err
+
+
+@pytest.mark.feature("O1")
+def test_what_a_module_prints_when_it_is_imported_is_no_part_of_the_result(prepared: Any) -> None:
+    """A program reads one document from stdout."""
+    (prepared.directory / "fleet.py").write_text('print("hello")\n' + (prepared.directory / "fleet.py").read_text())
+    prepared.launch("A")
+    assert prepared.ready("A")["node"] == "A"
+    assert "hello" in prepared.said("A")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.forked import started
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,22 +27,14 @@ def passes(seconds: float) -> None:
 
 
 class Process:
-    """One run of a process. Started on the main thread, with whose death the kernel kills it (halog.demo.child)."""
+    """One run of a process. Started on the main thread: the kernel may kill it with that."""
 
     def __init__(self, name: str, directory: Path, argv: list[str]) -> None:
         self.name = name
         self.out, self.err = directory / f"{name}.out", directory / f"{name}.err"
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", "PYTHONFAULTHANDLER": "1"}
         with self.out.open("w") as out, self.err.open("a") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "halog.demo.child", str(os.getpid()), *argv],
-                cwd=directory,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+            self._process = started(argv, cwd=directory, env=env, out=out, err=err)
 
     @property
     def pid(self) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
@@ -28,8 +27,8 @@ def settled(cluster: Cluster) -> bool:
 
 def halog(cluster: Cluster, *args: str) -> tuple[int, Any]:
     """An operator's command, in a process of its own: exit code and document. A drain takes as long as its copies."""
-    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False)
+    argv = ["halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    ran = forked.run(argv, timeout=150)
     assert ran.stdout, ran.stderr
     return ran.returncode, json.loads(ran.stdout)
 

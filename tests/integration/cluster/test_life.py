@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from halog.errors import RefusedError
+from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
@@ -33,8 +32,8 @@ def unplaced(make: Make) -> Cluster:
 
 
 def run(cluster: Cluster, *args: str, code: int = 0) -> Any:
-    argv = [sys.executable, "-m", "halog.cli.main", "partition", *args, "--config", str(cluster.toml)]
-    done = subprocess.run([*argv, "--format", "json"], capture_output=True, text=True, timeout=120, check=False)
+    argv = ["halog.cli.main", "partition", *args, "--config", str(cluster.toml)]
+    done = forked.run([*argv, "--format", "json"], timeout=120)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if code == 0 else done.stderr
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from halog.backend import Work
 from halog.errors import HalogError
 from halog.runtime import frames
+from tests import forked
 from tests.integration.cluster.checker import check, entries
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
@@ -99,8 +98,8 @@ def test_a_node_that_starts_says_which_of_its_partitions_have_failed(two: Cluste
     said = two.processes["A"].lines()[0]
     assert "degraded: 1 of its 2 partitions have failed here: p-0: " in said
     assert "another history" in said
-    argv = [sys.executable, "-m", "halog.cli.main", "status", "--config", str(two.toml), "--format", "json"]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    argv = ["halog.cli.main", "status", "--config", str(two.toml), "--format", "json"]
+    ran = forked.run(argv, timeout=60)
     assert ran.returncode == 4, ran.stderr
     seen = json.loads(ran.stdout)
     assert {(f["partition"], f["node"]) for f in seen["failed"]} == {("p-0", "A"), ("p-0", "B")}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 
 import pytest
 
+from tests import forked
 from tests.integration.cluster.conftest import Make
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
@@ -27,8 +26,8 @@ CLOSES_S = 15.0
 
 def told(cluster: Cluster, *args: str) -> object:
     """What a command says."""
-    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    argv = ["halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    done = forked.run(argv, cwd=ROOT, timeout=60)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 

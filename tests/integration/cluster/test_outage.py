@@ -4,9 +4,7 @@ answers, operators are told what is away, and its return is met at once (W1, W4)
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +14,7 @@ import pytest
 
 from halog.errors import HalogError, SiteError
 from halog.events import LOG_AWAY, LOG_BACK, ROLE
+from tests import forked
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import passes, wait
@@ -50,8 +49,8 @@ def epochs(cluster: Cluster) -> int:
 
 
 def command(cluster: Cluster, *args: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml)]
-    return subprocess.run(argv, cwd=cluster.directory, env=os.environ, capture_output=True, text=True, timeout=60)
+    argv = ["halog.cli.main", *args, "--config", str(cluster.toml)]
+    return forked.run(argv, cwd=cluster.directory, timeout=60)
 
 
 def commit(cluster: Cluster, number: int) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 
 from halog.errors import QuorumError
 from halog.runtime.open import Node
+from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
@@ -26,8 +25,8 @@ CLAIMS = f"partition {P}: claiming"
 
 def halog(cluster: Cluster, *args: str) -> Any:
     """A command of an operator, in a process of its own; its document."""
-    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    argv = ["halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    ran = forked.run(argv, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from kazoo.exceptions import NotEmptyError
 
 from halog.embedded import EmbeddedSite
+from tests import forked
 from tests.faults.dying import run_dying
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
@@ -40,8 +40,8 @@ def own(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def run(cluster: Cluster, *args: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=90, check=False)
+    argv = ["halog.cli.main", *args, "--config", str(cluster.toml)]
+    return forked.run(argv, timeout=90)
 
 
 def stop(cluster: Cluster) -> None:
@@ -123,8 +123,8 @@ def test_nothing_is_begun_anew_and_the_cluster_goes_on_where_its_logs_end(own: C
 
 
 def halog_with(cluster: Cluster, toml: Path, *args: str) -> None:
-    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(toml)]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    argv = ["halog.cli.main", *args, "--config", str(toml)]
+    ran = forked.run(argv, timeout=120)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

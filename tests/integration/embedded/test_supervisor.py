@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -244,3 +245,16 @@ def test_one_site_per_directory_and_two_directories_two_sites(site: EmbeddedSite
         assert attach(data_dir).info == info
     with pytest.raises(UnreachableError):
         attach(data_dir)
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["servers killed", "servers run"])
+def test_a_site_whose_directory_is_deleted_ends(data_dir: Path, killed: bool) -> None:
+    """Nobody could find it any more, to use it or to stop it."""
+    info = up(data_dir)
+    pids = [info.pids["kafka"], info.pids["zookeeper"]]
+    if killed:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    while data_dir.exists():  # a server that runs writes meanwhile
+        shutil.rmtree(data_dir, ignore_errors=True)
+    gone_after([info.pid, *pids], 10)

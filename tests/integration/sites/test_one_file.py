@@ -3,13 +3,13 @@ stand in it as they are, and each centre shows the whole zone, and what it does 
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import unique_name
 from tests.integration.cluster.processes import wait
@@ -64,9 +64,7 @@ class Sharing(Centre):
 
 
 def ran(centre: Sharing, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv_of(centre, *args), capture_output=True, text=True, timeout=120, check=False, env=os.environ
-    )
+    return forked.run(argv_of(centre, *args)[2:], timeout=120)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 
 from halog.runtime.restores import Restore
+from tests import forked
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
@@ -37,9 +37,7 @@ def argv_of(cluster: Cluster, *args: str) -> list[str]:
 
 
 def halog(cluster: Cluster, *args: str, code: int = 0) -> Any:
-    done = subprocess.run(
-        argv_of(cluster, *args), capture_output=True, text=True, timeout=180, check=False, env=os.environ
-    )
+    done = forked.run(argv_of(cluster, *args)[2:], timeout=180)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout) if done.stdout else None
 

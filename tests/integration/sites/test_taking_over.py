@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from halog.errors import HalogError, PartitionUnavailableError
+from tests import forked
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
@@ -43,8 +42,8 @@ def level(two_sites: TwoSites, limit_s: float = 60.0, *, nodes: tuple[str, ...] 
 
 def ran(cluster: Cluster, *args: str) -> subprocess.CompletedProcess[str]:
     """`halog site …` at that site, as an operator would run it."""
-    argv = [sys.executable, "-m", "halog.cli.main", "site", *args, "--config", str(cluster.toml), "--format", "json"]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=os.environ)
+    argv = ["halog.cli.main", "site", *args, "--config", str(cluster.toml), "--format", "json"]
+    return forked.run(argv, timeout=120)
 
 
 def command(cluster: Cluster, *args: str, code: int = 0) -> Any:

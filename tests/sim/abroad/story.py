@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 
@@ -19,6 +20,10 @@ ALONE_MS = 6_000.0
 BEGIN_MS = 260.0
 """By then there is something that both sites have."""
 
+SENDING = range((6 << 20) + 2, 7 << 20, 4)
+"""Every fourth history, one of those in which operators do everything: a site that is to be overruled still sends. The
+others are as they were before."""
+
 FAULTS = [f for f in faults.FAULTS if f is not faults.restore_coordinator]
 """But for a coordinator that is put back to an older state: it may say that another site serves, and then both may."""
 
@@ -29,6 +34,7 @@ class Story:
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
         self.pair = pair = Pair(seed, verbose=verbose)
         self.operators, self.rng, self.at = Operators(pair), pair.rng, pair.engine.at
+        self.late = random.Random(f"{seed}/late")
         now = BEGIN_MS
         for world in pair.worlds.values():
             self._begin(world, 0.0 if world.site == "west" else 40.0)
@@ -102,6 +108,8 @@ class Story:
             now += rng.uniform(0.0, 100.0)
         if rng.random() < 0.8:
             self.at(now, operators.restore, site)
+            if self.pair.seed in SENDING:
+                self.at(now + self.late.uniform(-20.0, 10.0), self._still_sends, site)
             if rng.random() < 0.3:
                 self.at(now + rng.uniform(0.0, 60.0), operators.restore, rng.choice(SITES))
             now += rng.uniform(50.0, 500.0)
@@ -111,6 +119,19 @@ class Story:
                 self.at(now, operators.undo)
                 now += rng.uniform(20.0, 300.0)
         return now
+
+    def _still_sends(self, site: str) -> None:
+        """Whoever serves there waits in vain for its log, and the site is to be overruled: what was sent lands while it
+        gives its log away, or behind that."""
+        world, rng = self.pair.worlds[site], self.late
+        p = world.active()
+        if p is None or p.session is None:
+            return
+        self.pair.cover.hit("an overruled site still sends")
+        p.session.freeze()
+        self.at(rng.uniform(50.0, 900.0), p.session.thaw)
+        for c in world.clients:
+            self.at(20.0 * rng.random(), _more, c, rng.choice((1, 2, 5)))
 
     def _switch(self, now: float) -> float:
         """The other site is to serve, as planned."""

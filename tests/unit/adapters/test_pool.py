@@ -10,7 +10,8 @@ import pytest
 
 from halog.adapters import pool
 from halog.adapters.pool import Pool
-from halog.errors import is_unsent
+from halog.adapters.zk_reach import silence
+from halog.errors import UnreachableError, is_unsent
 
 pytestmark = pytest.mark.feature("R4")
 
@@ -69,3 +70,12 @@ def test_an_instance_that_interrupts_again_says_nothing_of_what_it_interrupts_th
         made.request(address, second, 1.0)
     assert not is_unsent(LIMIT, second)
     made.close()
+
+
+@pytest.mark.parametrize("address", ["db..example:7400", f"{'h' * 64}:7400", ".:1", "h\0:1"])
+def test_a_name_that_no_resolver_takes_is_an_address_that_is_not_reached(address: str) -> None:
+    """Whoever registered it: nobody's thread ends of it."""
+    with pytest.raises(UnreachableError, match="cannot be connected") as told:
+        pool.connect(address, 1.0)
+    assert told.value.evidence["sent"] is False
+    assert "cannot be reached" in silence(address).text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from halog.cli import survey
 from halog.cli.partition import _needed
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
-from tests.unit.cli.conftest import wait_until
+from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 from tests.unit.cli.test_events import count, eventually
 
 Run = Callable[..., Any]
@@ -156,3 +157,16 @@ def test_an_override_that_is_over_and_that_nobody_took_out_is_shown_as_such() ->
     alone = msgspec.structs.replace(table, active=Member("A", 1))
     assert survey._health(alone, "A", set()) == survey.NO_QUORUM
     assert survey._health(msgspec.structs.replace(alone, group=later.group), "A", set()) == survey.TOO_FEW
+
+
+@pytest.mark.feature("Q2", "O1")
+def test_of_a_partition_and_a_policy_of_one_name_the_partition_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
+) -> None:
+    """The narrower: the policy's own partitions have names of their own."""
+    toml = TOML.replace("[bindings]", '[policies.p-1]\nzone = "home"\npartitions = 2\n[bindings]')
+    with running(Cluster(tmp_path, toml), monkeypatch):
+        ran = halog("partition", "priority", "p-1", "B", "high", "--format", "json")
+        assert [row["partition"] for row in ran.json] == ["p-1"]
+        ran = halog("partition", "priority", "p", "B", "high", "--format", "json")
+        assert [row["partition"] for row in ran.json] == [f"p-{i}" for i in range(6)]

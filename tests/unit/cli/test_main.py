@@ -98,6 +98,20 @@ def test_an_error_that_cannot_be_told_keeps_its_exit_code(command: str) -> None:
     assert in_a_shell(f"{sys.executable} -m halog {command} 2> /dev/full").returncode == 2
 
 
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("command", ["version", "version --format json", "--help", "status --help", "--version"])
+def test_a_reader_that_has_seen_enough_is_no_failure(command: str) -> None:
+    ran = in_a_shell(f"{sys.executable} -m halog {command} | true; exit ${{PIPESTATUS[0]}}")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("ending", ["2> /dev/full", "2> >(true)"])
+def test_what_is_said_beside_stops_no_command_where_nobody_takes_it(ending: str) -> None:
+    code = "import time; from halog.cli.talk import say; time.sleep(0.2); say(1); say(2); print(3)"
+    assert in_a_shell(f'{sys.executable} -c "{code}" {ending}').stdout == "3\n"
+
+
 NOTHING = """
 import sys
 from halog.cli import main as frame, output

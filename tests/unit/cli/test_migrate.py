@@ -67,7 +67,7 @@ def test_a_migration_that_takes_too_long_is_a_timeout_and_goes_on(cluster: Any, 
     ("args", "code", "said"),
     [
         (("p-0", "--nodes", "X,B"), 2, "there is no node X; "),
-        (("p-0", "--nodes", ","), 2, "names no node"),
+        (("p-0", "--nodes", ","), 2, "is no name"),
         (("p-0", "--nodes", "B,B"), 2, "B is named twice"),
         (("p-0", "--nodes", "B,C", "--sync", "2"), 5, "1 sync replicas at most, not 2"),
         (("p-9", "--nodes", "B"), 2, "there is no partition p-9"),

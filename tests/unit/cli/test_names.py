@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import click
 import pytest
 
 from tests.unit.cli.conftest import TOML, Cluster, running
-from tests.unit.cli.every_command import CALLS, commands, named, words
+from tests.unit.cli.every_command import CALLS, KNOWN, commands, named, words
 
 UNKNOWN = {"version": "77", "merge": "00ff", "txn": "00" * 15 + "01"}
 SAID = {
@@ -170,3 +171,29 @@ def test_reasons_stay_within_120_columns(shared: Cluster, halog: Callable[..., A
     said = halog("history", "p-0", "--why").out
     assert max(map(len, said.splitlines())) <= 120
     assert "    because: " in said
+
+
+NAMES = [(call, kind) for call, kind in CASES if kind not in {"key", "version", "txn", "merge", "hold"}]
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("odd", ["", " ", "p\n-0", "../..", "a/b", ".", "\udcff"], ids=ascii)
+def test_what_can_be_no_name_is_refused_as_it_is_given(shared: Cluster, halog: Callable[..., Any], odd: str) -> None:
+    """An empty one is a variable of a script that is not set: it must not mean all there is."""
+    before = state(shared)
+    for call, kind in NAMES:
+        if "{node}=" in call or call.startswith("mapper explain {type}"):  # part of a word, and one of many
+            continue
+        ran = halog(*(word.format(**{**KNOWN, kind: odd}) for word in call.split()))
+        assert (ran.code, ran.out) == (2, ""), (call, ran)
+        assert "Error: Invalid value for" in ran.err, (call, ran)
+        assert ran.err.endswith((" is no name\n", " is no UTF-8\n")), (call, ran)
+    assert state(shared) == before
+
+
+@pytest.mark.feature("O1")
+def test_every_text_of_the_command_line_has_a_type() -> None:
+    """Click's own takes what is no UTF-8, and an empty name."""
+    for name, command in commands():
+        loose = [p.name for p in command.params if isinstance(p.type, click.types.StringParamType)]
+        assert not loose, name

@@ -293,6 +293,29 @@ def test_an_export_of_large_objects_has_all_of_them_and_says_so(cluster: Any, ha
 
 
 @pytest.mark.feature("O1", "N5")
+def test_an_import_holds_few_large_objects_at_a_time(
+    cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is as large as it likes: what is checked together is bounded by bytes, too."""
+    from halog.cli import incoming
+
+    some, held = next(iter(cluster.nodes.values())), []
+    some.load(cluster.Aircraft(f"N{i}", photo=bytes(600_000)) for i in range(30))
+    file = tmp_path / "all.jsonl"
+    assert halog("export", "-o", file).code == 0
+    real = incoming._admit
+
+    def admit(connection: Any, group: Any, *more: Any) -> None:
+        held.append(sum(item.size for item in group))
+        real(connection, group, *more)
+
+    monkeypatch.setattr(incoming, "_admit", admit)
+    assert halog("import", file, "--skip-existing", "--format", "json").json["existing"] == 30
+    assert len(held) == 3
+    assert max(held) < incoming.CHECK_BYTES + 600_100
+
+
+@pytest.mark.feature("O1", "N5")
 def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
     cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,9 +243,10 @@ def test_names_that_nothing_has(site: Cluster, halog: Run) -> None:
     for words in (("list", "Gadgte"), ("retire", "Gadgte", "00")):
         ran = halog("type", *words)
         assert (ran.code, "did you mean Gadget?" in ran.err) == (2, True), ran
-    for id_ in ("ffff", ""):
-        ran = halog("type", "retire", "Gadget", id_)
-        assert (ran.code, id_of(RIGHT) in ran.err, "`halog type list`" in ran.err) == (2, True, True), ran
+    ran = halog("type", "retire", "Gadget", "ffff")
+    assert (ran.code, id_of(RIGHT) in ran.err, "`halog type list`" in ran.err) == (2, True, True), ran
+    ran = halog("type", "retire", "Gadget", "")
+    assert (ran.code, "'' is no name" in ran.err) == (2, True), ran
     assert "label" in halog("type", "list").out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from halog.cli.export import written_whole
-from halog.errors import HalogError
+from halog.cli.files import written_whole
+from halog.errors import ConfigError, HalogError
 
 pytestmark = pytest.mark.feature("O1")
 
@@ -36,6 +37,28 @@ def test_a_disk_that_takes_no_more_is_told_with_the_files_name(tmp_path: Path, s
         out.write("x" * size)
     assert (told.value.message, told.value.exit_code) == (said, 1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    """Nor behind a link, as /dev/stdout is one: root could replace what all processes use."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for target in (pipe, link):
+        with pytest.raises(ConfigError, match=r"pipe: cannot be written: it is no file"), written_whole(target):
+            pass
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("before")
+    (tmp_path / "link").symlink_to("file")
+    with written_whole(tmp_path / "link") as out:
+        out.write("behind")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "behind"
 
 
 def test_a_name_that_was_taken_meanwhile_is_told(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_an_append_that_failed_sends_everybody_away() -> None:
 def test_a_replica_is_not_asked() -> None:
     core, _ = replica()
     core.step(ev.BarrierAsked(100))
-    assert core.effects == [ev.Reply(100, ev.NotServing("A"))]
+    assert core.effects == [ev.Reply(100, ev.NotServing("A", elected=core.p.table.epoch.number))]
 
 
 def test_while_the_role_is_handed_over_nobody_is_answered_but_by_what_was_appended() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ from halog.cli.node import _degraded
 from halog.cli.status import as_json
 from halog.cli.survey import Survey, node_views, partition_view
 from halog.ports import TopicPartition
+from halog.runtime import node as runtime_node
+from halog.runtime.node import Runtime
 from halog.runtime.views import failed, settled
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
@@ -25,6 +29,24 @@ def cluster() -> Iterator[Cluster]:
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))
         yield cluster
+
+
+@pytest.mark.parametrize("step", ["check_bound", "check_reachable", "begun_anew", "_serve"])
+def test_a_node_says_how_it_is_while_it_starts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """It is asked from the moment it listens, and answers, whatever is not there yet."""
+    on: Any = Runtime if hasattr(Runtime, step) else runtime_node
+    real = getattr(on, step)
+    told: list[dict[str, object]] = []
+
+    def asked(*args: Any, **named: Any) -> Any:
+        caller = sys._getframe(1).f_locals["self"]
+        told.append(caller.status())
+        return real(*args, **named)
+
+    cluster._running.pop("A").node.close()
+    monkeypatch.setattr(on, step, asked)
+    cluster._start("A")
+    assert [(status["node"], status["hosts"]) for status in told] == [("A", True)]
 
 
 def test_what_fails_while_the_node_starts_is_told_by_name_with_its_first_word(cluster: Cluster) -> None:

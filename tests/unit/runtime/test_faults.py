@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from halog.core import events as ev
 from halog.core.roles import Role
-from halog.errors import OverloadedError, StoreError, UnreachableError
+from halog.errors import HalogError, OverloadedError, StoreError, UnreachableError
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Reporting
 from halog.runtime.host import Host
@@ -191,3 +192,26 @@ def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_who
     with pytest.raises(StoreError), node.transaction() as tx:
         tx.create(Counter("new"))
     assert copy._reporting is Reporting.KEPT
+
+
+@pytest.mark.feature("P8", "R4")
+def test_nodes_that_are_closed_while_appends_are_under_way_end_in_order(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their sessions fail what they still hold when they are abandoned, and nothing reads any more by then: no copy
+    takes that for a log that is lost."""
+    node = cluster.node(cluster.active_for(Counter, "c"))
+    copies = [copy_on(cluster, name) for name in cluster._running]
+    cluster._broker.hold(copies[0].tp)
+
+    def commit() -> None:
+        with suppress(HalogError), node.transaction() as tx:
+            tx.get(Counter, "c").add(1)
+
+    waiting = threading.Thread(target=commit)
+    waiting.start()
+    for name in list(cluster._running):
+        cluster._running.pop(name).node.close()
+    waiting.join()
+    assert [copy.error for copy in copies] == [None] * 3
+    assert not [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]

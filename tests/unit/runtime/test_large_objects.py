@@ -172,3 +172,25 @@ def test_objects_of_before_move_to_other_partitions(keeps: bool, monkeypatch: py
         remapped.check(cluster, cluster.config)
         with node.transaction() as tx:
             assert [len(p.text) for p in tx.extent(Page)] == [size] * 12
+
+
+@pytest.mark.feature("R8")
+def test_a_transaction_over_partitions_that_reads_too_much_is_told_so() -> None:
+    """Its records have the keys of what it has read; no object of it is large."""
+    with made(True) as cluster:
+        client = cluster.client()
+        books = {cluster.partition_of(Page, book, ""): book for book in "abcdefgh"}
+        assert len(books) == 2
+        with pytest.raises(RecordTooLargeError) as told, client.transaction() as tx:
+            for book in books.values():
+                for n in range(600):
+                    assert tx.find(Page, book, f"{n:0200}") is None
+                tx.create(Page(book, "one"))
+        assert "most of it are the keys of 600 objects that were read (" in str(told.value)
+        assert (told.value.evidence["read"], told.value.evidence["limit"]) == (600, LIMIT)
+        with client.transaction() as tx:
+            assert not any(tx.find(Page, book, "one") for book in books.values())
+        with client.transaction() as tx:  # in one partition nobody writes down what was read
+            for n in range(600):
+                assert tx.find(Page, "a", f"{n:0200}") is None
+            tx.create(Page("a", "one"))

@@ -137,3 +137,64 @@ def test_it_is_told_once_that_it_is_away_and_once_that_it_is_back(
     world.turn()
     assert world.told == [LOG_AWAY, LOG_BACK]
     assert world.questions.view() is None
+
+
+class Slow(World):
+    """A log that takes its time, on a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now, self.takes = 50_000, list[int]()
+        """`takes`: ms, of one answer after the other; the last one is repeated."""
+        monkeypatch.setattr(log_questions, "monotonic_ms", lambda: self.now)
+        monkeypatch.setattr(log_questions, "WAIT_S", 0.0)
+        monkeypatch.setattr(log_questions, "PAUSE_S", 0.0)
+
+    def end(self, tp: TopicPartition, timeout_s: float) -> object:
+        takes = self.takes.pop(0) if len(self.takes) > 1 else self.takes[0]
+        self.now += min(takes, int(timeout_s * 1000))
+        if takes > timeout_s * 1000:
+            raise UnreachableError("it has not answered within its time")
+        return 0, 0
+
+    def ask(self, copy: Copy, round_: int) -> None:
+        """Until it is answered, and a moment longer."""
+        self.questions.ask(copy, ev.AskLog(round_, self.now, serves=True))
+        while ev.LogAnswered(round_) not in copy.heard:
+            self.turn()
+        self.now += 100
+
+
+def test_a_log_that_takes_a_second_for_each_answer_is_told_once_and_its_end_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was away and back with each answer, some fifteen times while a replica was silent."""
+    log, copy = Slow(monkeypatch), Copy("a")
+    for n in range(1, 16):
+        log.takes = [1300, 1200, 950]
+        log.ask(copy, n)
+    assert log.told == [LOG_AWAY]
+    assert log.questions.view() is None, "nobody waits"
+    log.takes = [1100, 700]
+    for _ in range(5):
+        log.turn()
+    assert log.told == [LOG_AWAY], "nobody asks, and it is as slow"
+    log.takes = [20]
+    log.turn()
+    assert log.told == [LOG_AWAY, LOG_BACK]
+    asked = log.now
+    log.turn()
+    assert log.now == asked, "nobody asks any more"
+
+
+def test_one_that_stays_somewhat_slow_is_back_when_it_has_answered_everything_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, copy = Slow(monkeypatch), Copy("a")
+    log.takes = [5000, 5000, 800]
+    log.ask(copy, 1)
+    began = log.now
+    while LOG_BACK not in log.told:
+        log.turn()
+    assert log_questions.CALM_MS - 2000 <= log.now - began <= log_questions.CALM_MS + 2000
+    assert log.told == [LOG_AWAY, LOG_BACK]

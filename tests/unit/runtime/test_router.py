@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
-from halog.core.ids import Member
+from halog.core.ids import EpochId, Member
 from halog.core.table import SYNC, PartitionTable, Replica
-from halog.errors import PartitionUnavailableError
+from halog.errors import NotActiveError, PartitionUnavailableError
 from halog.runtime import frames
 from halog.runtime.afar import Far
+from halog.runtime.failures import to_frame
 from halog.runtime.members import NodeInfo
 from halog.runtime.outside import Remote
 from halog.runtime.router import Router
@@ -88,3 +89,40 @@ def test_a_vote_that_was_for_another_site_names_the_one_that_serves_now() -> Non
     asked = frames.Decide("p-0", bytes(16), False, True)
     with pytest.raises(PartitionUnavailableError, match="served by site east now, and this was for site west"):
         made.ask("p-0", asked, 1.0, lambda: False, "west")
+
+
+class Answering(Dropping):
+    """A channel to nodes that say what they are told to say: each its own, again and again."""
+
+    def __init__(self, **says: frames.Reply) -> None:
+        super().__init__()
+        self.says, self.asked = says, list[str]()
+
+    def request(self, address: str, data: bytes, timeout: float) -> bytes:
+        self.asked.append(address.removeprefix("host-").removesuffix(":1"))
+        return frames.encode(self.says[self.asked[-1]])
+
+
+def names(active: str | None, elected: int | None) -> frames.Failed:
+    more = {} if elected is None else {"elected": elected}
+    return to_frame(NotActiveError("not active", partition="p-0", active=active, **more))
+
+
+@pytest.mark.parametrize(
+    ("elected", "followed"), [(6, True), (5, False), (4, False), (None, False)], ids=["later", "same", "earlier", "no"]
+)
+def test_whom_a_node_names_that_refuses_is_asked_only_if_it_knows_of_a_later_epoch(
+    elected: int | None, followed: bool
+) -> None:
+    """B has just been elected in A's place, and has not been told of that: A is frozen, and would be waited for."""
+    channel = Answering(A=frames.Committed(7), B=names("A", elected))
+    made = Router("client", channel, 1.0)  # type: ignore[arg-type]
+    made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB"})
+    made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(), epoch=EpochId(5, "", 1)))
+    if followed:
+        assert made.ask("p-0", frames.Barrier("p-0"), 1.0, lambda: False) == frames.Committed(7)
+        assert channel.asked == ["B", "A"]
+        return
+    with pytest.raises(PartitionUnavailableError, match="no node became active"):
+        made.ask("p-0", frames.Barrier("p-0"), 0.1, lambda: False)
+    assert {*channel.asked} == {"B"}

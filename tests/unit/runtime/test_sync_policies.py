@@ -12,6 +12,7 @@ from halog.errors import StoreError
 from halog.runtime.objects import ObjectTable
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
+from tests.unit.runtime.placed import told
 
 pytestmark = pytest.mark.feature("R6")
 
@@ -93,3 +94,7 @@ def test_a_replica_that_cannot_store_acknowledges_nothing(monkeypatch: pytest.Mo
         count(cluster)
         table = cluster.tables()[cluster.partition_of(Counter, "c")]
         assert table.sync_set == frozenset()
+        wait_until(lambda: told(cluster, "HALOG-1015"), "it is told why")
+        (stopped,) = told(cluster, "HALOG-1015")
+        assert "cannot go on: the disk is full" in stopped.text
+        assert "log" not in stopped.text, "the log has no part in it"

@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar, NewType, TypeVar
 import pytest
 
 from halog.errors import DeclarationError, FieldTypeError, UnknownTypeError
-from halog.schema import Decimals, Ref, Registry, managed
+from halog.schema import Decimals, Definition, Ref, Registry, managed
 from halog.schema.declare import KeyField
+from tests.unit.schema import shapes_strategy as shapes
 
 HERE = Registry()
 T = TypeVar("T")
@@ -31,6 +32,17 @@ class Access(enum.Flag):
 
 class Empty(enum.Enum):
     pass
+
+
+@dataclasses.dataclass
+class Reckoned:
+    """Its field is another one each time it is looked at."""
+
+    n: int = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, name)
+        return found + 1 if name == "n" else found
 
 
 @dataclasses.dataclass
@@ -236,6 +248,11 @@ BAD: list[tuple[Any, str]] = [
     (Aircraft, r"write Ref\[Aircraft\]"),
     (Ref[int], "refers to a class declared"),
     (Ref[Position], "refers to a class declared"),
+    (Annotated[Decimal | None, Decimals(10, 2)], r"write Annotated\[Decimal, Decimals\(10, 2\)\] \| None"),
+    (Annotated[float, Decimals(10, 2)], "Decimals says how many digits a Decimal has"),
+    (list[Annotated[list[Decimal], Decimals(10, 2)]], "Decimals says how many digits a Decimal has"),
+    (Annotated[Decimal, Decimals(10, 2), Decimals(5, 1)], "Decimals twice"),
+    (Reckoned, "__getattribute__"),
     ("Missing", "is not defined"),
     ("list[Missing]", "is not defined"),
     ("in valid", "cannot be read"),
@@ -348,3 +365,42 @@ def test_mutable_says_whether_values_change_in_place() -> None:
     assert [declare(a).__halog__.mutable for a in (int, list[int], dict[str, int], Position, Fixed, FixedAround)] == [
         False, True, True, True, False, True,
     ]  # fmt: skip
+
+
+def _symbols(count: int) -> Any:
+    return enum.Enum("Symbols", {f"M{i}": i for i in range(count)})
+
+
+def _deep(annotation: Any, levels: int) -> Any:
+    for _ in range(levels):
+        annotation = list[annotation]
+    return annotation
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "version", "why"),
+    [
+        ({"f": _symbols(1_000)}, {}, None, ""),
+        ({"f": _symbols(1_001)}, {}, None, "an Enum of 1,001 members, more than 1,000; use a str"),
+        ({"f": _deep(int, 30)}, {}, None, ""),
+        ({"f": _deep(int, 31)}, {}, None, "Probe: nested deeper than 32"),
+        ({"f": Annotated[int | None, "x"] | None}, {}, None, ""),
+        ({"f": list[Annotated[Annotated[str | None, 1] | None, 2] | None]}, {}, None, ""),
+        ({f"f{i}": int for i in range(999)}, {}, None, ""),
+        ({f"f{i}": int for i in range(1_000)}, {}, None, "more than 1000 fields"),
+        ({"f": str}, {"f": "x" * 524_127}, None, ""),
+        ({"f": str}, {"f": "x" * 524_128}, None, "Probe: its definition has 524,289 bytes, more than 524,288"),
+        ({"f": str}, {"f": "é" * 100_000}, None, "its definition has 600,161 bytes.*is a default very long"),
+        ({}, {}, 2**63 - 1, ""),
+        ({}, {}, 2**63, "Probe: version must be an int of at most 64 bits, larger is newer"),
+        ({}, {}, 10**40, "Probe: version must be an int of at most 64 bits"),
+    ],
+)
+def test_what_is_declared_is_read_by_others(fields: Any, body: Any, version: int | None, why: str) -> None:
+    """Or is refused at import: a definition that is published and not read would let no process start."""
+    if why:
+        with pytest.raises(DeclarationError, match=why):
+            shapes.declare({"k": int, **fields}, body=body, version=version)
+        return
+    info = shapes.declare({"k": int, **fields}, body=body, version=version)
+    assert Definition.parse(info.definition, info.type_id).text == info.definition

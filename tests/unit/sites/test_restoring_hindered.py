@@ -27,6 +27,10 @@ from tests.unit.sites.two import east, fly, level, states, west
 pytestmark = pytest.mark.feature("M2", "X3")
 __all__ = ["east", "west"]
 
+TAKES_S = 2 * restoring.CLOSE_S
+"""A restore is waited for: as long as it may itself wait for what it closes, twice. On a quiet machine it takes two
+seconds."""
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -45,11 +49,13 @@ def part(west: Cluster, east: Cluster, numbers: range = range(6)) -> None:
     mend(west, east)
 
 
-def reuniting(initiating: Cluster, source: Cluster, timeout_s: float = 20) -> dict[str, str]:
+def reuniting(initiating: Cluster, source: Cluster, timeout_s: float = TAKES_S) -> dict[str, str]:
     return reuniting_of(initiating, source, list(initiating.tables()), timeout_s)
 
 
-def reuniting_of(initiating: Cluster, source: Cluster, partitions: list[str], timeout_s: float = 20) -> dict[str, str]:
+def reuniting_of(
+    initiating: Cluster, source: Cluster, partitions: list[str], timeout_s: float = TAKES_S
+) -> dict[str, str]:
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = [table for name, table in initiating.tables().items() if name in partitions]
     own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)

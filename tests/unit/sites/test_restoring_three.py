@@ -13,12 +13,11 @@ from halog.runtime import restores, succession
 from halog.runtime.cluster import state_topic
 from halog.runtime.outside import Remote
 from halog.runtime.restores import DONE, Restore
-from halog.runtime.restoring import CLOSE_S
 from halog.runtime.reuniting import Reuniting
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
 from tests.unit.sites.test_restoring import coordinator, note, noted
-from tests.unit.sites.test_restoring_hindered import reuniting
+from tests.unit.sites.test_restoring_hindered import TAKES_S, reuniting
 from tests.unit.sites.test_switching import NAMES, owners, switching
 from tests.unit.sites.test_three import dr, east, west
 from tests.unit.sites.two import fly, level
@@ -51,7 +50,7 @@ def merged_and_gone_on(one: Cluster, source: Cluster) -> None:
         found = [restores.restore_of(coordinator(source), name) for name in NAMES]
         return all(r is not None and r.site == one.site and r.phase == DONE for r in found)
 
-    wait_until(is_done, "it is merged", 2 * CLOSE_S)  # as long as it may wait itself, twice
+    wait_until(is_done, "it is merged", TAKES_S)
     one.cut_off(source.site)
     one.start()
     alone(one)
@@ -62,7 +61,7 @@ def named(initiating: Cluster, source: str, others: list[str]) -> dict[str, str]
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = list(initiating.tables().values())
     own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
-    with Reuniting(own, topics, adapters.reach, others, 20) as asked:
+    with Reuniting(own, topics, adapters.reach, others, TAKES_S) as asked:
         sources = asked.sources(tables, dict.fromkeys(NAMES, source))
         ended = asked.restore(tables, sources, told=lambda name, now: None)
     return {name: r.phase for name, r in ended.items()}
