@@ -9,7 +9,8 @@ backend's `commit` returns means nothing happened, except OutcomeUnknownError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from halog.transactions.writing import Transaction
 
 COMMITTED, ROLLED_BACK, UNKNOWN, COMMITTING = 2, 3, 4, 5
+
+WITHDRAWN_S = 0.01
+"""Between looks whether a participant has heard that an attempt was withdrawn."""
 
 
 class Presented(NamedTuple):
@@ -85,6 +89,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
     """Present it until it has happened, or has not."""
     lsns: Mapping[str, int] | None = None
     since = 0.0
+    earlier: set[bytes | None] = set()
     try:
         while True:
             try:
@@ -92,7 +97,10 @@ def finish(tx: Transaction, presented: Presented) -> None:
                 break
             except RemappedError as error:
                 since = tx.space.relearn(error, since)
-                presented = _remapped(tx, presented)
+            except LockedError as error:
+                _wait_for_own(tx, error, earlier, since)
+            earlier.add(tx.id)
+            presented = _remapped(tx, presented)
     except HalogError as error:
         _end(tx, error)
         told = _told(tx, presented, error)
@@ -116,6 +124,16 @@ def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, in
         return tx.backend.commit(presented.partition, tx.id, presented.work), None
     lsns = tx.backend.commit_over(tx.id, presented.works)
     return lsns[presented.partition], lsns
+
+
+def _wait_for_own(tx: Transaction, error: LockedError, earlier: Collection[bytes | None], since: float) -> None:
+    """What was presented of it before is withdrawn, and some participant has not heard that yet. The error, if it is
+    another transaction that holds the object, or this has gone on `since` for longer than any answer may take."""
+    ids = {tx_id.hex() for tx_id in earlier if tx_id is not None}
+    limit_s = tx.backend.deadline_of(error.evidence["partition"]) if "partition" in error.evidence else 0.0
+    if error.evidence.get("tx") not in ids or time.monotonic() - since > limit_s:
+        raise error
+    time.sleep(WITHDRAWN_S)
 
 
 def _remapped(tx: Transaction, presented: Presented) -> Presented:

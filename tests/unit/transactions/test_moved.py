@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.backend import Found, Mapped
-from halog.errors import ConflictError, DeadlineError, RemappedError
+from halog.backend import Found, Mapped, Work
+from halog.errors import ConflictError, DeadlineError, LockedError, RemappedError
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryBackend, MemoryCluster
 from halog.transactions.families import entry_at
@@ -65,6 +65,49 @@ def test_what_is_refused_again_and_again_ends_in_time() -> None:
     with pytest.raises(DeadlineError, match="partition p-3 serves mapping version 1 and has refused"):
         space.relearn(error, since)
     space.relearn(error)  # somebody else begins
+
+
+class Moving(MemoryBackend):
+    """The first attempt meets a newer mapping; the next ones find what it has locked, until that is known to be off."""
+
+    def __init__(self, holder: str = "") -> None:
+        super().__init__()
+        self.presented: list[bytes] = []
+        self.holder, self.deadline_s = holder, 0.2
+
+    def relearn(self, partition: str, version: int) -> None:
+        """It knows the newer one."""
+
+    def commit(self, partition: str, tx: bytes, work: Work) -> int:
+        self.presented.append(tx)
+        if len(self.presented) == 1:
+            raise RemappedError("routed by an older mapping", partition=partition, mapping=1)
+        if len(self.presented) < 4 or self.holder:
+            holder = self.holder or self.presented[0].hex()
+            raise LockedError("held", partition=partition, tx=holder, settled_lsn=0)
+        return super().commit(partition, tx, work)
+
+
+def test_its_own_attempt_that_is_withdrawn_is_waited_for() -> None:
+    """The withdrawal travels beside the next attempt, and may be slower."""
+    backend = Moving()
+    with MemoryNode(backend, TYPES) as node:
+        with node.transaction():
+            node.create(Thing("t"))
+        assert len(set(backend.presented)) == len(backend.presented) == 4, "each attempt has an id of its own"
+        with node.transaction():
+            assert node.get(Thing, "t").text == ""
+
+
+@pytest.mark.parametrize("holder", ["another transaction's", "its own, for ever"])
+def test_another_transaction_or_too_long_a_wait_is_told(holder: str) -> None:
+    backend = Moving("ab" * 16)
+    if holder.startswith("its own"):
+        backend.new_transaction_id = lambda: bytes.fromhex("ab" * 16)  # type: ignore[method-assign]
+    began = time.monotonic()
+    with MemoryNode(backend, TYPES) as node, pytest.raises(LockedError), node.transaction():
+        node.create(Thing("t"))
+    assert (len(backend.presented) > 5) == (time.monotonic() - began > 0.1) == holder.startswith("its own")
 
 
 # --- methods ---
