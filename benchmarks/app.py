@@ -27,10 +27,10 @@ OBJECTS_EACH = 100
 
 IMPORTED_LATE = (
     "halog.runtime.open",
-    "halog.adapters.channel",
-    "halog.adapters.kafka_log",
-    "halog.adapters.rocks_store",
-    "halog.adapters.zk_coordinator",
+    "halog.adapters.tcp.channel",
+    "halog.adapters.kafka.log",
+    "halog.adapters.rocksdb.store",
+    "halog.adapters.zookeeper.coordinator",
 )
 """What `halog.node` imports when it is first called: 0.18 s of Python, once in a process."""
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from halog.adapters.kafka_conf import common
-from halog.adapters.kafka_read import Readers
+from halog.adapters.kafka.conf import common
+from halog.adapters.kafka.read import Readers
 from halog.config import Config, load_config
 from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, UnknownTypeError

@@ -27,11 +27,11 @@ from halog.demo.child import die_with
 
 PRELOADED = (
     "encodings.idna",
-    "halog.adapters.channel",
-    "halog.adapters.kafka_log",
-    "halog.adapters.kafka_topics",
-    "halog.adapters.rocks_store",
-    "halog.adapters.zk_coordinator",
+    "halog.adapters.tcp.channel",
+    "halog.adapters.kafka.log",
+    "halog.adapters.kafka.topics",
+    "halog.adapters.rocksdb.store",
+    "halog.adapters.zookeeper.coordinator",
     "halog.runtime.open",
     "halog.runtime.views",
 )

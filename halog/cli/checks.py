@@ -177,7 +177,7 @@ def zookeeper(target: Target) -> Iterator[Finding]:
         advice = f"correct it, or create it with `{e.evidence['command']}`"
         yield Finding("zookeeper", "fail", f"{target.zookeeper}: there is no chroot {e.evidence['chroot']}", advice)
     except Exception:
-        from halog.adapters.zk_reach import silence
+        from halog.adapters.zookeeper.reachability import silence
 
         why = silence(target.zookeeper)
         advice = "" if why.busy else "is it running?"
@@ -223,7 +223,7 @@ def _ask_zookeeper(hosts: str) -> str:
 
     from kazoo.client import KazooClient
 
-    from halog.adapters.zk_reach import lacks_chroot, no_chroot
+    from halog.adapters.zookeeper.reachability import lacks_chroot, no_chroot
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     client = KazooClient(hosts, timeout=TIMEOUT_S)

@@ -163,7 +163,7 @@ def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[s
 
 def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
     """None: it cannot be read, and `missing` says why. RefusedError if it is in use."""
-    from halog.adapters.rocks_store import RocksStore
+    from halog.adapters.rocksdb.store import RocksStore
     from halog.errors import RefusedError, StoreError
 
     try:

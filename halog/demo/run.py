@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from halog.adapters.kafka_log import KafkaLog
+from halog.adapters.kafka.log import KafkaLog
 from halog.demo import cluster, dataset, journal, totals, verify_copies, verify_log, verify_objects
 from halog.demo.moves import Moves
 from halog.demo.options import DROP_COMMIT, Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from halog.adapters.machine import machine_run as machine_run
+from halog.adapters.rocksdb.machine_run import machine_run as machine_run
 
 
 def monotonic_ms() -> int:

@@ -57,10 +57,10 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
     """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without. `patience_s`:
     how long servers that are there and busy are waited for. `answer_s`: how long at most any server, those of other
     sites too, is waited for that does not answer: so long as an operator allows a command."""
-    from halog.adapters.channel import TcpChannel
-    from halog.adapters.kafka_log import KafkaLog
-    from halog.adapters.kafka_topics import Copies
-    from halog.adapters.zk_coordinator import ZkCoordinator
+    from halog.adapters.kafka.log import KafkaLog
+    from halog.adapters.kafka.topics import Copies
+    from halog.adapters.tcp.channel import TcpChannel
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     bootstrap, zookeeper = addresses(config)
     node = config.nodes.get(name)
@@ -82,8 +82,8 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
 
 def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
     """Another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
-    from halog.adapters.kafka_log import KafkaLog
-    from halog.adapters.zk_coordinator import ZkCoordinator
+    from halog.adapters.kafka.log import KafkaLog
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     bootstrap, zookeeper = remote_site(config, site)
     coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
@@ -97,7 +97,7 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
 
 def active_version(own: Config, name: str) -> Activated:
     """What node `name` is to run with, by a short session of its own: what the adapters are built of is among it."""
-    from halog.adapters.zk_coordinator import ZkCoordinator
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     _, zookeeper = addresses(own)
     session_ms, patience_s = own.timing.session_timeout_ms, own.timing.call_deadline_ms / 1000
@@ -112,7 +112,7 @@ def active_version(own: Config, name: str) -> Activated:
 def open_store(directory: Path) -> Store:
     """The local store. One that is damaged is set aside: the log and the state topic hold everything, unless commits do
     not wait for the log; so the new one says that it was made in place of another."""
-    from halog.adapters.rocks_store import RocksStore
+    from halog.adapters.rocksdb.store import RocksStore
 
     try:
         return RocksStore(directory)
@@ -128,7 +128,7 @@ def replace_store(config: Config, name: str, why: str) -> None:
 
 
 def _anew(directory: Path, why: str) -> Store:
-    from halog.adapters.rocks_store import RocksStore, set_aside
+    from halog.adapters.rocksdb.store import RocksStore, set_aside
 
     aside = set_aside(directory)
     store = RocksStore(directory)

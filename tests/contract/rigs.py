@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from halog.adapters.kafka_log import KafkaLog
+from halog.adapters.kafka.log import KafkaLog
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.embedded import EmbeddedSite
 from halog.errors import HalogError

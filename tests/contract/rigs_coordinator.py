@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
-from halog.adapters.zk_coordinator import ZkCoordinator
+from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.embedded import EmbeddedSite
 from halog.ports import Coordinator, SessionState
 from tests.contract.proxy import Proxy

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from halog.adapters.memory import MemoryDisk, MemoryStore
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 from halog.ports import Store
 
 

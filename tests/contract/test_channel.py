@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from halog.adapters.channel import TcpChannel
+from halog.adapters.tcp.channel import TcpChannel
 from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError
 from halog.ports import Peer
 from tests.contract.rigs_coordinator import wait_for

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from halog.adapters import kafka_conf
+from halog.adapters.kafka import conf as kafka_conf
 from halog.core.discarded import RECORD_BYTES
 from halog.errors import RefusedError
 from halog.ports import Noted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from halog.adapters import kafka_conf, kafka_tail
+from halog.adapters.kafka import conf as kafka_conf, tail as kafka_tail
 from halog.errors import LogError, RefusedError, UnreachableError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
@@ -149,7 +149,7 @@ def test_a_flushed_topic_is_on_the_disk_before_it_is_acknowledged(kafka: KafkaRi
 
 def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
     """A session on a closed port: UnreachableError names the address, within its few seconds."""
-    from halog.adapters.kafka_session import KafkaSession
+    from halog.adapters.kafka.session import KafkaSession
 
     started = time.monotonic()
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 "):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from halog.adapters.kafka_conf import MAX_BYTES, MAX_QUEUED
+from halog.adapters.kafka.conf import MAX_BYTES, MAX_QUEUED
 from halog.errors import ClosedError, OverloadedError, RecordTooLargeError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import LogRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values

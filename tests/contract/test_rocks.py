@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from halog.adapters import rocks_written
-from halog.adapters.rocks_store import RocksStore, set_aside
+from halog.adapters.rocksdb import written_mark as rocks_written
+from halog.adapters.rocksdb.store import RocksStore, set_aside
 from halog.errors import ClosedError, RefusedError, StoreError
 from halog.runtime import replaced
 from halog.runtime.wiring import open_store

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from halog.adapters.zk_coordinator import ZkCoordinator
+from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.errors import CoordinatorError, UnreachableError
 from halog.ports import SessionState, Versioned
 from tests.contract.rigs_coordinator import States, ZkRig, wait_for

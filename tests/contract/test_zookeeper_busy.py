@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from halog.adapters.zk_coordinator import ZkCoordinator
-from halog.adapters.zk_reach import silence
+from halog.adapters.zookeeper.coordinator import ZkCoordinator
+from halog.adapters.zookeeper.reachability import silence
 from halog.cli import checks
 from halog.embedded import jars, ports
 from halog.embedded.java import find_java

@@ -96,9 +96,9 @@ def note(now: Any) -> str:
 def watch(dying: Dying) -> None:
     import click
 
-    from halog.adapters.kafka_log import KafkaLog
-    from halog.adapters.kafka_session import KafkaSession
-    from halog.adapters.zk_coordinator import ZkCoordinator
+    from halog.adapters.kafka.log import KafkaLog
+    from halog.adapters.kafka.session import KafkaSession
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
     from spark_jobs import progress
 
     for name in ("create", "set"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from halog.adapters.kafka_log import KafkaLog
+from halog.adapters.kafka.log import KafkaLog
 from halog.core import records
 from halog.ports import TopicPartition
 

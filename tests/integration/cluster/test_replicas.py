@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 import halog
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 from halog.core.ids import Member
 from halog.core.table import ASYNC, SYNC
 from halog.errors import ConflictError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 from halog.core.records import Commit, decode
 from halog.core.tail import Tail
 from halog.runtime.objects import ObjectTable

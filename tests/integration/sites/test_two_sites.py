@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from halog.adapters.kafka_log import KafkaLog
-from halog.adapters.zk_coordinator import ZkCoordinator
+from halog.adapters.kafka.log import KafkaLog
+from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import load_config
 from halog.errors import CoordinatorError, HalogError, UnreachableError
 from halog.ports import SessionState, TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.kafka_topics import Copies
+from halog.adapters.kafka.topics import Copies
 
 
 @pytest.mark.feature("R1", "O3")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from halog.adapters.dispatch import Dispatcher
+from halog.adapters.zookeeper.callback_thread import Dispatcher
 
 
 def test_urgent_jobs_overtake_and_keep_their_order() -> None:

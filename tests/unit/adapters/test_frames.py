@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.adapters.frames import Unpacker, format_address, pack, parse_address
+from halog.adapters.tcp.framing import Unpacker, format_address, pack, parse_address
 from halog.errors import FrameError
 
 

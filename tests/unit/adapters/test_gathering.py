@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.gathering import GATHER_S, HELD_S, PATIENT_MOST, Gathering
+from halog.adapters.kafka.group_commit import GATHER_S, HELD_S, PATIENT_MOST, Gathering
 
 pytestmark = pytest.mark.feature("R1")
 

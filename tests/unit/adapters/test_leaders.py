@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from halog.adapters import kafka_topics
-from halog.adapters.kafka_topics import Copies, Topics
+from halog.adapters.kafka import topics as kafka_topics
+from halog.adapters.kafka.topics import Copies, Topics
 from halog.errors import LogError
 
 pytestmark = pytest.mark.feature("R1")

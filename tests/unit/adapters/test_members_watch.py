@@ -18,8 +18,8 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 from kazoo.protocol.states import EventType
 
-from halog.adapters import zk_marks, zk_members
-from halog.adapters.zk_members import MembersWatch
+from halog.adapters.zookeeper import collection as zk_members, version_marks as zk_marks
+from halog.adapters.zookeeper.collection import MembersWatch
 from halog.ports import Versioned
 
 NAMES = [f"p-{n}" for n in range(9)]

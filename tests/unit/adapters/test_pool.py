@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from halog.adapters import pool
-from halog.adapters.pool import Pool
-from halog.adapters.zk_reach import silence
+from halog.adapters.tcp import pool
+from halog.adapters.tcp.pool import Pool
+from halog.adapters.zookeeper.reachability import silence
 from halog.errors import UnreachableError, is_unsent
 
 pytestmark = pytest.mark.feature("R4")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from halog.adapters import kafka_read
-from halog.adapters.kafka_read import Readers
+from halog.adapters.kafka import read as kafka_read
+from halog.adapters.kafka.read import Readers
 from halog.errors import UnreachableError
 from halog.ports import TopicPartition
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from halog.adapters import kafka_session
-from halog.adapters.kafka_session import KafkaSession
+from halog.adapters.kafka import session as kafka_session
+from halog.adapters.kafka.session import KafkaSession
 from halog.ports import TopicPartition
 
 pytestmark = pytest.mark.feature("R1", "R5")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from halog.adapters import kafka_tail
-from halog.adapters.kafka_tail import KafkaTail
+from halog.adapters.kafka import tail as kafka_tail
+from halog.adapters.kafka.tail import KafkaTail
 from halog.ports import Entry, TopicPartition
 
 P0 = TopicPartition("t", 0)

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from halog.adapters.zk_reach import silence
+from halog.adapters.zookeeper.reachability import silence
 
 
 @pytest.mark.feature("N4")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 from halog.cli.main import main
 from halog.cli.recover import _made, _opened
 from halog.config import Config, parse_config

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory_log import MAX_BYTES
+from halog.adapters.memory.log import MAX_BYTES
 from halog.core import events as ev, records
 from halog.core.discarded import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
 from halog.core.ids import NO_HASH, EpochId

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.adapters import kafka_conf, memory_log
+from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.memory import log as memory_log
 from halog.config.check import LOG_BYTES
 from halog.core import events as ev, records
 from halog.core.directory import Standing, entry_key, moved, packed, unpacked

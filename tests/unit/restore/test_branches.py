@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.memory_log import MemoryLog
+from halog.adapters.memory.log import MemoryLog
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import ABSENT

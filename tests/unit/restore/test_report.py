@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters import kafka_conf
+from halog.adapters.kafka import conf as kafka_conf
 from halog.config.check import LOG_BYTES
 from halog.core import records
 from halog.core.ids import EpochId

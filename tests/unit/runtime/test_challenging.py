@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import Member
 from halog.runtime.challenging import DOWN, Challenging
 

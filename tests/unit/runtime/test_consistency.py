@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.directory import entry_key, packed

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.errors import CoordinatorError
 from halog.ports import UnknownResult
 from halog.runtime.drained import drained_at, drained_nodes, mark, unmark

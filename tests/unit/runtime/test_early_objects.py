@@ -7,7 +7,7 @@ import threading
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.backend import Found
 from halog.core import records
 from halog.core.chain import ChainState

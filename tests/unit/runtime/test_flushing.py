@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.errors import StoreError
 from halog.runtime.flushing import FlushedStore
 

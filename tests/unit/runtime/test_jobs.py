@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.mapping import Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError, RemappedError
 from halog.runtime import frames, jobs, mappings, wishes

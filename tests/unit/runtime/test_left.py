@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId

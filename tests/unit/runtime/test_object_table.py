@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId
 from halog.core.records import CREATE, DELETE, Change, Commit, Header

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.runtime.on_disk import Disk
 
 pytestmark = pytest.mark.feature("R6")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
 from halog.core.table import DEFINED, DISABLED, Definition, PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
 from halog.core.table import SYNC, PartitionTable, Replica
 from halog.errors import NotActiveError, PartitionUnavailableError

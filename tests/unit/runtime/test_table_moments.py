@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.adapters.memory_store import MemoryStore
+from halog.adapters.memory.store import MemoryStore
 from halog.backend import Found
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId

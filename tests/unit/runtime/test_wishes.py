@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.mapping import Changing, Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError
 from halog.runtime import mappings, wishes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.errors import VersionError
 from halog.ports import UnknownResult
 from halog.runtime.znodes import ATTEMPTS, put

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.runtime import branch_holds, line, partings, retention, splits
 from halog.runtime.restores import DONE
 from halog.runtime.retention import FOREVER_MS, Hold

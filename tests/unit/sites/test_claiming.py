@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.ids import EpochId
 from halog.core.site_candidate import Candidate
 from halog.errors import UnreachableError

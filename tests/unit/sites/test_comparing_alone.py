@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.mirror import Checkpoint
 from halog.core.table import PartitionTable
 from halog.ports import TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId
 from halog.core.mirror import Checkpoint

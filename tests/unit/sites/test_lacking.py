@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.chain import ChainState
 from halog.core.mirror import Checkpoint
 from halog.runtime.arrivals import FRESH_S, Awaited, note

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ledger import Undecided
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.ports import Coordinator, Log, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.table import PartitionTable

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator
-from halog.adapters.memory_tree import MemoryTree
+from halog.adapters.memory.coordinator import MemoryCoordinator
+from halog.adapters.memory.tree import MemoryTree
 from halog.core import events as ev
 from halog.core.settings import Settings, SiteVotes
 from halog.core.site_quorum import SiteQuorum

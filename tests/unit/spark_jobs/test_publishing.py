@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
-from halog.adapters.memory_log import MemoryLog
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.log import MemoryLog
 from halog.config import ClusterConfig, Config, PolicyConfig, RemoteSiteConfig, SiteConfig
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId

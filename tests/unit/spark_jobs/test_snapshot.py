@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from halog.adapters.memory import MemoryLog
-from halog.adapters.memory_broker import Row
+from halog.adapters.memory.broker import Row
 from halog.config import SnapshotConfig
 from halog.core import records
 from halog.core.chain import ChainState

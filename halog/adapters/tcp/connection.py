@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from halog.adapters.frames import format_address, incoming, pack
+from halog.adapters.tcp.framing import format_address, incoming, pack
 from halog.errors import FrameError, HalogError, UnreachableError
 
 logger = logging.getLogger("halog.channel")

@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition as Seat
 
-from halog.adapters import kafka_conf
+from halog.adapters.kafka import conf as kafka_conf
 from halog.errors import ClosedError, LogError
 from halog.ports import Entry, OutOfRange, TopicPartition
 

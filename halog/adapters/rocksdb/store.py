@@ -25,9 +25,9 @@ from typing import Any
 
 import rocksdict
 
-from halog.adapters.rocks_options import moved, options, write_options
-from halog.adapters.rocks_view import RocksView
-from halog.adapters.rocks_written import NAME as WRITTEN, Written, remove
+from halog.adapters.rocksdb.options import moved, options, write_options
+from halog.adapters.rocksdb.view import RocksView
+from halog.adapters.rocksdb.written_mark import NAME as WRITTEN, Written, remove
 from halog.errors import ClosedError, HalogError, RefusedError, StoreError
 
 MARKER = "HALOG-STORE"

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from halog.adapters.memory_broker import Answer, MemoryBroker, Row, Wire
+from halog.adapters.memory.broker import Answer, MemoryBroker, Row, Wire
 from halog.errors import ClosedError, DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
 from halog.ports import Delivery, Entry, Noted, OutOfRange, TopicPartition
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from halog.adapters.dispatch import Dispatcher
-from halog.adapters.memory_tree import MemoryTree, Node
+from halog.adapters.memory.tree import MemoryTree, Node
 from halog.adapters.znode_size import check_size
+from halog.adapters.zookeeper.callback_thread import Dispatcher
 from halog.errors import UnreachableError
 from halog.ports import SessionState, UnknownResult, Versioned
 

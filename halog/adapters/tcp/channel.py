@@ -8,9 +8,9 @@ import socket
 import threading
 from collections.abc import Callable
 
-from halog.adapters.connection import Connection
-from halog.adapters.frames import MAX_FRAME, format_address, parse_address
-from halog.adapters.pool import Pool, connect
+from halog.adapters.tcp.connection import Connection
+from halog.adapters.tcp.framing import MAX_FRAME, format_address, parse_address
+from halog.adapters.tcp.pool import Pool, connect
 from halog.errors import ClosedError, UnreachableError
 from halog.ports import Peer
 

@@ -18,7 +18,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from halog.adapters.machine import machine_run
+from halog.adapters.rocksdb.machine_run import machine_run
 from halog.errors import StoreError
 
 NAME: Final = "WRITTEN"

@@ -22,8 +22,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from halog.adapters import kafka_conf
-from halog.adapters.gathering import Gathering
+from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.group_commit import Gathering
 from halog.errors import OverloadedError, RecordTooLargeError
 from halog.ports import Delivery, TopicPartition
 

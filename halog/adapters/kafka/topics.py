@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from halog.adapters import kafka_conf
-from halog.adapters.kafka_read import ASK_S, patiently
+from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.read import ASK_S, patiently
 from halog.errors import LogError, RefusedError
 
 log = logging.getLogger("halog.kafka")

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from halog.adapters import kafka_conf
+from halog.adapters.kafka import conf as kafka_conf
 from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
 from halog.ports import Noted, TopicPartition
 

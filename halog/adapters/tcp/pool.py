@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 
-from halog.adapters.frames import CHUNK, Unpacker, pack, parse_address
+from halog.adapters.tcp.framing import CHUNK, Unpacker, pack, parse_address
 from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError, mark_unsent, unmark
 
 MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time

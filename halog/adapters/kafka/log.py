@@ -13,12 +13,12 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition as Seat
 from confluent_kafka.admin import AdminClient
 
-from halog.adapters import kafka_conf
-from halog.adapters.kafka_read import Readers
-from halog.adapters.kafka_session import KafkaSession
-from halog.adapters.kafka_tail import KafkaTail
-from halog.adapters.kafka_topics import Copies, Topics
-from halog.adapters.kafka_write import KafkaJournal, KafkaTransaction, KeyedWriter
+from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.read import Readers
+from halog.adapters.kafka.session import KafkaSession
+from halog.adapters.kafka.tail import KafkaTail
+from halog.adapters.kafka.topics import Copies, Topics
+from halog.adapters.kafka.write import KafkaJournal, KafkaTransaction, KeyedWriter
 from halog.errors import LogError, OutcomeUnknownError
 from halog.ports import Entry, TopicPartition
 

@@ -1,4 +1,4 @@
-"""All members of a collection, watched by its marks (`halog.adapters.zk_marks`), however many they are.
+"""All members of a collection, watched by its marks (`halog.adapters.zookeeper.version_marks`), however many they are.
 
 At each connection: first the marks are watched, then the names of the members, then each member is read. From then on
 a mark that fires tells what one member has become, if it is the next change since the last that was seen; if not, all
@@ -18,8 +18,8 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from halog.adapters import zk_marks
-from halog.adapters.zk_watch import Run, Watch
+from halog.adapters.zookeeper import version_marks as zk_marks
+from halog.adapters.zookeeper.watch import Run, Watch
 from halog.ports import Versioned
 
 BATCH = 100

@@ -7,11 +7,11 @@ Never touches a file.
 
 from __future__ import annotations
 
-from halog.adapters.channel import TcpChannel as MemoryChannel
-from halog.adapters.memory_broker import MemoryBroker
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
-from halog.adapters.memory_log import MemoryLog
-from halog.adapters.memory_store import MemoryDisk, MemoryStore
+from halog.adapters.memory.broker import MemoryBroker
+from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory.log import MemoryLog
+from halog.adapters.memory.store import MemoryDisk, MemoryStore
+from halog.adapters.tcp.channel import TcpChannel as MemoryChannel
 
 __all__ = [
     "MemoryBroker",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition as Seat
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from halog.adapters import kafka_conf
+from halog.adapters.kafka import conf as kafka_conf
 from halog.errors import ClosedError, DeadlineError, LogError
 from halog.ports import Entry, TopicPartition
 

@@ -6,7 +6,7 @@ Never uses a kazoo recipe: its locks outlive their session and its elections do 
   whichever is first; a session silently replaced is LOST, then CONNECTED;
 - watches are set anew at every CONNECTED and read again after each event, so the newest value is always told last;
 - kazoo's threads never run a caller's code: a dispatcher does. Nor do they ever call kazoo: another one does. They note
-  what happened, and return; and no request waits for them to wake up (`halog.adapters.zk_wake`).
+  what happened, and return; and no request waits for them to wake up (`halog.adapters.zookeeper.wakeup`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from halog.adapters.dispatch import Dispatcher
-from halog.adapters.zk_fork import left_to_the_parent
-from halog.adapters.zk_marks import Marking, member_of
-from halog.adapters.zk_members import BATCH, PATIENCE_S, MembersWatch
-from halog.adapters.zk_reach import lacks_chroot, no_chroot, silence
-from halog.adapters.zk_wake import CountingHandler
-from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
 from halog.adapters.znode_size import check_size
+from halog.adapters.zookeeper.callback_thread import Dispatcher
+from halog.adapters.zookeeper.collection import BATCH, PATIENCE_S, MembersWatch
+from halog.adapters.zookeeper.fork import left_to_the_parent
+from halog.adapters.zookeeper.reachability import lacks_chroot, no_chroot, silence
+from halog.adapters.zookeeper.version_marks import Marking, member_of
+from halog.adapters.zookeeper.wakeup import CountingHandler
+from halog.adapters.zookeeper.watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
 from halog.ports import SessionState, UnknownResult, Versioned
 
