@@ -32,7 +32,7 @@ from benchmarks.model import Kept
 from benchmarks.processes import ROOT, Child
 from benchmarks.run import machine, say
 from benchmarks.scene import Scene, wait_until
-from halog.cli.connection import Connection, connect
+from halog.cli.shared.connection import Connection, connect
 from halog.config import PolicyConfig, load_config
 from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT

@@ -13,8 +13,8 @@ from benchmarks.figures import Row, Target, median, percentile, row
 from benchmarks.judged import Writes
 from benchmarks.processes import Child
 from benchmarks.scene import WAIT_S, Scene, complete, wait_until
-from halog.cli.connection import connect
-from halog.cli.partition_log import PartitionLog
+from halog.cli.shared.connection import connect
+from halog.cli.shared.partition_log import PartitionLog
 from halog.config import PolicyConfig
 from halog.core.chain import Verdict
 from halog.core.records import Commit

@@ -22,7 +22,7 @@ from benchmarks.effort import Effort
 from benchmarks.figures import Row, Target, percentile, row
 from benchmarks.processes import Child
 from benchmarks.scene import Scene, wait_until
-from halog.cli.connection import Connection, connect
+from halog.cli.shared.connection import Connection, connect
 from halog.config import ApplicationConfig, Config, NodeConfig, PolicyConfig, ZoneConfig
 from halog.core.table import PartitionTable
 from halog.demo.split.sites import NAMES, Sites, other

@@ -18,8 +18,8 @@ from typing import Any
 import click
 
 from halog import __version__
-from halog.cli.output import emit_nothing
-from halog.cli.talk import say
+from halog.cli.shared.messages import say
+from halog.cli.shared.output import emit_nothing
 from halog.errors import HalogError, NothingToDoError
 from halog.signals import relay
 
@@ -30,39 +30,60 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 # To add a command: its name, "module:attribute", and the line `halog --help` shows.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("halog.cli.site:up", "Start an embedded Kafka and ZooKeeper and leave them running."),
-    "down": ("halog.cli.site:down", "Stop the embedded Kafka and ZooKeeper."),
-    "demo": ("halog.cli.demo:demo", "Replay real flights while nodes are killed; check that nothing is lost."),
-    "config": ("halog.cli.config:config", "Check, compare and activate the configuration; see what is active."),
-    "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
-    "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
-    "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
-    "partition": ("halog.cli.define:partition", "Where partitions live and move to, how far copies are."),
-    "zone": ("halog.cli.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
-    "site": ("halog.cli.sites:site", "Which site serves what, how far mirrors are; taking over."),
+    "up": ("halog.cli.cluster.embedded:up", "Start an embedded Kafka and ZooKeeper and leave them running."),
+    "down": ("halog.cli.cluster.embedded:down", "Stop the embedded Kafka and ZooKeeper."),
+    "demo": ("halog.cli.cluster.demo:demo", "Replay real flights while nodes are killed; check that nothing is lost."),
+    "config": ("halog.cli.cluster.config:config", "Check, compare and activate the configuration; see what is active."),
+    "doctor": (
+        "halog.cli.cluster.doctor:doctor",
+        "Check what halog needs: Java, jars, disk, servers and their settings.",
+    ),
+    "node": ("halog.cli.cluster.node:node", "Run a hosting node; list the nodes."),
+    "status": ("halog.cli.cluster.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
+    "partition": ("halog.cli.partition.define:partition", "Where partitions live and move to, how far copies are."),
+    "zone": ("halog.cli.cluster.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
+    "site": ("halog.cli.sites.group:site", "Which site serves what, how far mirrors are; taking over."),
     "conflicts": (
-        "halog.cli.settle:conflicts",
+        "halog.cli.merge.settle:conflicts",
         "What two sites that both went on contradict each other in; settle it.",
     ),
-    "restore": ("halog.cli.restore:restore", "Make one history of what two sites did by themselves; undo that."),
-    "mapper": ("halog.cli.mapper:mapper", "Which partition a key belongs to and why; how evenly keys spread."),
-    "get": ("halog.cli.get:get", "Show one object, by type and key."),
-    "type": ("halog.cli.type_:type_", "The definitions of types: list them, take one back that no object uses."),
-    "list": ("halog.cli.list_:list_", "List the objects of a type."),
-    "delete": ("halog.cli.delete:delete", "Delete one object, also one that cannot be read."),
-    "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
-    "txn": ("halog.cli.txn:txn", "Transactions over several partitions: what is in doubt, and why; decide it."),
-    "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),
-    "history": ("halog.cli.history:history", "Who was active for a partition, when and why; what was discarded."),
-    "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),
-    "import": ("halog.cli.import_:import_", "Create the objects of such a file."),
-    "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),
-    "plan": ("halog.cli.rollback:plan", "Spread partitions evenly over the nodes: plan it, look, do it, undo it."),
-    "rebalance": ("halog.cli.rebalance:rebalance", "Change where keys belong, and move the objects under traffic."),
-    "drain": ("halog.cli.drain:drain", "Move every copy off a node, under traffic."),
-    "safe-to-stop": ("halog.cli.safe_to_stop:safe_to_stop", "Prove that nodes may stop without stopping a partition."),
-    "recover": ("halog.cli.recover:recover", "After ZooKeeper lost its data: make its tables anew from the logs."),
-    "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
+    "restore": ("halog.cli.merge.restore:restore", "Make one history of what two sites did by themselves; undo that."),
+    "mapper": (
+        "halog.cli.partition.mapper:mapper",
+        "Which partition a key belongs to and why; how evenly keys spread.",
+    ),
+    "get": ("halog.cli.objects.get:get", "Show one object, by type and key."),
+    "type": (
+        "halog.cli.objects.type_:type_",
+        "The definitions of types: list them, take one back that no object uses.",
+    ),
+    "list": ("halog.cli.objects.list_:list_", "List the objects of a type."),
+    "delete": ("halog.cli.objects.delete:delete", "Delete one object, also one that cannot be read."),
+    "log": ("halog.cli.log.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
+    "txn": ("halog.cli.log.txn:txn", "Transactions over several partitions: what is in doubt, and why; decide it."),
+    "events": ("halog.cli.log.events:events", "What happened in the cluster, and because of what."),
+    "history": ("halog.cli.log.history:history", "Who was active for a partition, when and why; what was discarded."),
+    "export": ("halog.cli.objects.export:export", "Write objects to a file of JSON lines."),
+    "import": ("halog.cli.objects.import_:import_", "Create the objects of such a file."),
+    "failover": ("halog.cli.partition.failover:failover", "Make another node active for a partition, without loss."),
+    "plan": (
+        "halog.cli.partition.plan_rollback:plan",
+        "Spread partitions evenly over the nodes: plan it, look, do it, undo it.",
+    ),
+    "rebalance": (
+        "halog.cli.partition.rebalance:rebalance",
+        "Change where keys belong, and move the objects under traffic.",
+    ),
+    "drain": ("halog.cli.partition.drain:drain", "Move every copy off a node, under traffic."),
+    "safe-to-stop": (
+        "halog.cli.partition.safe_to_stop:safe_to_stop",
+        "Prove that nodes may stop without stopping a partition.",
+    ),
+    "recover": (
+        "halog.cli.cluster.recover:recover",
+        "After ZooKeeper lost its data: make its tables anew from the logs.",
+    ),
+    "version": ("halog.cli.cluster.version:version", "Print the versions of halog and of what it runs on."),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a run of the demo is asked to do. Plain values; `halog.cli.demo` fills them in."""
+"""What a run of the demo is asked to do. Plain values; `halog.cli.cluster.demo` fills them in."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.adapters.zookeeper.reachability import silence
-from halog.cli import checks
+from halog.cli.cluster import doctor_checks as checks
 from halog.embedded import jars, ports
 from halog.embedded.java import find_java
 from halog.errors import ConfigError, HalogError, UnreachableError

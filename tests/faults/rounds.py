@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from halog.cli.connection import connect
-from halog.cli.partition_log import PartitionLog
+from halog.cli.shared.connection import connect
+from halog.cli.shared.partition_log import PartitionLog
 from halog.core.chain import Verdict
 from halog.core.records import EpochMerged
 from halog.runtime import restores

@@ -197,9 +197,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 @contextmanager
 def running(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Its nodes up and settled, and commands pointed at it."""
-    monkeypatch.setattr("halog.cli.connection.adapters_for", made.adapters)
+    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", made.adapters)
     monkeypatch.setenv("HALOG_CONFIG", str(made.path))
-    monkeypatch.setattr("halog.cli.survey.NODE_ANSWER_S", BUSY_S)
+    monkeypatch.setattr("halog.cli.shared.survey.NODE_ANSWER_S", BUSY_S)
     try:
         for name in "ABC":
             made.start(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.cli.checks import unsafe_settings
+from halog.cli.cluster.doctor_checks import unsafe_settings
 
 SAFE = {
     "unclean.leader.election.enable": "false",

@@ -343,7 +343,7 @@ def test_a_cluster_may_be_configured_before_its_first_node(
     from tests.unit.cli.conftest import Cluster
 
     made = Cluster(tmp_path)
-    monkeypatch.setattr("halog.cli.connection.adapters_for", made.adapters)
+    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", made.adapters)
     monkeypatch.setenv("HALOG_CONFIG", str(made.path))
     assert halog("config", "activate").code == 0
     made.start("A")

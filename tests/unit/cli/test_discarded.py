@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import halog as library
-from halog.cli.discarded import discarded
+from halog.cli.log.discarded import discarded
 from halog.core import records
 from halog.core.ids import NO_HASH
 from halog.core.record_types import Merged

@@ -55,7 +55,7 @@ def test_a_drain_that_got_no_farther_than_its_mark_keeps_it_through_another_node
     with running(Cluster(tmp_path, FOUR), monkeypatch) as made:
         made.start("D")
         with monkeypatch.context() as patch:
-            patch.setattr("halog.cli.drain.ask", died)
+            patch.setattr("halog.cli.partition.drain.ask", died)
             assert halog("drain", "A").code == 5
         assert made.tree.children("drained") == ["A"]
         drain(halog, "B")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.epochs import epochs_of
+from halog.cli.log.epochs import epochs_of
 from halog.core import records
 from halog.core.ids import Member
 from halog.core.table import PartitionTable
@@ -143,7 +143,7 @@ def test_events_are_followed_as_lines(cluster: Any, halog: Run, monkeypatch: pyt
     data = made(REMOVED, 1, 60, node="X", cause="just now")
     write = threading.Timer(0.3, lambda: cluster.broker.write(EVENTS, [(b"", data, {})], marker=False))
     write.start()
-    from halog.cli import events as command
+    from halog.cli.log import events as command
 
     show = command._show
 

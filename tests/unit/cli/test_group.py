@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.cli import survey
-from halog.cli.partition import _needed
+from halog.cli.partition.group import _needed
+from halog.cli.shared import survey
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.cli.epochs import epochs_of
+from halog.cli.log.epochs import epochs_of
 from halog.core.ids import Member
 from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.events import ROLE, UNLOGGED_LOST, At, Event, event
@@ -89,7 +89,7 @@ def test_what_gives_up_nothing_is_refused_and_not_told(unlogged: Cluster, halog:
 def test_where_the_history_does_not_take_it_that_is_said_and_it_is_done(
     unlogged: Cluster, halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("halog.cli.event_log.note", lambda connection, *events: False)
+    monkeypatch.setattr("halog.cli.shared.event_log.note", lambda connection, *events: False)
     ran = halog("partition", "accept-loss", "p-0", "--cluster", "ops")
     assert (ran.code, "the event history does not have it" in ran.err) == (0, True), ran
     assert unlogged.tables()[0].active is None

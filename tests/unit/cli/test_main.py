@@ -108,7 +108,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(command: str) -> None:
 @pytest.mark.feature("O1")
 @pytest.mark.parametrize("ending", ["2> /dev/full", "2> >(true)"])
 def test_what_is_said_beside_stops_no_command_where_nobody_takes_it(ending: str) -> None:
-    code = "import time; from halog.cli.talk import say; time.sleep(0.2); say(1); say(2); print(3)"
+    code = "import time; from halog.cli.shared.messages import say; time.sleep(0.2); say(1); say(2); print(3)"
     assert in_a_shell(f'{sys.executable} -c "{code}" {ending}').stdout == "3\n"
 
 
@@ -160,7 +160,7 @@ def test_the_version_and_the_module_that_is_the_command(command: list[str]) -> N
 def test_the_longest_timeout_is_one_that_the_client_of_kafka_waits_for() -> None:
     """Beyond 2^31 - 1 ms it fails at once, as if no broker were there."""
     code = (
-        "from confluent_kafka.admin import AdminClient; from halog.cli.options import MOST_S;"
+        "from confluent_kafka.admin import AdminClient; from halog.cli.shared.options import MOST_S;"
         "print('asked', flush=True);"
         "AdminClient({'bootstrap.servers': '127.0.0.1:1', 'log_level': 0}).list_topics(timeout=MOST_S)"
     )

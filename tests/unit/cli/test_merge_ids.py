@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from halog.cli import merge_ids
-from halog.cli.merge_ids import is_whole, meant, whole
+from halog.cli.merge import merge_ids
+from halog.cli.merge.merge_ids import is_whole, meant, whole
 from halog.errors import ConfigError
 from halog.testing.cluster import Cluster
 from restore.undoings import undoing
@@ -34,7 +34,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> None:
     def reports(connection: object, table: Any) -> list[Any]:
         return [SimpleNamespace(name=name) for name in names[table.name]]
 
-    monkeypatch.setattr("halog.cli.merged.reports", reports)
+    monkeypatch.setattr("halog.cli.merge.reports.reports", reports)
 
 
 @pytest.mark.parametrize("digits", [1, 2, 12, 31])

@@ -297,7 +297,7 @@ def test_an_import_holds_few_large_objects_at_a_time(
     cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file is as large as it likes: what is checked together is bounded by bytes, too."""
-    from halog.cli import incoming
+    from halog.cli.objects import import_plan as incoming
 
     some, held = next(iter(cluster.nodes.values())), []
     some.load(cluster.Aircraft(f"N{i}", photo=bytes(600_000)) for i in range(30))
@@ -319,7 +319,7 @@ def test_an_import_holds_few_large_objects_at_a_time(
 def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
     cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from halog.cli.connection import Connection
+    from halog.cli.shared.connection import Connection
 
     fleet(cluster)
     file = tmp_path / "all.jsonl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from halog.cli.output import table_lines
-from halog.cli.talk import echo_facts
+from halog.cli.shared.messages import echo_facts
+from halog.cli.shared.output import table_lines
 
 pytestmark = pytest.mark.feature("O1")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from halog.adapters.rocksdb.store import RocksStore
+from halog.cli.cluster.recover import _made, _opened
 from halog.cli.main import main
-from halog.cli.recover import _made, _opened
 from halog.config import Config, parse_config
 from halog.errors import RefusedError
 from halog.runtime.belonging import remember

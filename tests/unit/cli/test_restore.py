@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from halog.cli import restore
+from halog.cli.merge import restore
 from halog.core import records
 from halog.ports import TopicPartition
 from halog.testing.cluster import Cluster, wait_until
@@ -182,7 +182,7 @@ def test_policies_that_are_compared_by_two_rules_are_not_restored_at_once(
     west: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = west.tables()
-    monkeypatch.setattr("halog.cli.restore.is_two_way", lambda connection, policy, said: next(rules))
+    monkeypatch.setattr("halog.cli.merge.restore.is_two_way", lambda connection, policy, said: next(rules))
     rules = iter([True] + [False] * len(others))
     before = noted(west)
     ran = run(halog, parted, "restore", "--source", "east")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from halog.cli import merged, restore, sites
+from halog.cli.merge import reports as merged, restore
+from halog.cli.sites import group as sites
 from halog.core.ids import Member
 from halog.core.table import PartitionTable
 from halog.errors import RefusedError, UnreachableError

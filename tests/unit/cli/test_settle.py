@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from halog.backend import Work
-from halog.cli import settling
-from halog.cli.connection import Connection
+from halog.cli.merge import settlement as settling
+from halog.cli.shared.connection import Connection
 from halog.errors import UnreachableError
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, Defer, KeepSource, Verdict

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.site import _Names
+from halog.cli.cluster.embedded import _Names
 
 pytestmark = pytest.mark.feature("O3", "M5")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryLog
-from halog.cli.site_metrics import of_parted, text
+from halog.cli.sites.metrics import of_parted, text
 from halog.config import Config
 from halog.core.table import PartitionTable
 from halog.errors import RefusedError
@@ -40,7 +40,7 @@ def configured(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest
         at = sites[config.site.name]
         return Adapters(MemoryLog(at._broker), MemoryCoordinator(at._tree), MemoryChannel(), None, at._reach)
 
-    monkeypatch.setattr("halog.cli.connection.adapters_for", adapters)
+    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", adapters)
     made = {}
     for name, cluster in sites.items():
         made[name] = tmp_path / f"{name}.toml"
@@ -290,7 +290,7 @@ def test_a_mirror_that_brings_nothing_is_degraded_at_both_sites(
     west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line is cut: the site that mirrors says that nothing comes, the one that serves that nothing is fetched."""
-    monkeypatch.setattr("halog.cli.mirror_state.STALE_S", 3.0)
+    monkeypatch.setattr("halog.cli.shared.mirror_status.STALE_S", 3.0)
 
     def states(site: str) -> dict[str, Any]:
         ran = halog("status", "--config", files[site], "--format", "json")

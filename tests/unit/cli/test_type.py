@@ -276,7 +276,7 @@ def test_a_process_that_begins_to_run_it_just_then_keeps_it(
             monkeypatch.setattr(made.log, "put", late)
         return made
 
-    monkeypatch.setattr("halog.cli.connection.adapters_for", adapters)
+    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", adapters)
     ran = halog("type", "retire", "Gadget", id_of(wider))
     assert (ran.code, "run by late" in ran.err) == (5, True), ran
     assert id_of(wider) in listed(halog)

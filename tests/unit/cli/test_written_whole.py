@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.files import written_whole
+from halog.cli.shared.files import written_whole
 from halog.errors import ConfigError, HalogError
 
 pytestmark = pytest.mark.feature("O1")

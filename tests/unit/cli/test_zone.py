@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.zone_views import worst
+from halog.cli.shared.zone_views import worst
 from tests.unit.cli import conftest
 from tests.unit.cli.conftest import Cluster, wait_until
 
@@ -209,7 +209,7 @@ def test_a_node_that_does_not_answer_gives_nobody_a_quorum(
 ) -> None:
     """B is registered, was heard a moment ago, and has just frozen."""
     assert reaches(halog) == {"A": ["B", "C"], "B": ["A", "C"], "C": ["A", "B"]}
-    monkeypatch.setattr("halog.cli.survey.NODE_ANSWER_S", 0.5)
+    monkeypatch.setattr("halog.cli.shared.survey.NODE_ANSWER_S", 0.5)
     thawed = threading.Event()
     monkeypatch.setattr(guarded.nodes["B"].runtime.service, "status", lambda: {"waited": thawed.wait(5)})
     try:

@@ -69,7 +69,7 @@ def test_an_address_nobody_can_reach_is_refused(advertised: str) -> None:
 
 def test_nothing_may_lose_or_invent_data() -> None:
     """The doctor's own rules hold for what we start."""
-    from halog.cli.checks import unsafe_settings
+    from halog.cli.cluster.doctor_checks import unsafe_settings
 
     kafka = {k: str(v) for k, v in settings.kafka_properties(PORTS).items()}
     assert list(unsafe_settings(kafka)) == []

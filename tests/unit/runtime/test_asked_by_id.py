@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.backend import Work
-from halog.cli.connection import Connection
+from halog.cli.shared.connection import Connection
 from halog.demo.exactly import Exactly
 from halog.errors import ClosedError, DeadlineError, LockedError, OutcomeUnknownError, UnreachableError
 from halog.runtime import frames

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker
-from halog.cli.node import _degraded
-from halog.cli.status import as_json
-from halog.cli.survey import Survey, node_views, partition_view
+from halog.cli.cluster.node import _degraded
+from halog.cli.cluster.status import as_json
+from halog.cli.shared.survey import Survey, node_views, partition_view
 from halog.ports import TopicPartition
 from halog.runtime import node as runtime_node
 from halog.runtime.node import Runtime

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.backend import Work
-from halog.cli.connection import Connection
+from halog.cli.shared.connection import Connection
 from halog.core import events as ev
 from halog.errors import (
     ClosedError,

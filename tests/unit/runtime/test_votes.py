@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli import doubts
+from halog.cli.shared import txn_views as doubts
 from halog.core import records
 from halog.core.ids import EpochId
 from halog.core.ledger import Ledger, Undecided

@@ -1,0 +1,1 @@
+"""This room has the commands for the whole cluster: nodes, status, configuration, zones, recovery."""

@@ -1,0 +1,283 @@
+"""`halog config check|diff|activate|show|history`: the configuration as a file, and the version the cluster goes by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from halog.cli.shared.messages import say
+from halog.cli.shared.options import Text, config_option, number_of, timeout_option
+from halog.cli.shared.output import emit, emit_json, format_option
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.config import Config
+    from halog.runtime.versions import Standing, Version
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONFIG_EXIT = 2
+
+
+def file_argument(command: F) -> F:
+    """`[FILE]`: the configuration in question, where it is not the one that says how to reach the cluster."""
+    return click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")(command)
+
+
+@click.group()
+def config() -> None:
+    """The cluster's configuration: check a file, compare it, activate it; see what is active.
+
+    Without FILE the file is that of --config, which also says how to reach the cluster. `-` is standard input.
+
+    \b
+    Examples:
+      halog config check
+      halog config diff
+      halog config activate --comment "votes for the new rack"
+      halog config history
+    """
+
+
+@config.command()
+@file_argument
+@config_option
+@format_option
+def check(file: Path | None, config_path: Path, format_: str) -> None:
+    """Validate a file as a whole and say everything that is wrong with it. Asks no server.
+
+    Exit code 2 if something is. A warning is of what is right, and perhaps not meant.
+
+    \b
+    Examples:
+      halog config check
+      halog config check new.toml --format json
+    """
+    from halog.config.read import name_of, problems_of, read_toml, warnings_of
+
+    path = file or config_path
+    table, name = read_toml(path), name_of(path)
+    problems, warnings = problems_of(table, name), warnings_of(table, name)
+    if format_ == "json":
+        found, beside = ([{"key": key, "reason": reason} for key, reason in some] for some in (problems, warnings))
+        emit_json({"file": str(path), "ok": not problems, "problems": found, "warnings": beside})
+    else:
+        for key, reason in problems:
+            click.echo(f"{name}: {key}: {reason}")
+        for key, reason in warnings:
+            click.echo(f"{name}: {key}: warning: {reason}")
+        if not problems:
+            click.echo(f"{name}: ok")
+    if problems:
+        raise click.exceptions.Exit(CONFIG_EXIT)
+
+
+@config.command()
+@file_argument
+@click.option("--version", "number", type=number_of(1), help="Compare with this version, not the active one.")
+@click.option("--with", "with_", type=number_of(1), help="Compare this version, not a file.")
+@config_option
+@format_option
+@timeout_option
+def diff(
+    file: Path | None, number: int | None, with_: int | None, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Show which keys a file changes, and when each change would take effect, or why it is refused.
+
+    Changes nothing. Where keys belong elsewhere by the file, all objects of the policy are read to count what moves.
+
+    \b
+    Examples:
+      halog config diff
+      halog config diff new.toml
+      halog config diff --version 2 --with 3
+    """
+    from halog.cli.cluster.config_views import compare, show
+    from halog.cli.shared.remap_begin import foresee
+    from halog.config.read import name_of, operators_config
+    from halog.runtime import versions
+
+    with _reached(config_path, file, timeout_s) as connection:
+        c = connection.coordinator
+        left = versions.read(c).version if number is None else versions.find(c, number)
+        if with_ is None:
+            path = file or config_path
+            right, name = operators_config(path), name_of(path)
+        else:
+            right, name = versions.find(c, with_).parsed(), f"version {with_}"
+        compared = compare(connection, left, right, name)
+        moving = foresee(connection, right, compared.moving)
+    if format_ == "json":
+        emit_json({**compared.document, "moving": moving})
+    else:
+        show(compared)
+
+
+@config.command()
+@file_argument
+@click.option("--comment", type=Text(), default="", help="Why; stands in the history.")
+@click.option("--on", "on", type=number_of(), help="Only if this version is active (0: none); else exit 5.")
+@click.option("--dry-run", is_flag=True, help="Show what would become of each key; activate nothing.")
+@config_option
+@format_option
+@timeout_option
+def activate(
+    file: Path | None,
+    comment: str,
+    on: int | None,
+    dry_run: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Make a file the configuration that the cluster goes by: as a new version, whole or not at all.
+
+    Refused with exit code 5, and nothing changed, where a running cluster cannot have it: each such key is named with
+    the reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest.
+    Copies and objects that belong elsewhere by it are moved by the nodes, under traffic; those of policies with
+    `rebalance = "manual"` by `halog plan` and `halog rebalance`. A command that died on the way is given again.
+
+    \b
+    Examples:
+      halog config activate --dry-run
+      halog config activate --comment "votes for the new rack"
+      halog config activate new.toml --on 3
+    """
+    from halog.cli.cluster.config_views import compare, show
+    from halog.cli.shared.remap_begin import begin, foresee
+    from halog.config.read import name_of, operators_config
+    from halog.errors import RefusedError
+    from halog.runtime import versions
+
+    path = file or config_path
+    new = operators_config(path)
+    with _reached(config_path, file, timeout_s) as connection:
+        standing = versions.read(connection.coordinator)
+        if on not in (None, standing.number):
+            raise RefusedError(f"version {standing.number} is active, not {on}: look at `halog config diff` again")
+        compared = compare(connection, standing.version, new, name_of(path))
+        made, moving = None, dict[str, Any]()
+        if dry_run:
+            moving = foresee(connection, new, compared.moving)
+        elif not (compared.refused or compared.same):
+            moving = begin(connection, new, compared.moving)
+            made = _activate(connection, standing, path, new, comment)
+    if format_ == "json":
+        emit_json({**compared.document, "activated": None if made is None else made.number, "moving": moving})
+    elif compared.same:
+        click.echo(f"version {standing.number} is this configuration already; nothing was changed")
+        if compared.refused and not compared.away:
+            say(f"the cluster is not what it says: {compared.refused}")
+    else:
+        show(compared)
+    if compared.same and compared.away:
+        raise RefusedError(f"version {standing.number} is active, and not what the cluster is about: {compared.away}")
+    if compared.refused and not compared.same:
+        raise RefusedError(f"nothing was activated: {name_of(path)} changes {compared.refused}")
+    if made is not None:
+        say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
+        _say_where(new)
+
+
+@config.command("show")
+@click.option("--version", "number", type=number_of(1), help="This version, not the active one.")
+@config_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["toml", "json"]),
+    default="toml",
+    show_default=True,
+    help="As a file that can be activated again, or one JSON document.",
+)
+@timeout_option
+def show_(number: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show the active version, or an older one, with every key. Exit code 1 if nothing was ever activated.
+
+    \b
+    Examples:
+      halog config show
+      halog config show --version 2
+      halog config show --format json
+    """
+    import msgspec
+
+    from halog.cli.cluster.config_views import when
+    from halog.errors import HalogError
+    from halog.runtime import versions
+
+    with _reached(config_path, None, timeout_s) as connection:
+        c = connection.coordinator
+        version = versions.read(c).version if number is None else versions.find(c, number)
+    if version is None:
+        raise HalogError("nothing was ever activated: every process goes by its own file")
+    if format_ == "json":
+        emit_json(msgspec.to_builtins(version))
+        return
+    click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
+    if version.comment:
+        click.echo(f"# {version.comment}")
+    click.echo(version.parsed(checked=False).to_toml())
+
+
+@config.command()
+@config_option
+@format_option
+@timeout_option
+def history(config_path: Path, format_: str, timeout_s: float) -> None:
+    """List the versions that are kept, the active one first: when, by whom, from what file, why.
+
+    \b
+    Examples:
+      halog config history
+      halog config history --format json
+    """
+    import msgspec
+
+    from halog.cli.cluster.config_views import DIGITS, when
+    from halog.runtime import versions
+
+    with _reached(config_path, None, timeout_s) as connection:
+        found = versions.history(connection.coordinator)
+    rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
+    document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
+    emit(format_, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+
+
+def _say_where(new: Config) -> None:
+    """Each site has versions of its own, and nobody compares them."""
+    from halog.config.whole import sites_named, sites_of
+
+    tree, here = new.all_sites, new.site.name
+    others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]
+    if others:
+        at, whose = sites_named(others), "that site's" if len(others) == 1 else "each site's own"
+        say(f"it is so at site {here} alone; to have it at {at}, activate it with {whose} file, too")
+
+
+def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
+    """A connection by --config, or by FILE where that is the only file there is."""
+    from halog.cli.shared.connection import connect
+    from halog.config.read import STANDARD
+
+    path = config_path if file is None or config_path == STANDARD or config_path.exists() else file
+    return connect(path, timeout_s, as_in_file=True)
+
+
+def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
+    from halog.cli.cluster.config_views import tell
+    from halog.config.read import STANDARD, name_of
+    from halog.runtime.versions import Draft, activate as activate_version
+    from halog.runtime.who import who
+
+    why = " ".join(comment.split())  # one line of a table
+    file = name_of(path) if path == STANDARD else str(path.absolute())
+    draft = Draft(time.time_ns() // 1_000_000, who(), file, why, new)
+    made = activate_version(connection.coordinator, standing, draft)
+    if connection.tables and not tell(connection, made):
+        say("the event history does not answer: this activation is only in `halog config history`")
+    return made

@@ -1,0 +1,242 @@
+"""`halog up` and `halog down`: embedded sites from the command line, one, or several side by side."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.shared.messages import say
+from halog.cli.shared.output import emit, format_option
+
+if TYPE_CHECKING:
+    from halog.embedded.model import SiteInfo
+    from halog.embedded.site import EmbeddedSite
+
+LOOK_S = 0.2
+"""How often `--foreground` looks whether a site has ended by itself."""
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """west,east: names of sites, each once."""
+
+    name = "name,name,…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from halog.config.check import NAMED, is_name
+
+        names = tuple(name.strip() for name in str(value).split(","))
+        for name in names:
+            if not is_name(name):
+                self.fail(f"the name {name[:110]!r} must be {NAMED}", param, ctx)
+            if names.count(name) > 1:
+                self.fail(f"{name!r} is named twice", param, ctx)
+        return names
+
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Where the site keeps its data.  [default: $HALOG_SITE or ~/.local/share/halog/site]",
+)
+sites_option = click.option(
+    "--sites", type=_Names(), help="Several sites by their names, each in a directory of its own in the data directory."
+)
+
+
+@click.command()
+@data_dir_option
+@click.option(
+    "--kafka-port", type=int, help="Listen there; a taken port is an error.  [default: last one, or a free one]"
+)
+@click.option("--zookeeper-port", type=int, help="The same for ZooKeeper.")
+@sites_option
+@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then stop the servers.")
+@format_option
+def up(
+    data_dir: Path | None,
+    kafka_port: int | None,
+    zookeeper_port: int | None,
+    sites: tuple[str, ...] | None,
+    foreground: bool,
+    format_: str,
+) -> None:
+    """Start an embedded Kafka and ZooKeeper and leave them running.
+
+    The first start fetches the servers (45 MB, about a minute); later ones take two seconds. Data stays in the data
+    directory; starting again continues with it.
+
+    With --sites so many of each, side by side, as data centres of one cluster: all of them, or none if one cannot.
+
+    \b
+    Examples:
+      halog up
+      halog up --data-dir ./site --kafka-port 9092 --zookeeper-port 2181
+      halog up --sites west,east --data-dir ./sites
+      halog up --foreground
+      halog up --format json       {"kafka_ms": …, "zookeeper_ms": …, "cached": true, "bootstrap": …, …}
+      halog up --sites west,east --format json       {"sites": {"west": {"kafka_ms": …, …}, "east": {…}}}
+    """
+    from halog.embedded.datadir import default_data_dir
+
+    path = data_dir or default_data_dir()
+    if sites is None:
+        _up_one(path, (kafka_port, zookeeper_port), foreground, format_)
+    elif kafka_port is not None or zookeeper_port is not None:
+        given = "--zookeeper-port" if kafka_port is None else "--kafka-port"
+        raise click.UsageError(f"{given} excludes --sites: each of them has ports of its own")
+    else:
+        _up_several(path.absolute(), sites, foreground, format_)
+
+
+def _up_one(path: Path, ports: tuple[int | None, int | None], foreground: bool, format_: str) -> None:
+    from halog.embedded.model import process_start
+    from halog.embedded.progress import BarProgress
+    from halog.embedded.site import EmbeddedSite
+
+    with BarProgress() as progress:
+        site = EmbeddedSite(
+            path,
+            kafka_port=ports[0],
+            zookeeper_port=ports[1],
+            detach=not foreground,
+            progress=progress,
+            since=process_start(),
+        )
+        _interruptible()
+        info = site.start()
+    if foreground:
+        _stay([site], lambda: _show(info, format_))
+    else:
+        _show(info, format_)
+
+
+def _up_several(root: Path, names: Sequence[str], foreground: bool, format_: str) -> None:
+    from halog.embedded.model import process_start
+    from halog.embedded.progress import BarProgress
+    from halog.embedded.several import check_root, part_of, start_all
+    from halog.embedded.site import EmbeddedSite
+
+    check_root(root)
+    with BarProgress() as progress:
+        sites = {
+            name: EmbeddedSite(part_of(root, name), detach=not foreground, progress=progress, since=process_start())
+            for name in names
+        }
+        _interruptible()
+        infos = start_all(sites)
+    if foreground:
+        _stay(list(sites.values()), lambda: _show_all(root, infos, format_))
+    else:
+        _show_all(root, infos, format_)
+
+
+def _interruptible() -> None:
+    """Interrupted while starting, the supervisor is told to give up: nothing half-started stays behind."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _stay(sites: Sequence[EmbeddedSite], show: Callable[[], None]) -> None:
+    from halog.errors import SiteError
+
+    try:
+        show()
+        while None in (codes := {site.ended() for site in sites}) and codes <= {None, 0}:
+            time.sleep(LOOK_S)
+    except KeyboardInterrupt:
+        say("stopping")
+        failed = []
+    else:  # stopped by somebody else, each of them, or one has failed
+        failed = [(site.data_dir, code) for site in sites if (code := site.ended())]
+    for site in sites:
+        site.stop()
+    for path, code in failed:
+        raise SiteError(f"the site's supervisor ended (exit code {code}); see {path}/logs")
+
+
+def _document(info: SiteInfo) -> dict[str, Any]:
+    names = ("kafka_ms", "zookeeper_ms", "cached", "bootstrap", "zookeeper", "data_dir", "pid")
+    values = info.to_dict()
+    return {name: values[name] for name in names}
+
+
+def _servers(info: SiteInfo) -> list[tuple[object, ...]]:
+    return [
+        ("kafka", info.bootstrap, f"{info.kafka_ms} ms", info.pids.get("kafka")),
+        ("zookeeper", info.zookeeper, f"{info.zookeeper_ms} ms", info.pids.get("zookeeper")),
+    ]
+
+
+def _show(info: SiteInfo, format_: str) -> None:
+    emit(format_, _document(info), ("server", "address", "answered after", "pid"), _servers(info))
+    if format_ == "table":
+        say(f"supervisor {info.pid}, data in {info.data_dir}; stop it with `halog down`")
+
+
+def _show_all(root: Path, infos: Mapping[str, SiteInfo], format_: str) -> None:
+    document = {"sites": {name: _document(info) for name, info in infos.items()}}
+    rows = [(name, *row) for name, info in infos.items() for row in _servers(info)]
+    emit(format_, document, ("site", "server", "address", "answered after", "pid"), rows)
+    if format_ == "table":
+        say(f"data in {root}; stop them with `halog down --sites {','.join(infos)} --data-dir {root}`")
+
+
+@click.command()
+@data_dir_option
+@sites_option
+@format_option
+def down(data_dir: Path | None, sites: tuple[str, ...] | None, format_: str) -> None:
+    """Stop the embedded Kafka and ZooKeeper. The data stays.
+
+    \b
+    Examples:
+      halog down
+      halog down --data-dir ./site
+      halog down --data-dir ./sites --sites west,east
+    """
+    from halog.embedded.datadir import default_data_dir
+
+    path = (data_dir or default_data_dir()).absolute()
+    if sites is None:
+        _down_one(path, format_)
+    else:
+        _down_several(path, sites, format_)
+
+
+def _down_one(path: Path, format_: str) -> None:
+    from halog.embedded.control import SiteControl
+    from halog.embedded.datadir import is_locked
+
+    running = is_locked(path)
+    if running:
+        SiteControl(path).down()
+    elif format_ == "table":
+        say(f"no site is running in {path}")
+    emit(
+        format_,
+        {"stopped": running, "data_dir": str(path)},
+        ("data directory", "stopped"),
+        [(path, _yes(running))],
+    )
+
+
+def _down_several(root: Path, names: Sequence[str], format_: str) -> None:
+    from halog.embedded.several import part_of, stop_all
+
+    paths = {name: part_of(root, name) for name in names}
+    ran = stop_all(paths)
+    if format_ == "table":
+        for name in names:
+            if not ran[name]:
+                say(f"no site is running in {paths[name]}")
+    document = {"sites": {name: {"stopped": ran[name], "data_dir": str(paths[name])} for name in names}}
+    rows = [(name, paths[name], _yes(ran[name])) for name in names]
+    emit(format_, document, ("site", "data directory", "stopped"), rows)
+
+
+def _yes(said: bool) -> str:
+    return "yes" if said else "no"

@@ -1,0 +1,238 @@
+"""`halog node start|list`: run a hosting node in this process; see which nodes there are."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.shared.messages import echo_line, say
+from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.output import emit, format_option
+from halog.signals import STOPPING
+
+if TYPE_CHECKING:
+    from halog.config import Config
+    from halog.runtime.open import Node
+    from halog.runtime.witness import Witness
+
+SETTLED_S = 3.0
+"""For copies to be read, so that what fails then is told with the first word; a log that takes longer is read on."""
+
+NAMED = 3
+"""Partitions that the first word names."""
+
+
+@click.group()
+def node() -> None:
+    """Nodes: run one, list them.
+
+    \b
+    Examples:
+      halog node start --name A
+      halog node list
+    """
+
+
+@node.command()
+@config_option
+@click.option("--name", type=Name(), help="The node's name in [nodes].  [default: this machine's host name]")
+@click.option(
+    "--switch-interval-us",
+    type=click.IntRange(50, 100_000),
+    help="How long Python lets one thread run while another waits, in µs. Lower answers sooner under load and does "
+    "less work in all.  [default: Python's, 5000]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="What the node says on stderr while it runs.",
+)
+@format_option
+def start(config_path: Path, name: str | None, switch_interval_us: int | None, log_level: str, format_: str) -> None:
+    """Run a hosting node until SIGTERM or Ctrl-C.
+
+    Prints one line when the node is up: it has read what it hosts and takes part in elections. The first SIGTERM or
+    SIGINT hands over what the node is active for, then leaves with exit code 0; a second one ends it at once (what is
+    committed is safe in the log; the others take over as from a crash).
+
+    \b
+    Examples:
+      halog node start --name A
+      halog node start --config /etc/halog.toml --name A --format json
+      halog node start --name A --switch-interval-us 500 --log-level info
+    """
+    from halog.config import load_config
+
+    began = time.monotonic()
+    signals = Signals()
+    _log_to_stderr(log_level)
+    if switch_interval_us is not None:
+        sys.setswitchinterval(switch_interval_us / 1_000_000)
+    config = load_config(config_path)
+    try:
+        with redirect_stdout(sys.stderr):  # what application modules print is no result
+            running = _join(config, name or socket.gethostname())
+    except Interrupted:
+        with suppress(OSError):
+            say("stopped before the node was up")
+        return
+    try:
+        signals.joined()
+        try:
+            _say_ready(running, format_, began)
+        except OSError as error:  # nobody reads it: a node serves all the same
+            logging.getLogger("halog.node").warning("nobody reads that the node is up: %s", error.strerror)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        signals.wait()
+        with suppress(OSError):  # nobody reads that either
+            say(f"node {running.runtime.name} hands over and leaves")
+    finally:
+        running.close()
+
+
+class Interrupted(BaseException):
+    """A signal came while the node was joining: let go of everything and leave."""
+
+
+class Signals:
+    """The first signal ends the wait, or the joining; the second does what it does by default: end the process.
+
+    Not an Event: its lock may be the main thread's at this moment, which the handler interrupts and waits for."""
+
+    def __init__(self) -> None:
+        self._stop: SimpleQueue[int] = SimpleQueue()
+        self._joining = True
+        for each in STOPPING:
+            signal.signal(each, self._stopping)
+
+    def wait(self) -> None:
+        """For the first signal."""
+        self._stop.get()
+
+    def joined(self) -> None:
+        """From now on a signal no longer interrupts what the main thread does."""
+        self._joining = False
+
+    def _stopping(self, number: int, frame: FrameType | None) -> None:
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_DFL)
+        self._stop.put(number)
+        if self._joining:
+            raise Interrupted
+
+
+def _log_to_stderr(level: str) -> None:
+    """Only halog's logger: the root is the application's."""
+    logger = logging.getLogger("halog")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def _join(own: Config, name: str) -> Node:
+    from halog.cli.shared.connection import modules_beside
+    from halog.config.whole import check_site
+    from halog.errors import UnknownNameError
+    from halog.runtime.open import node as join
+    from halog.runtime.wiring import active_version
+
+    activated = active_version(own, name)
+    config = activated.config
+    check_site(config, name)
+    if config.is_client(name):
+        raise UnknownNameError.of("node", name, config.nodes, f"{config.source}, --name")
+    modules_beside(config)
+    return join(own, name, activated=lambda *_: activated, witness=_witness(config))
+
+
+def _witness(config: Config) -> Witness | None:
+    """Somebody who tells of this process's end, where others would wait for that."""
+    from halog.runtime.witness import Witness
+
+    if not any(policy.lease_ttl_ms for policy in config.policies.values()):
+        return None
+    witness = Witness()
+    witness.start()
+    return witness
+
+
+def _say_ready(running: Node, format_: str, began: float) -> None:
+    from halog.runtime.views import settled
+
+    ms = round((time.monotonic() - began) * 1000)
+    failed = settled(running.runtime, SETTLED_S)
+    described = running.runtime.status()
+    copies, offline = len(running.runtime.copies), described["offline"]
+    if format_ == "json":
+        echo_line({"node": described["node"], "address": described["address"], "pid": described["pid"],
+                   "partitions": copies, "ready_ms": ms, **({"offline": offline} if offline else {}),
+                   **({"degraded": failed} if failed else {})})  # fmt: skip
+    else:
+        click.echo(
+            f"node {described['node']} is up at {described['address']} (pid {described['pid']}), hosting {copies} "
+            f"partitions, after {ms} ms" + (f"; offline: {offline}" if offline else "") + _degraded(failed, copies)
+        )
+    sys.stdout.flush()
+
+
+def _degraded(failed: dict[str, str], copies: int) -> str:
+    """The first are named with their reasons."""
+    if not failed:
+        return ""
+    named = "; ".join(f"{partition}: {why}" for partition, why in list(failed.items())[:NAMED])
+    more = f"; and {len(failed) - NAMED} more, see `halog status`" if len(failed) > NAMED else ""
+    return f"; degraded: {len(failed)} of its {copies} partitions have failed here: {named}{more}"
+
+
+@node.command("list")
+@config_option
+@format_option
+@timeout_option
+@click.option("--all", "clients", is_flag=True, help="Clients too: processes that use objects and host nothing.")
+def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> None:
+    """List the configured and the registered nodes.
+
+    A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
+    does not answer) or down (not registered). Its config is the version of the configuration that it runs with, or
+    "file", and the version that it has to be restarted for.
+
+    \b
+    Examples:
+      halog node list
+      halog node list --all
+      halog node list --format json
+    """
+    import msgspec
+
+    from halog.cli.shared.connection import connect
+    from halog.cli.shared.survey import CLIENT, ask_nodes, node_views
+
+    with connect(config_path, timeout_s) as connection:
+        views = list(node_views(list(connection.config.nodes), connection.nodes, ask_nodes(connection)))
+    shown = [v for v in views if clients or v.state != CLIENT]
+    document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
+    rows = [
+        (v.node, v.state, v.address, v.pid, v.version, v.config_text, v.session, v.active, v.replicas, v.why)
+        for v in shown
+    ]
+    emit(
+        format_,
+        document,
+        ["node", "state", "address", "pid", "version", "config", "session", "active for", "replica of", ""],
+        rows,
+    )

@@ -1,0 +1,250 @@
+"""`halog zone list|show|quorum`: which nodes give each other a quorum, whether they have it, and switching it off."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.cluster.status import DEGRADED_EXIT
+from halog.cli.partition.quorum import reason_option
+from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
+from halog.cli.shared.messages import echo_facts
+from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.zone_views import Heard, ZoneSiteView, ZoneView
+
+
+@click.group()
+def zone() -> None:
+    """Availability zones: their nodes, and their quorum.
+
+    \b
+    Examples:
+      halog zone list
+      halog zone show west
+      halog zone quorum west --off --cluster fleet --reason "the other rack is being moved"
+    """
+
+
+@zone.command("list")
+@config_option
+@format_option
+@timeout_option
+def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+    """List zones with their state, quorum and nodes, those at other sites included.
+
+    Exit code 4 if one of them is partial (a node is missed, or nothing is heard of a site where it has some), disabled
+    (a node has no quorum) or unknown.
+
+    \b
+    Examples:
+      halog zone list
+      halog zone list --format json
+    """
+    import msgspec
+
+    from halog.cli.shared.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        views = _views(connection, list(connection.config.all_sites.zones))
+    rows = [(v.zone, v.state, _quorum(v), _nodes(v), _missed(v)) for v in views]
+    emit(format_, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
+    _exit(views)
+
+
+@zone.command("show")
+@click.argument("name", type=Name(), metavar="ZONE")
+@config_option
+@format_option
+@timeout_option
+def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show one zone, and how each of its nodes stands in it, at whatever site.
+
+    Exit code 4 if it is partial, disabled or unknown.
+
+    \b
+    Examples:
+      halog zone show west
+      halog zone show west --format json
+    """
+    import msgspec
+
+    from halog.cli.shared.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        _known(connection, name)
+        (view,) = _views(connection, [name])
+    if format_ == "json":
+        emit_json(msgspec.to_builtins(view))
+    else:
+        _show(view)
+    _exit([view])
+
+
+@zone.command("quorum")
+@click.argument("name", type=Name(), metavar="ZONE")
+@click.option("--off/--on", "off", default=None, help="Switch it off: no node goes offline for this zone; or on again.")
+@cluster_option
+@reason_option
+@config_option
+@format_option
+@timeout_option
+def quorum(
+    name: str, off: bool | None, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Show whether a zone's quorum is on; switch it off, or on again.
+
+    Effective at once, and until it is switched back; no node need be up. Nodes that are offline for want of it come
+    back. With it off, each side of a network that is cut in two goes on with what it reaches; at one site the log
+    still lets only one of them commit. Of a zone over several sites it is the quorum of this site's nodes. Refused with
+    exit code 5 where the configuration gives the zone no quorum, or no node at this site; and --off unless --cluster
+    confirms it with the name of the cluster.
+
+    \b
+    Examples:
+      halog zone quorum west
+      halog zone quorum west --off --cluster fleet --reason "two machines burnt down"
+      halog zone quorum west --on
+    """
+    import msgspec
+
+    from halog.cli.shared.connection import connect
+    from halog.errors import RefusedError
+    from halog.runtime.zone_switch import ZoneSwitch, read_switch, set_switch
+
+    with connect(config_path, timeout_s) as connection:
+        _known(connection, name)
+        demand = _demand(connection, name)
+        if off is None:
+            switch = read_switch(connection.coordinator, name)
+        elif not demand:
+            raise RefusedError(f"zone {name} has no quorum: give it one in [zones.{name}.quorum] first", zone=name)
+        else:
+            if off and not read_switch(connection.coordinator, name).off:
+                _check_given_up(connection, name, confirmed)
+            check_named(connection, confirmed)
+            wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
+            switch = set_switch(connection.coordinator, name, wanted)
+    if format_ == "json":
+        emit_json({"zone": name, "quorum": demand or None, **msgspec.to_builtins(switch)})
+    else:
+        how = _switched(switch.reason, switch.since_ms) if switch.off else ""
+        echo_facts([("zone", name), ("quorum", f"{demand or 'none'}{how}")])
+
+
+def _check_given_up(connection: Connection, name: str, confirmed: str) -> None:
+    apart = "each side of a network that is cut in two would go on with what it reaches"
+    given_up = f"zone {name} would have no quorum, and {apart}"
+    check_confirmed(connection, confirmed, given_up, "If that may be", zone=name)
+
+
+def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
+    from halog.cli.shared.zone_views import zone_sites, zone_view
+
+    config = connection.config
+    sites = dict.fromkeys(site for name in names for site in zone_sites(config, name))
+    heard = {site: _heard(connection, site, names) for site in sites}
+    return [zone_view(config, name, heard) for name in names]
+
+
+def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
+    from halog.cli.shared.remote_nodes import hear_zones
+    from halog.cli.shared.survey import ask_nodes
+    from halog.cli.shared.zone_views import Heard
+    from halog.runtime.zone_switch import read_switch
+
+    if site != connection.config.site.name:
+        return hear_zones(connection, site, names)
+    return Heard(ask_nodes(connection), {name: read_switch(connection.coordinator, name) for name in names})
+
+
+def _demand(connection: Connection, name: str) -> str:
+    """What it asks for at this site, whose nodes alone count for it."""
+    from halog.errors import RefusedError
+    from halog.runtime.zoning import zones_of
+
+    config = connection.config
+    if name not in config.zones:
+        raise RefusedError(
+            f"zone {name} has no node at site {config.site.name}: say it with the configuration of a site where it has",
+            zone=name,
+        )
+    return next(z.demand for z in zones_of(config, config.nodes_of(name)[0]) if z.name == name)
+
+
+def _known(connection: Connection, name: str) -> None:
+    from halog.errors import UnknownNameError
+
+    zones = connection.config.all_sites.zones
+    if name not in zones:
+        raise UnknownNameError.of("zone", name, zones)
+
+
+def _show(view: ZoneView) -> None:
+    sites = [(f"site {s.site}", s.state + (f": {s.why}" if s.why else "")) for s in view.sites if view.spans]
+    echo_facts(
+        [
+            ("zone", f"{view.zone}: {view.state}"),
+            *sites,
+            ("quorum", _quorum(view)),
+            ("policies", ", ".join(view.policies) or "none"),
+        ]
+    )
+    rows = [
+        (
+            n.node,
+            *([n.site] if view.spans else []),
+            n.votes,
+            n.state,
+            "" if n.needed is None else f"{n.have} {n.of}, {n.needed} needed",
+            ", ".join(n.misses),
+        )
+        for n in view.nodes
+    ]
+    emit_table(["node", *(["site"] if view.spans else []), "votes", "state", "reaches", "misses"], rows)
+
+
+def _nodes(view: ZoneView) -> str:
+    """By site, where it has some elsewhere."""
+    if not view.spans:
+        return ", ".join(n.node for n in view.nodes)
+    return "; ".join(f"{s.site}: {', '.join(n.node for n in view.nodes if n.site == s.site)}" for s in view.sites)
+
+
+def _quorum(view: ZoneView) -> str:
+    """By site, where they differ: each counts its own nodes."""
+    texts = {s.site: _demanded(s) for s in view.sites}
+    if len(set(texts.values())) == 1 and (not view.spans or "none" in texts.values()):
+        return next(iter(texts.values()))
+    return "; ".join(f"{site}: {text}" for site, text in texts.items())
+
+
+def _demanded(site: ZoneSiteView) -> str:
+    if site.quorum is None:
+        return "none"
+    return site.quorum + (_switched(site.reason, site.since_ms) if site.off else "")
+
+
+def _switched(reason: str | None, since_ms: int | None) -> str:
+    since = datetime.fromtimestamp((since_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
+    return f" (switched off since {since}{f': {reason}' if reason else ''})"
+
+
+def _missed(view: ZoneView) -> str:
+    disabled = [n.node for n in view.nodes if n.state == "disabled"]
+    missed = sorted({m for n in view.nodes for m in n.misses})
+    said = [f"{', '.join(disabled)} without a quorum"] if disabled else []
+    said += [f"missed: {', '.join(missed)}"] if missed else []
+    return "; ".join([*said, *(f"site {s.site} {s.why}" for s in view.sites if s.why)])
+
+
+def _exit(views: list[ZoneView]) -> None:
+    if not all(v.ok for v in views):
+        raise click.exceptions.Exit(DEGRADED_EXIT)

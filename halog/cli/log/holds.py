@@ -1,0 +1,146 @@
+"""`halog log hold|holds|release`: what must not be trimmed from a partition's log yet."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.log.group import log
+from halog.cli.partition.quorum import Duration
+from halog.cli.shared.options import MOST_BYTES, Name, Text, config_option, number_of, timeout_option
+from halog.cli.shared.output import emit_json, emit_table, format_option
+
+if TYPE_CHECKING:
+    from halog.runtime.retention import Hold
+
+RESERVED = "restore-"
+
+
+class HoldName(click.ParamType[str]):
+    """Of a hold: one part of a path."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", text) or set(text) == {"."}:
+            self.fail(f"{text!a} is no name of a hold: 1 to 100 of A-Z a-z 0-9 . _ -", param, ctx)
+        if text.startswith(RESERVED):
+            self.fail(f"names that begin with {RESERVED} are those of nodes that restore a copy", param, ctx)
+        return text
+
+
+@log.command("hold")
+@click.argument("partition", type=Name())
+@click.argument("name", type=HoldName())
+@click.option(
+    "--for", "for_ms", type=Duration(), required=True, help="End it by itself after so long: 90s, 15m, 2h, 1d."
+)
+@click.option("--offset", type=number_of(most=MOST_BYTES), help="The first one needed. [default: what is there now]")
+@click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in `halog log holds`.")
+@config_option
+@format_option
+@timeout_option
+def hold_(
+    partition: str,
+    name: str,
+    for_ms: int,
+    offset: int | None,
+    reason: str,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Keep a partition's log from being trimmed, under a name and for a time; the same name again replaces it.
+
+    For whatever reads the log later: a job, an audit, an undo. Disk is used up for as long as it stands.
+
+    \b
+    Examples:
+      halog log hold flights-3 audit --for 2d --reason "auditors are in"
+      halog log hold flights-3 replay --offset 120000 --for 6h
+    """
+    from halog.cli.shared.connection import connect
+    from halog.cli.shared.partition_log import place_of
+    from halog.runtime import retention
+
+    with connect(config_path, timeout_s) as connection:
+        table = connection.table(partition)
+        first, end = connection.adapters.log.bounds(place_of(table), timeout_s)
+        if offset is None:
+            offset = max(first, retention.floor(connection.coordinator, partition))
+        elif offset > end:
+            raise click.UsageError(f"the log of {partition} ends at {end}: offset {offset} is not there yet")
+        wanted = retention.Hold(offset, retention.now_ms() + for_ms, reason)
+        retention.hold(connection.coordinator, partition, name, wanted, first)
+    _show([(partition, name, wanted)], format_)
+
+
+@log.command("holds")
+@click.argument("partition", type=Name(), required=False)
+@config_option
+@format_option
+@timeout_option
+def holds_(partition: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
+    """List what keeps logs from being trimmed, of one partition or of all.
+
+    \b
+    Examples:
+      halog log holds
+      halog log holds flights-3 --format json
+    """
+    from halog.cli.shared.connection import connect
+    from halog.runtime import retention
+
+    with connect(config_path, timeout_s) as connection:
+        names = [t.name for t in connection.tables] if partition is None else [connection.table(partition).name]
+        found = [(p, n, h) for p in names for n, h in retention.holds(connection.coordinator, p).items()]
+    _show(found, format_)
+
+
+@log.command("release")
+@click.argument("partition", type=Name())
+@click.argument("name", type=HoldName())
+@config_option
+@format_option
+@timeout_option
+def release_(partition: str, name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """End a hold: the next snapshot trims the log again.
+
+    \b
+    Examples:
+      halog log release flights-3 audit
+    """
+    from halog.cli.shared.connection import connect
+    from halog.runtime import retention
+
+    with connect(config_path, timeout_s) as connection:
+        retention.release(connection.coordinator, connection.table(partition).name, name)
+    if format_ == "json":
+        emit_json({"partition": partition, "name": name, "released": True})
+
+
+def _show(found: list[tuple[str, str, Hold]], format_: str) -> None:
+    if format_ == "json":
+        emit_json(
+            [
+                {"partition": p, "name": n, "offset": h.offset, "until_ms": h.until_ms, "reason": h.why}
+                for p, n, h in found
+            ]
+        )
+        return
+    now = time.time_ns() // 1_000_000
+    rows = [(p, n, h.offset, _until(h, now), h.why) for p, n, h in found]
+    emit_table(["partition", "name", "from offset", "until", "reason"], rows)
+
+
+def _until(hold: Hold, now: int) -> str:
+    if not hold.until_ms:
+        return "its session ends"
+    at = datetime.fromtimestamp(hold.until_ms / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    return f"{at} UTC" if hold.until_ms > now else f"{at} UTC (over)"

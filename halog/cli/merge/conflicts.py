@@ -1,0 +1,330 @@
+"""`halog conflicts list`: where two sites' histories parted, and what a merge of them would make. Changes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.shared.options import Name, config_option, timeout_after
+from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.core.table import PartitionTable
+    from halog.ports import Log
+    from halog.runtime.compensating import Compensate, Compensations
+    from halog.runtime.outside import Remote
+    from restore.branch import Side
+    from restore.creating import Decided
+    from restore.merge import Committed, Difference, Even, State
+
+READ_S = 120.0
+"""Both logs are read from their last snapshots on."""
+
+NO_OBJECTS = b"\xff" * 9
+"""No index key begins so."""
+
+LEFT_OUT = "left out"
+"""What stands for how the histories of a partition are related that a restore does not merge."""
+
+UNDECIDED = "not decided here"
+"""What stands where only the source's node can tell."""
+
+
+@click.group()
+def conflicts() -> None:
+    """Histories of two sites that have both gone on: what each has that the other lacks, and what contradicts; what
+    merges made of it, and what they left to you.
+
+    \b
+    Examples:
+      halog conflicts list --source east
+      halog conflicts list --source east --format json
+      halog conflicts show --partition flights-0
+      halog conflicts settle Flight LH4 --as initiating
+    """
+
+
+@conflicts.command("list")
+@click.option(
+    "--source", "source", type=Name(), required=True, metavar="SITE", help="The site whose data is kept in doubt."
+)
+@partition_option
+@comparison_option
+@click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")
+@config_option
+@format_option
+@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def list_(
+    source: str,
+    names: tuple[str, ...],
+    two_way: bool | None,
+    everything: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """List what this site's history and that of site SOURCE contradict each other in, since they parted.
+
+    Each object with what it was then and what each site made of it, and what would stand: as the triggers of the
+    application's modules say, else an instance that only this site has is added, and in all other conflicts the source
+    is kept. What a trigger cannot say here is told as not decided. Reads both logs, and changes nothing.
+
+    \b
+    Examples:
+      halog conflicts list --source east
+      halog conflicts list --source east --partition flights-0 --all
+      halog conflicts list --source east --two-way --format json
+    """
+    from halog.cli.shared.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        other = _other(connection, source)
+        tables = with_home(connection, names)
+        remote = connection.adapters.reach(other)
+        try:
+            sources = {table.name: source for table in tables}
+            preview(
+                connection, tables, sources, lambda site: remote, two_way=two_way, everything=everything,
+                format_=format_,
+            )  # fmt: skip
+        finally:
+            remote.close()
+
+
+def preview(
+    connection: Connection,
+    tables: Iterable[PartitionTable],
+    sources: Mapping[str, str],
+    reach: Callable[[str], Remote],
+    *,
+    two_way: bool | None,
+    everything: bool = False,
+    left: Mapping[str, str] | None = None,
+    format_: str,
+) -> None:
+    """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it;
+    `left`: by partition, why a restore leaves it out."""
+    begin, unasked = _deciding(connection)
+    documents = [
+        _partition(
+            connection, reach(sources[table.name]), table, begin(),
+            three_way=not is_two_way(connection, table.policy, two_way), everything=everything,
+        )
+        | {"why": unasked}
+        for table in tables
+    ]  # fmt: skip
+    documents += [_left_out(name, why) for name, why in (left or {}).items()]
+    if format_ == "json":
+        emit_json(documents)
+    else:
+        _show(documents, ", ".join(dict.fromkeys(sources.values())), connection.config.site.name)
+
+
+def _deciding(connection: Connection) -> tuple[Compensations, str]:
+    """As the source's nodes decide; where the application's modules cannot be imported here, what a trigger may be
+    asked about is left open, and why: a preview that is wrong is worse than none."""
+    from halog.errors import ConfigError
+    from halog.runtime.compensating import Compensation, most_of, undecided
+    from halog.runtime.wiring import import_modules
+    from halog.schema.registry import DEFAULT
+
+    try:
+        import_modules(connection.config)
+    except ConfigError as e:
+        unasked = f"triggers are not asked here: {e}"
+        return lambda: undecided(unasked), unasked
+
+    def place(type_name: str, routing_key: bytes) -> str:
+        return connection.owner(type_name).partition(type_name, routing_key)
+
+    most = most_of(connection.config, connection.places.policy_of)
+    return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide, ""
+
+
+def _other(connection: Connection, source: str) -> str:
+    from halog.errors import UnknownNameError
+
+    config = connection.config
+    if source not in config.other_sites:
+        raise UnknownNameError.of("site", source, list(config.other_sites), str(config.source))
+    return source
+
+
+def _partition(
+    connection: Connection,
+    remote: Remote,
+    table: PartitionTable,
+    decide: Compensate,
+    *,
+    three_way: bool,
+    everything: bool,
+) -> dict[str, Any]:
+    from halog.runtime.sites import table_of
+    from restore.branches import compared
+    from restore.creating import Into, with_created
+    from restore.plan import totals
+    from restore.replay import name_of
+
+    here = connection.config.site.name
+    theirs = _side(connection, remote.name, remote.log, table_of(remote.coordinator, table.name))
+    ours = _side(connection, here, connection.adapters.log, table)
+    found = compared(theirs, ours, three_way=three_way, even=_even(connection, remote))
+    # What neither has touched since they parted is the same here as at the source.
+    into = Into(table.name, name_of(ours.state), lambda key: connection.fetch(table.name, [key])[0])
+    decided = with_created(decide(found.keys), into)
+    counted = totals(d.choice for d in decided)
+    return {
+        "partition": table.name,
+        "why": "",
+        "histories": found.said(remote.name, here),
+        "fork_lsn": found.fork_lsn,
+        "touched": counted.keys,
+        "conflicts": {kind.value: n for kind, n in counted.conflicts.items()},
+        "objects": [
+            _foreseen(connection, d) for d in decided if everything or d.choice.found.is_told or d.choice.deferred
+        ],
+    }
+
+
+def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
+    """One key, as a document. What fails here need not fail at the node, which has what a trigger reads."""
+    choice = decided.choice
+    document = told(connection, choice.found, choice.then, decided.by, choice.deferred) | {"undecided": ""}
+    if not decided.failed:
+        return document
+    why = f"{choice.deferred} (here, where no node is whose objects it could read)" if decided.by else choice.deferred
+    return document | {"stands": UNDECIDED, "then": None, "deferred": "", "undecided": why}
+
+
+def _even(connection: Connection, source: Remote) -> Even | None:
+    """For types that have several definitions: those of the source first, as its nodes will have them."""
+    from halog.runtime.schemas import of_both
+    from halog.schema.versions import bringing
+
+    return bringing(of_both(source.log, connection.definitions))
+
+
+def _left_out(partition: str, why: str) -> dict[str, Any]:
+    """A partition that is not compared, in the same words."""
+    return {
+        "partition": partition, "why": why, "histories": LEFT_OUT, "fork_lsn": None, "touched": 0, "conflicts": {},
+        "objects": [],
+    }  # fmt: skip
+
+
+def _side(connection: Connection, site: str, log: Log, table: PartitionTable) -> Side:
+    """A site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
+    from halog.cli.shared.partition_log import place_of
+    from halog.ports import TopicPartition
+    from halog.runtime.cluster import state_topic
+    from halog.runtime.state_topic import load
+    from restore.branch import Side, read_on
+
+    tp, begin = place_of(table), table.beginning(site)
+    _, end = log.bounds(tp)
+    topic = TopicPartition(state_topic(connection.config, table.policy), table.index)
+    loaded = load(log, table.name, tp, topic, begin, NO_OBJECTS)
+    if loaded is None:
+        return read_on(Side(site, log, tp, begin, 0), end)
+    in_doubt = tuple(u.offset for u in loaded.ledger.undecided.values())
+    at = loaded.position
+    return read_on(Side(site, log, tp, at.state, at.next_offset, in_doubt), max(end, at.next_offset))
+
+
+def told(connection: Connection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
+    """One key, as a document. `by`: the trigger that decided; `why` an operator is to."""
+    name, key = _named(connection, found, then)
+    stands = "source" if then == found.source else "initiating" if then == found.initiating else "merged"
+    return {
+        "type": name,
+        "key": key,
+        "is": found.kind.value,
+        "base": state_of(connection, found.base),
+        "source": state_of(connection, found.source),
+        "initiating": state_of(connection, found.initiating),
+        "source_time": _time(found.source_by),
+        "initiating_time": _time(found.initiating_by),
+        "stands": "nothing" if stands == "merged" and then is None else stands,
+        "then": state_of(connection, then),
+        "by": by,
+        "deferred": why,
+    }
+
+
+def _named(connection: Connection, found: Difference, then: State) -> tuple[str, list[Any]]:
+    from halog.cli.shared.values import describe_key
+    from halog.errors import HalogError
+
+    family, key = describe_key(connection.definitions, found.key)
+    some = found.source or found.initiating or found.base or then
+    if some is None or some.value is None:
+        return family, key
+    try:
+        return connection.definitions.of(some.value).name, key
+    except HalogError:
+        return family, key
+
+
+def state_of(connection: Connection, state: State) -> dict[str, Any] | None:
+    """A state, as a document."""
+    from halog.cli.shared.record_text import fields_of
+
+    if state is None:
+        return None
+    fields = None if state.value is None else fields_of(state.value, connection.definitions)
+    return {"ref": state.ref.hex(), "fields": fields}
+
+
+def _time(by: tuple[Committed, ...]) -> str | None:
+    if not by:
+        return None
+    return dt.datetime.fromtimestamp(by[-1].time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+
+
+# --- for people ---
+
+
+def _show(documents: list[dict[str, Any]], source: str, here: str) -> None:
+    rows = [
+        (
+            d["partition"], d["histories"], d["fork_lsn"], d["touched"], sum(d["conflicts"].values()), d["why"],
+        )
+        for d in documents
+    ]  # fmt: skip
+    emit_table(["partition", "histories", "parted behind lsn", "objects touched", "conflicts", "why"], rows)
+    objects = [_row(d["partition"], o) for d in documents for o in d["objects"]]
+    if objects:
+        emit_table(["partition", "object", "is", f"at {source}", f"at {here}", "stands"], objects)
+
+
+def _row(partition: str, o: dict[str, Any]) -> tuple[str, ...]:
+    from halog.cli.shared.values import short
+
+    name = f"{o['type']} {short(o['key'])}"
+    return partition, name, o["is"], said_of(o["source"]), said_of(o["initiating"]), stands(o)
+
+
+def stands(o: dict[str, Any]) -> str:
+    """What stands of a key, in a word or two."""
+    if o.get("undecided"):
+        return f"{UNDECIDED}: {o['undecided']}"[:80]
+    said = str(o["stands"]) if o["stands"] != "merged" else said_of(o["then"])
+    if o.get("closed"):
+        return f"{said} (was for an operator, {o['closed']})"
+    return f"{said} (for an operator: {o['deferred']})"[:80] if o["deferred"] else said
+
+
+def said_of(state: dict[str, Any] | None) -> str:
+    """A state's fields on a line."""
+    from halog.cli.shared.values import short
+
+    if state is None:
+        return "nothing"
+    fields = state["fields"]
+    return "unknown" if fields is None else "  ".join(f"{n}={short(v, 20)}" for n, v in fields.items())[:60]

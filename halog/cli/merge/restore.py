@@ -1,0 +1,381 @@
+"""`halog restore`, `halog restore undo`: two sites' branches become one history again (M2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.shared.by_spark import LOCAL_SPARK
+from halog.cli.shared.messages import say
+from halog.cli.shared.options import Name, Text, config_option, timeout_after
+from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.config import Config
+    from halog.core.table import PartitionTable
+    from halog.runtime.restores import Restore
+
+RESTORE_S = 300.0
+"""All branches are closed, read, merged and followed: seconds; triggers may be slow, and the line, too."""
+
+FOLLOWS = ("done", "nothing")
+"""The initiating site mirrors the source then."""
+
+UNDONE_EXIT = 5
+"""Some partition was not restored."""
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--source",
+    "source",
+    type=Name(),
+    metavar="SITE",
+    help="Where to merge.  [default: who answers last that it serves]",
+)
+@click.option(
+    "--from",
+    "nodes",
+    type=Text(),
+    multiple=True,
+    metavar="PARTITION=NODE",
+    help="The active node to merge at; repeatable.",
+)
+@click.option(
+    "--active",
+    "actives",
+    type=Text(),
+    multiple=True,
+    metavar="[PARTITION=]NODE",
+    help="Who is to serve afterwards, at either site; repeatable.  [default: the node that merged]",
+)
+@partition_option
+@comparison_option
+@click.option("--dry-run", is_flag=True, help="Show every conflict and its outcome, and change nothing.")
+@click.option("--spark", is_flag=True, help="A Spark job compares both histories; the nodes merge by what it finds.")
+@click.option(
+    "--spark-master", type=Text(), metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark."
+)
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Where a job that was killed goes on from; implies --spark.",
+)  # fmt: skip
+@click.option("--classified", is_flag=True, help="Merge by what a Spark job has found before.")
+@config_option
+@format_option
+@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+@click.pass_context
+def restore(context: click.Context, /, **options: Any) -> None:
+    """Merge this site's history into that of another one that has gone on, too, and follow it from then on.
+
+    This site is the initiating one: where both contradict each other, and no trigger says otherwise, the source's data
+    is kept. Its nodes stop serving the partitions; the source's node of each merges what both did since they parted, in
+    one step, runs compensation triggers, and serves on; this site mirrors it. `halog conflicts list` and `--dry-run`
+    show beforehand what comes of it, `halog conflicts show` afterwards.
+
+    With --spark a job reads both histories, on a Spark cluster or here, while the source serves: its nodes read only
+    what they did meanwhile.
+
+    Exit code 5 if a partition was not restored; asked for again it goes on. Those of policies that keep a directory of
+    keys cannot be merged: the others are.
+
+    \b
+    Examples:
+      halog restore --source east --dry-run
+      halog restore --source east
+      halog restore --from flights-0=east-1 --partition flights-0
+      halog restore --source east --spark --checkpoint var/merge
+      halog restore --active west-2
+    """
+    if context.invoked_subcommand is None:
+        _restore(**options)
+
+
+def _restore(
+    source: str | None,
+    nodes: tuple[str, ...],
+    actives: tuple[str, ...],
+    names: tuple[str, ...],
+    two_way: bool | None,
+    dry_run: bool,
+    spark: bool,
+    spark_master: str | None,
+    checkpoint: Path | None,
+    classified: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    from halog.cli.shared.by_spark import check_installed, classifying
+    from halog.cli.shared.connection import connect
+    from halog.runtime.cluster import state_topic
+    from halog.runtime.outside import Remote
+    from halog.runtime.reuniting import Reuniting
+    from halog.runtime.sites import table_of
+
+    if spark := spark or spark_master is not None or checkpoint is not None:
+        if dry_run or classified:
+            raise click.UsageError(f"--spark is of no use with {'--dry-run' if dry_run else '--classified'}")
+        check_installed("the nodes compare by themselves")
+    with connect(config_path, timeout_s) as connection:
+        config, reach = connection.config, connection.adapters.reach
+        tables, left = mergeable(config, with_home(connection, names), named=bool(names))
+        if not dry_run:  # which tells it in its answer
+            for name, why in left.items():
+                say(f"partition {name} is left out: {why}")
+        own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
+        topics = partial(state_topic, config)
+        with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
+            named = _named(connection, [t.name for t in tables], source, nodes)
+            asked = _asked(tables, actives)
+            sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
+            if dry_run:
+                from halog.cli.merge.conflicts import preview
+
+                preview(connection, tables, sources, reuniting.remote, two_way=two_way, left=left, format_=format_)
+                return
+            manual = _two_way(connection, tables, two_way)
+            active = _active(tables, asked, lambda name: table_of(reuniting.remote(sources[name]).coordinator, name))
+            there = {name: node for name, (node, here) in active.items() if not here}
+            classify = classifying(config_path, tables, sources, checkpoint, spark_master) if spark else None
+            ended = reuniting.restore(
+                tables, sources, two_way=manual, active=there, classified=spark or classified, classify=classify,
+                told=_tell,
+            )  # fmt: skip
+        back = {name: node for name, (node, here) in active.items() if here and name in ended}
+        _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
+        ended |= _left_out(connection, left)
+    _emit(format_, ended, sources | dict.fromkeys(left, ""))
+
+
+def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
+    """Are they compared without the common ancestor? RefusedError where some are, and others are not."""
+    from halog.errors import RefusedError
+
+    by_rule: dict[bool, list[str]] = {False: [], True: []}
+    for table in tables:
+        by_rule[is_two_way(connection, table.policy, said)].append(table.name)
+    three, two = (", ".join(names) for names in by_rule.values())
+    if three and two:
+        raise RefusedError(
+            f"by their policies' comparison {two} are compared two-way and {three} three-way: restore them one after "
+            "the other (--partition), or say --two-way or --three-way"
+        )
+    return bool(two)
+
+
+def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, str]:
+    """By partition, the node that is to serve it."""
+    from halog.errors import ConfigError
+
+    asked: dict[str, str] = {}
+    by_name = {table.name: table for table in tables}
+    for text in texts:
+        partition, said, node = text.rpartition("=")
+        if not node or (said and partition not in by_name):
+            raise ConfigError(f"--active {text}: say NODE, or PARTITION=NODE with a partition that is to be restored")
+        asked |= dict.fromkeys([partition] if said else by_name, node)
+    return asked
+
+
+def _active(
+    tables: Iterable[PartitionTable], asked: Mapping[str, str], at_source: Callable[[str], PartitionTable]
+) -> dict[str, tuple[str, bool]]:
+    """With whether that is one of this site's. RefusedError for one that has no copy."""
+    from halog.errors import RefusedError
+
+    by_name = {table.name: table for table in tables}
+    found = {}
+    for name, node in asked.items():
+        here, there = by_name[name].configured, at_source(name).configured
+        if node not in (*here, *there):
+            listed = ", ".join((*here, *there))
+            raise RefusedError(f"{node} has no copy of {name}, at either site ({listed})", partition=name, node=node)
+        found[name] = node, node in here
+    return found
+
+
+def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: float) -> None:
+    """This site serves again what is to be served by nodes of its own."""
+    from halog.cli.partition.failover import hand_over
+    from halog.runtime.switching import Switching
+
+    if not active:
+        return
+    config = connection.config
+    Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
+    router = connection.router
+    with router.changed:
+        router.changed.wait_for(
+            lambda: all(node in router.tables[n][1].node_list for n, node in active.items()), timeout_s
+        )
+    for name, node in active.items():
+        if router.active(name) != node:
+            hand_over(connection, name, node, timeout_s)
+
+
+def mergeable(
+    config: Config, tables: Iterable[PartitionTable], *, named: bool
+) -> tuple[list[PartitionTable], dict[str, str]]:
+    """Those that can be merged; and of the others, by partition, why not: of a policy that keeps a directory a key may
+    be in two partitions of two sites. RefusedError where the operator has `named` one of these, or there are no
+    others."""
+    from halog.config.mapper import is_listed
+    from halog.errors import RefusedError
+
+    found, left = [], dict[str, str]()
+    for table in tables:
+        mapper = config.policies[table.policy].mapper
+        if is_listed(mapper):
+            left[table.name] = (
+                f"policy {table.policy} keeps a directory of keys (mapper {mapper}), and each site may have put the "
+                "same key into another partition: it cannot be merged. `halog export` at the site that is to give up, "
+                "`halog import --skip-existing` at the other one, then `halog site demote` at the first"
+            )
+        else:
+            found.append(table)
+    if left and (named or not found):
+        name, why = next(iter(left.items()))
+        raise RefusedError(f"partition {name}: {why}", partition=name)
+    return found, left
+
+
+def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Restore]:
+    from halog.runtime.restores import FAILED, Restore
+    from halog.runtime.who import who
+
+    site = connection.config.site.name
+    return {name: Restore(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
+
+
+@restore.command("undo")
+@click.option(
+    "--merge",
+    "merge",
+    type=Name(),
+    metavar="ID",
+    help="Which; the first digits will do.  [default: the last one of each partition]",
+)
+@partition_option
+@config_option
+@format_option
+@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+    """Undo a merge: what the source had before it stands again, except where objects were changed since.
+
+    To be asked for at the site that serves. What the other site did stays in the report, and in its own log.
+
+    \b
+    Examples:
+      halog restore undo
+      halog restore undo --partition flights-0
+      halog restore undo --merge 6150ebec5631
+    """
+    from halog.cli.merge.merge_ids import unknown
+    from halog.cli.shared.connection import connect
+    from halog.errors import NothingToDoError
+    from halog.runtime.reuniting import undo
+
+    with connect(config_path, timeout_s) as connection:
+        tables = with_home(connection, names)
+        found = _merges(connection, tables, merge)
+        if not found and merge is not None:
+            raise unknown(tables, merge)
+        if not found:
+            raise NothingToDoError(f"no merge was made here{of(tables)}; nothing was changed")
+        ended = undo(connection.coordinator, found, timeout_s, _tell)
+    _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
+
+
+def of(tables: Iterable[PartitionTable]) -> str:
+    """Of which partitions, in words; nothing where there are none."""
+    names = ", ".join(t.name for t in tables)
+    return f" of {names}" if names else ""
+
+
+def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
+    """By partition, the one asked for, else the last that was made here; where there is none, nothing."""
+    from halog.cli.merge.merge_ids import meant
+    from halog.runtime.restores import last_merge, restore_of
+
+    if merge is not None:
+        return meant(connection, tables, merge)
+    last = {t.name: last_merge(restore_of(connection.coordinator, t.name)) for t in tables}
+    return {name: found for name, found in last.items() if found}
+
+
+def _named(
+    connection: Connection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
+) -> dict[str, str]:
+    """By partition, the site that was said."""
+    from halog.errors import ConfigError, UnknownNameError
+
+    config = connection.config
+    if source is not None and source not in config.other_sites:
+        raise UnknownNameError.of("site", source, list(config.other_sites), str(config.source))
+    named = dict.fromkeys(partitions, source or "")
+    for text in nodes:
+        partition, _, node = text.partition("=")
+        if partition not in named or not node:
+            raise ConfigError(f"--from {text}: say PARTITION=NODE, with a partition that is to be restored")
+        named[partition] = _site_of(connection, partition, node)
+    return named
+
+
+def _site_of(connection: Connection, partition: str, node: str) -> str:
+    """The other site at which this node is active for the partition."""
+    from halog.errors import HalogError, RefusedError
+    from halog.runtime.sites import table_of
+
+    why = []
+    for site in connection.config.other_sites:
+        try:
+            remote = connection.adapters.reach(site)
+            try:
+                table = table_of(remote.coordinator, partition)
+            finally:
+                remote.close()
+        except HalogError as e:
+            why.append(f"; site {site}: {e}")
+            continue
+        if table.active is not None and table.active.node == node and not table.owner:
+            return site
+    raise RefusedError(
+        f"node {node} is not active for {partition} at any other site{''.join(why)}", partition=partition, node=node
+    )
+
+
+def _tell(partition: str, now: Restore) -> None:
+    why = f": {now.why}" if now.why else ""
+    say(f"partition {partition}: {now.phase}{why}")
+
+
+def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]) -> None:
+    documents = [
+        {
+            "partition": name,
+            "source": sources[name],
+            "phase": ended[name].phase if name in ended else "asked",
+            "why": ended[name].why if name in ended else "",
+            "merge": ended[name].merge if name in ended else "",
+            **(ended[name].result if name in ended else {}),
+        }
+        for name in sources
+    ]
+    rows = [
+        (
+            d["partition"], d["source"], d["phase"], d.get("objects", ""), d.get("changed", ""),
+            sum(d.get("conflicts", {}).values()), d.get("deferred", ""), d["why"],
+        )
+        for d in documents
+    ]  # fmt: skip
+    columns = ["partition", "at", "", "objects touched", "changed", "conflicts", "deferred", "why"]
+    emit(format_, documents, columns, rows)
+    if any(d["phase"] not in FOLLOWS for d in documents):
+        raise click.exceptions.Exit(UNDONE_EXIT)

@@ -1,0 +1,274 @@
+"""Conflicts that a merge left to an operator, settled as he says: each by an ordinary commit, if it may be (M2, M3).
+
+A commit rests on the version that the merge gave the object. So it changes nothing where somebody else was quicker, and
+what was settled once is not settled again. What makes a conflict open or closed is read off the log: `restore.waiting`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from halog.backend import Found, Work, Write
+from halog.core.early import lsn_of
+from halog.core.ids import ABSENT
+from halog.core.records import UPDATE, Change
+from halog.errors import (
+    ConflictError,
+    DuplicateKeyError,
+    FieldTypeError,
+    HalogError,
+    LockedError,
+    RecordTooLargeError,
+    RefusedError,
+)  # fmt: skip
+from halog.events import ITEMS, SETTLED, At, event
+from halog.runtime.pages import ITEM_BYTES, pieces
+from halog.schema.definition import ID_BYTES
+from restore.merge import Instance, State, changes_to
+from restore.report import Entry, is_known
+from restore.waiting import UNDONE, Report, ending
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.schema import ForeignType
+
+BATCH_OBJECTS = ITEMS
+"""In a transaction: as many as its event names."""
+BATCH_BYTES = 1_000_000
+"""The same: a fifth of the largest record allowed."""
+
+
+class Wanted(NamedTuple):
+    """What an operator says is to stand: a state, with some of its fields as he has them."""
+
+    choice: str
+    type_name: str = ""
+    fields: Mapping[str, Any] | None = None
+
+    @property
+    def said(self) -> str:
+        """In a word."""
+        return self.choice if self.fields is None else f"{self.choice} with other fields"
+
+
+class Case(NamedTuple):
+    """A conflict that is to be settled."""
+
+    partition: str
+    report: Report
+    told: Entry
+
+    @property
+    def key(self) -> bytes:
+        """Of its object."""
+        return self.told.found.key
+
+
+class Outcome(NamedTuple):
+    """What became of one. `error`: why it is not settled."""
+
+    case: Case
+    was: State
+    stands: State
+    error: HalogError | None = None
+    lsn: int = 0
+    """Of the commit; 0: there was none."""
+    already: bool = False
+    """It was closed, and stands as is wanted."""
+
+
+class _Ready(NamedTuple):
+    """One that may be settled now."""
+
+    case: Case
+    now: Found | None
+    then: State
+
+    @property
+    def was(self) -> State:
+        return _state(self.now)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """At least one, where anything stands or is to."""
+        version = ABSENT if self.now is None else self.now.version
+        made = changes_to(self.was, self.then, key=self.case.key, version=version)
+        if made or self.then is None:
+            return made
+        return (Change(UPDATE, self.then.ref, self.case.key, self.then.value, version),)
+
+
+def settled(
+    connection: Connection, cases: Iterable[Case], wanted: Wanted, *, force: bool = False, dry_run: bool = False
+) -> Iterator[list[Outcome]]:
+    """What became of each, commit by commit. Those whose object does not stand as their merge left it are refused
+    unless `force` says that this does not matter; `dry_run`: nothing is committed."""
+    for _, grouped in groupby(cases, lambda case: (case.partition, case.report.name)):
+        group = [*grouped]
+        for at in range(0, len(group), BATCH_OBJECTS):
+            ready, others = _looked_at(connection, group[at : at + BATCH_OBJECTS], wanted, force)
+            if others:
+                yield others
+            if dry_run:
+                yield [Outcome(r.case, r.was, r.then) for r in ready]
+            elif ready:
+                yield from _committed(connection, ready)
+
+
+def _looked_at(
+    connection: Connection, cases: Sequence[Case], wanted: Wanted, force: bool
+) -> tuple[list[_Ready], list[Outcome]]:
+    ready, others = list[_Ready](), list[Outcome]()
+    for case, now in zip(cases, connection.fetch(cases[0].partition, [c.key for c in cases]), strict=True):
+        was, then = _state(now), None
+        try:
+            then = _wanted_state(connection, case, wanted)
+            if _may_be_settled(case, now, then, force):
+                ready.append(_Ready(case, now, then))
+            else:
+                others.append(Outcome(case, was, then, already=True))
+        except RefusedError as error:
+            others.append(Outcome(case, was, then, error))
+    return ready, others
+
+
+def _may_be_settled(case: Case, now: Found | None, then: State, force: bool) -> bool:
+    """False: it is settled, and stands as is wanted. RefusedError says why it may not be."""
+    closed, merge = case.report.closing(case.key), case.report.name.hex()
+    if closed is not None and closed.why == UNDONE:
+        raise RefusedError(f"merge {merge} was undone: nothing that it left to an operator waits any more", merge=merge)
+    if closed is not None and _state(now) == then:
+        return False
+    if force or (closed is None and _is_as_left(case, now)):
+        return True
+    why = f"{closed.why}, at lsn {closed.lsn}" if closed is not None else "changed just now"
+    raise RefusedError(
+        f"it does not stand any more as merge {merge} left it: {why}. Nothing was changed; change it by the "
+        "application, or say --force if that is to be overruled",
+        merge=merge,
+    )
+
+
+def _is_as_left(case: Case, now: Found | None) -> bool:
+    then = case.told.then
+    if now is None or then is None:
+        return now is None and then is None
+    return now.ref == then.ref and lsn_of(now.version) == case.report.lsn
+
+
+def _state(found: Found | None) -> State:
+    return None if found is None else Instance(found.ref, found.value)
+
+
+# --- what is to stand ---
+
+
+def _wanted_state(connection: Connection, case: Case, wanted: Wanted) -> State:
+    found = case.told.found
+    states = {"source": found.source, "initiating": found.initiating, "base": found.base, "nothing": None}
+    chosen = states[wanted.choice]
+    if not is_known(chosen):
+        raise RefusedError(
+            f"what it was ({wanted.choice}) is not kept in the log, only that it was there: say what is to stand, all "
+            "of it, by --fields"
+        )
+    return chosen if wanted.fields is None else _with_fields(connection, case, chosen, wanted)
+
+
+def _with_fields(connection: Connection, case: Case, chosen: State, wanted: Wanted) -> Instance:
+    """The chosen state's instance; where nothing stood there, the one that did at either site, or a new one."""
+    assert wanted.fields is not None
+    found = case.told.found
+    foreign = _written_by(connection, case, chosen, wanted.type_name)
+    before = {} if chosen is None or chosen.value is None else foreign.decode(chosen.value)
+    fields = {**before, **wanted.fields}
+    value = foreign.encode(fields)
+    if _key_of(foreign, fields) != case.key:
+        raise FieldTypeError(f"{foreign.name}: --fields cannot change the key", type=foreign.name)
+    there = chosen or found.source or found.initiating
+    return Instance(connection.new_reference().to_bytes() if there is None else there.ref, value)
+
+
+def _written_by(connection: Connection, case: Case, chosen: State, type_name: str) -> ForeignType:
+    """The definition that wrote it; where there is nothing, the newest one of what was there at some time."""
+    definitions, found = connection.definitions, case.told.found
+    if chosen is not None and chosen.value is not None:
+        return definitions.foreign(chosen.value[:ID_BYTES])
+    some = next((s.value for s in (found.source, found.initiating, found.base) if s is not None and s.value), None)
+    name = type_name if some is None else definitions.of(some).name
+    return definitions.foreign(definitions.current(name).type_id)
+
+
+def _key_of(foreign: ForeignType, fields: Mapping[str, Any]) -> bytes:
+    from halog.cli.shared.values import key_from_plain
+
+    return foreign.index_key(key_from_plain(foreign.parsed, [fields[name] for name in foreign.parsed.key]))
+
+
+# --- commits ---
+
+
+def _committed(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
+    """All at once but those that change nothing; one by one where that is refused for any of them."""
+    changing = [r for r in ready if r.changes]
+    room = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
+    for some in pieces(changing, _size_of, room):
+        yield from _at_once(connection, some)
+    for one in ready:
+        if not one.changes:
+            yield from _at_once(connection, [one])
+
+
+def _size_of(one: _Ready) -> int:
+    """Bytes of its changes in a record, and of what they replace."""
+    was = 0 if one.was is None else len(one.was.value or b"")
+    return was + sum(len(c.key) + len(c.value or b"") + ITEM_BYTES for c in one.changes)
+
+
+def _at_once(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
+    try:
+        lsn = _commit(connection, ready)
+        yield [Outcome(r.case, r.was, r.then, lsn=lsn) for r in ready]
+    except (ConflictError, DuplicateKeyError, RecordTooLargeError) as error:
+        if len(ready) > 1:
+            for one in ready:
+                yield from _at_once(connection, [one])
+        else:
+            yield [Outcome(r.case, r.was, r.then, _refusal(error)) for r in ready]
+
+
+def _refusal(error: HalogError) -> HalogError:
+    if isinstance(error, LockedError | RecordTooLargeError):
+        return error
+    return RefusedError(f"it was changed just now, and not by this: {error.message}")
+
+
+def _commit(connection: Connection, ready: Sequence[_Ready]) -> int:
+    case, writes = ready[0].case, [w for r in ready for w in r.changes]
+    if not writes:
+        return connection.submit(case.partition, Work(((case.key, ABSENT),), ()), ending(case.report.name, case.key))
+    made = tuple(Write(w.op, w.ref, w.key, w.value, w.replaced) for w in writes)
+    return connection.submit(case.partition, Work((), made), ending(case.report.name))
+
+
+def tell(connection: Connection, done: Sequence[Outcome], stands: str, names: Sequence[str], reason: str) -> bool:
+    """A commit into the event history: what, who, why; False if it does not take it."""
+    from halog.cli.shared.event_log import note
+    from halog.runtime.who import who
+
+    case, lsn, by = done[0].case, done[0].lsn, who()
+    merge = case.report.name.hex()
+    more = {"merge": merge, "count": len(done), "stands": stands, "objects": [*names], "by": by, "reason": reason}
+    told = event(
+        SETTLED,
+        At(connection.config.cluster.name, connection.name, case.partition, lsn=lsn),
+        name=f"{connection.name}/{merge}/{lsn}",
+        time_ms=time.time_ns() // 1_000_000,
+        node=by,
+        cause=f"by {by}" + (f": {reason}" if reason else ""),
+        more=more,
+    )
+    return note(connection, told)

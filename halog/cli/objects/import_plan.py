@@ -1,0 +1,302 @@
+"""A file of exported objects on its way into a cluster: checked whole, then cut into transactions.
+
+Never trusts a line: it is decoded by this cluster's stored definition, its key must be the one its fields say, and a
+reference is taken only to be replaced. The file is read twice, so that its size does not matter; kept in memory are a
+digest and, for references, two identities per object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halog.backend import Work, Write
+from halog.cli.objects.completion import completed
+from halog.cli.objects.references import refs_of, with_refs
+from halog.cli.shared.export_sum import Verifying, is_sum
+from halog.cli.shared.files import Source
+from halog.cli.shared.placed_objects import Spreading, unique_keys
+from halog.core.mapping import Place
+from halog.core.records import CREATE
+from halog.core.sizes import most_bytes
+from halog.errors import (
+    ConfigError,
+    DuplicateKeyError,
+    FieldTypeError,
+    HalogError,
+    RecordFormatError,
+    RecordTooLargeError,
+)  # fmt: skip
+from halog.runtime.mapping import Owner
+from halog.runtime.pages import ITEM_BYTES
+from halog.runtime.results import object_too_large
+from halog.schema import ForeignType
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from halog.cli.shared.connection import Connection
+    from halog.runtime.schemas import Definitions
+
+BATCH_OBJECTS = 500
+"""Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
+BATCH_BYTES = 1_000_000
+"""Or a fifth of the largest record allowed, if that is less: big objects go alone."""
+CHECK_OBJECTS, CHECK_BYTES = 500, 8_000_000
+"""Keys asked for at once, and bytes of the objects that are held meanwhile."""
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the file; `version`, `definition` and `number` are the exporter's."""
+
+    type: str
+    key: list[Any]
+    fields: dict[str, Any]
+    ref: str = ""
+    version: int = 0
+    definition: str = ""
+    number: int = 0
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A checked line: where the object goes."""
+
+    number: int
+    line: Line
+    foreign: ForeignType
+    index_key: bytes
+    place: Place
+    owner: Owner
+    """Who says where a new one goes whose place is only that of its entry."""
+    size: int = 0
+    """Of its value."""
+
+
+class Plan(msgspec.Struct):
+    """What importing the file would do."""
+
+    source: Source
+    counts: dict[str, int]
+    """What is to be created, by type."""
+    there: Counter[str] = msgspec.field(default_factory=Counter)
+    """What the file has."""
+    outside: int = 0
+    skipped: set[int] = msgspec.field(default_factory=set)
+    """Numbers of lines whose object exists."""
+    pointed: Counter[str] = msgspec.field(default_factory=Counter)
+    """How often objects to be created point to a reference of the file."""
+    renamed: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """Reference in the file → reference of the object to be created."""
+    verified: bool = False
+    """Is the file as it was exported, and complete?"""
+    cut: int = 0
+    """The number of its last line, if that is only the beginning of one, and is left out."""
+
+
+# --- reading and checking ---
+
+
+def check_file(connection: Connection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
+    """Check every line, and every key against the cluster and the file; the plan, or the first error by line. `strict`:
+    and that it is a whole export, if it is one."""
+    plan = Plan(source, {})
+    task = bar.add_task("checking", total=None, note="")
+    seen: dict[bytes, int] = {}
+    group: list[Item] = []
+    held = 0
+    verifying = Verifying(source, strict=strict)
+    for item in items(connection, source, verifying):
+        with at_line(source, item.number):
+            _check_unique(item, seen)
+            size = len(item.foreign.encode(item.line.fields))
+        group.append(msgspec.structs.replace(item, size=size))
+        held += size
+        if len(group) == CHECK_OBJECTS or held >= CHECK_BYTES:
+            _admit(connection, group, plan, skip_existing)
+            group, held = [], 0
+            bar.update(task, completed=item.number)
+    verifying.end()
+    plan.verified, plan.cut = verifying.verified, verifying.cut_line
+    _admit(connection, group, plan, skip_existing)
+    plan.outside = sum(count for ref, count in plan.pointed.items() if ref not in plan.renamed)
+    return plan
+
+
+def items(connection: Connection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
+    """The lines of the file that have objects, checked one by one; errors name the line. `verifying` reads along."""
+    try:
+        with source.open() as file:
+            for number, raw in enumerate(file, 1):
+                if not raw.strip():
+                    continue
+                with at_line(source, number):
+                    try:
+                        document = _document(raw)
+                    except RecordFormatError as error:
+                        if raw.endswith(b"\n"):
+                            raise
+                        if verifying is not None:
+                            verifying.cut(number, error)
+                        return
+                    item = None if is_sum(document) else _item(connection, number, document)
+                if verifying is not None and item is None:
+                    verifying.sum(document)
+                elif verifying is not None and item is not None:
+                    verifying.object(number, raw, item.line.number)
+                if item is not None:
+                    yield item
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def at_line(source: Source, number: int) -> Iterator[None]:
+    """Errors inside name the line."""
+    try:
+        yield
+    except HalogError as error:
+        error.message = f"{source}, line {number}: {error.message}"
+        raise
+
+
+def _document(raw: bytes) -> Any:
+    try:
+        return json.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise RecordFormatError("is not UTF-8 text") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
+
+
+def _item(connection: Connection, number: int, document: Any) -> Item:
+    from halog.cli.shared.values import key_from_plain
+
+    try:
+        line = msgspec.convert(document, Line)
+    except ValueError as error:
+        raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
+    foreign = _foreign(connection.definitions, line)
+    if line.definition and line.definition != foreign.type_id.hex():
+        line = msgspec.structs.replace(line, fields=completed(foreign.parsed.record, line.fields))
+    if [line.fields.get(name) for name in foreign.parsed.key] != line.key:
+        raise FieldTypeError(f"{line.type}: the key {json.dumps(line.key)} is not what its fields say", type=line.type)
+    key = key_from_plain(foreign.parsed, line.key)
+    owner = connection.owner(line.type)
+    connection.check_settled([owner.policy])
+    place = owner.place(line.type, foreign.routing_key(key))
+    return Item(number, line, foreign, foreign.index_key(key), place, owner)
+
+
+def _foreign(definitions: Definitions, line: Line) -> ForeignType:
+    """The definition that wrote it, where this cluster knows it, else the current one of the name."""
+    for definition in reversed(definitions.named(line.type)):
+        if definition.type_id.hex() == line.definition:
+            return definitions.foreign(definition.type_id)
+    return definitions.foreign(definitions.current(line.type).type_id)
+
+
+def _check_unique(item: Item, seen: dict[bytes, int]) -> None:
+    mark = hashlib.blake2b(item.index_key, digest_size=16).digest()
+    before = seen.setdefault(mark, item.number)
+    if before != item.number:
+        raise DuplicateKeyError(
+            f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} is on line {before} already",
+            type=item.line.type,
+        )
+
+
+def _check_size(connection: Connection, item: Item) -> None:
+    """RecordTooLargeError for an object that no active node would take."""
+    config = connection.config
+    keeps = config.policies[item.owner.policy].before_images
+    limit = most_bytes(config.limits.max_record_bytes, len(item.index_key), before_images=keeps)
+    if (size := item.size) > limit:
+        name = f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)[:200]}"
+        raise RecordTooLargeError(object_too_large(name, size, limit), size=size, limit=limit, type=item.line.type)
+
+
+def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_existing: bool) -> None:
+    """Ask the cluster for the keys of a group; give the new ones their references."""
+    present = _present(connection, group)
+    for item in group:
+        ref = present.get(item.number)
+        plan.there[item.line.type] += 1
+        with at_line(plan.source, item.number):
+            _check_admissible(item, plan, exists=ref is not None and not skip_existing)
+            if ref is None:
+                _check_size(connection, item)
+        if ref is not None:
+            plan.skipped.add(item.number)
+        else:
+            plan.counts[item.line.type] = plan.counts.get(item.line.type, 0) + 1
+            plan.pointed.update(refs_of(item.foreign, item.line.fields))
+        if item.line.ref:
+            plan.renamed[item.line.ref] = ref or connection.new_reference().to_bytes()
+
+
+def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
+    if exists:
+        raise DuplicateKeyError(
+            f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} exists; nothing was imported "
+            "(--skip-existing leaves existing objects alone)",
+            type=item.line.type,
+            key=item.line.key,
+        )
+    if item.line.ref in plan.renamed:
+        raise RecordFormatError(
+            f"reference {item.line.ref} stands on an earlier line already: two objects, one identity"
+        )
+
+
+def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
+    """{line number: reference} of the objects that exist."""
+    by_place: dict[Place, list[Item]] = {}
+    for item in group:
+        by_place.setdefault(item.place, []).append(item)
+    present = {}
+    for place, asked in by_place.items():
+        keys = unique_keys(place, [item.index_key for item in asked])
+        found = connection.fetch(place.partition, keys, brief=True)
+        present.update({i.number: f.ref for i, f in zip(asked, found, strict=True) if f is not None})
+    return present
+
+
+# --- writing ---
+
+
+def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[str, Work]]]:
+    """The transactions that create what the plan says, place by place as they fill: how many objects, and the works by
+    partition. MapperError, ConfigError of a mapper that is asked at create."""
+    spreading, owners = Spreading(connection), dict[Place, Owner]()
+    most = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
+    pending: dict[Place, list[Write]] = {}
+    sizes: dict[Place, int] = {}
+    for item in items(connection, plan.source):
+        if item.number in plan.skipped:
+            continue
+        write = _write(connection, item, plan)
+        size = len(write.key) + len(write.value or b"") + ITEM_BYTES
+        place = item.place
+        owners[place] = item.owner
+        waiting = pending.setdefault(place, [])
+        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[place] + size > most):
+            yield len(waiting), spreading.spread(place, item.owner, waiting)
+            waiting = pending[place] = []
+            sizes[place] = 0
+        waiting.append(write)
+        sizes[place] = sizes.get(place, 0) + size
+    for place, waiting in pending.items():
+        yield len(waiting), spreading.spread(place, owners[place], waiting)
+
+
+def _write(connection: Connection, item: Item, plan: Plan) -> Write:
+    ref = plan.renamed.get(item.line.ref) if item.line.ref else None
+    with at_line(plan.source, item.number):
+        value = item.foreign.encode(with_refs(item.foreign, item.line.fields, plan.renamed))
+    return Write(CREATE, ref or connection.new_reference().to_bytes(), item.index_key, value, -1)

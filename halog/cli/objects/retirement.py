@@ -1,0 +1,143 @@
+"""Taking a definition back: who uses it, by the active nodes, or by the logs where no node is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from halog.cli.shared.event_log import note
+from halog.cli.shared.txn_views import votes_of
+from halog.errors import RefusedError, UnknownNameError
+from halog.events import RETIRED, At, event
+from halog.ports import TopicPartition
+from halog.runtime import cluster
+from halog.runtime.fitting import Runs, runners
+from halog.runtime.who import who
+from halog.schema import Definition
+from halog.schema.definition import ID_BYTES
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+
+Counts = dict[bytes, dict[str, int]]
+"""Type id → partition → objects."""
+
+
+def definitions_of(connection: Connection, type_name: str | None) -> list[Definition]:
+    """All, or those of a type; UnknownTypeError if it has none."""
+    known = connection.definitions.all() if type_name is None else connection.definitions.named(type_name)
+    return sorted(known, key=lambda d: d.name)
+
+
+def definition_of(connection: Connection, type_name: str, id_: str) -> Definition:
+    """The one whose id begins so; UnknownNameError for none, and for several."""
+    known = {d.type_id.hex(): d for d in definitions_of(connection, type_name)}
+    found = [d for name, d in known.items() if id_ and name.startswith(id_.lower())]
+    if len(found) != 1:
+        raise UnknownNameError.of("definition", id_, sorted(known), where=f"type {type_name}")
+    return found[0]
+
+
+def counted(connection: Connection, definitions: Sequence[Definition]) -> Counts:
+    """How many objects each of them wrote, as the active nodes have them."""
+    found: Counts = {d.type_id: {} for d in definitions}
+    families = {d.family_id for d in definitions}
+    for table in connection.tables:
+        for family in families:
+            for item in connection.scan(table.name, family):
+                by_partition = found.get(bytes(item.value[:ID_BYTES]))
+                if by_partition is not None:
+                    by_partition[table.name] = by_partition.get(table.name, 0) + 1
+    return found
+
+
+def check_unused(connection: Connection, definition: Definition, running: Callable[[], Runs]) -> None:
+    """RefusedError names who uses it, or may."""
+    _check_not_run(definition, running())
+    id_, name = definition.type_id.hex(), definition.name
+    if any(node.hosts for node in connection.nodes.values()):
+        _check_not_in_doubt(connection, definition)  # first: what is decided meanwhile is among the objects
+        objects = counted(connection, [definition])[definition.type_id]
+        if objects:
+            shown = ", ".join(f"{partition} ({count})" for partition, count in objects.items())
+            raise RefusedError(
+                f"definition {id_} of {name} is used by {sum(objects.values())} objects, in {shown}; nothing was "
+                f"changed. Delete them, or change each of them with the class that is to stay: what changes an object "
+                "writes it anew",
+                type=name, id=id_, objects=objects,
+            )  # fmt: skip
+        return
+    mentioned = list(_mentioned(connection, definition))
+    if mentioned:
+        raise RefusedError(
+            f"definition {id_} of {name} wrote objects in {', '.join(mentioned)}, by the logs; nothing was changed. "
+            "Whether they are still there nodes can say: start some, if need be with `[application] modules` left out, "
+            "for nodes need no class, and give the command again",
+            type=name, id=id_, partitions=mentioned,
+        )  # fmt: skip
+
+
+def _check_not_run(definition: Definition, running: Runs) -> None:
+    by = runners(definition, running)
+    if by:
+        raise RefusedError(
+            f"definition {definition.type_id.hex()} of {definition.name} is run by {', '.join(by)}; nothing was "
+            "changed. Stop them first",
+            type=definition.name, id=definition.type_id.hex(), run_by=by,
+        )  # fmt: skip
+
+
+def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
+    """What a transaction in doubt would write is no object yet, and may be one at any time."""
+    doubts = [(t.name, d) for t in connection.tables for d in votes_of(connection, t.name).doubts]
+    would = [(p, d.tx.hex()) for p, d in doubts if definition.type_id in d.types]
+    if would:
+        txns = sorted({tx for _, tx in would})
+        where = ", ".join(dict.fromkeys(p for p, _ in would))
+        raise RefusedError(
+            f"definition {definition.type_id.hex()} of {definition.name} is used by what is in doubt in {where}: "
+            f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would write objects with it, or may; "
+            "nothing was changed. Wait until that is decided, or decide it: `halog txn list`",
+            type=definition.name, id=definition.type_id.hex(), transactions=txns,
+        )  # fmt: skip
+
+
+def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:
+    """Partitions whose log or state topic holds a value of it: each object that it ever wrote is in one of the two.
+    What only nodes' stores have is not, where commits do not wait for the log."""
+    config, log, id_ = connection.config, connection.adapters.log, definition.type_id
+    for table in connection.tables:
+        policy = config.policies.get(table.policy)
+        if policy is None or policy.local_sync == "NO_SYNC":
+            yield f"{table.name} (perhaps: its log may lack what nodes have)"
+            continue
+        tp = TopicPartition(table.topic, table.index)
+        start, end = log.bounds(tp, connection.timeout_s)
+        state = TopicPartition(cluster.state_topic(config, table.policy), table.index)
+        in_log = any(id_ in entry.value for entry in connection.read(tp, start, end))
+        if in_log or any(id_ in value for _, value in log.read_keyed(state) if value is not None):
+            yield table.name
+
+
+def retired(connection: Connection, definition: Definition, running: Callable[[], Runs]) -> bool:
+    """Take it back. RefusedError, and it is there again, if a process began to run it just then. Does the event history
+    tell of it?"""
+    log, tp = connection.adapters.log, connection.definitions.tp
+    log.put(tp, definition.type_id, None)
+    try:
+        _check_not_run(definition, running())
+    except BaseException:
+        log.put(tp, definition.type_id, definition.text.encode())
+        raise
+    now = time.time_ns() // 1_000_000
+    told = event(
+        RETIRED,
+        At(connection.config.cluster.name, connection.name),
+        name=f"{connection.name}/{now}/1",
+        time_ms=now,
+        node=who(),
+        cause=f"by {who()}; no object uses it",
+        more={"type": definition.name, "id": definition.type_id.hex()},
+    )
+    return note(connection, told)

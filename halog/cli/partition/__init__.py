@@ -1,0 +1,1 @@
+"""This room has the commands for partitions: where copies are, quorum, migration, mapping, plans."""

@@ -1,0 +1,89 @@
+"""`halog partition accept-loss`: go on without what only nodes that are gone had in memory (R6, local NO_SYNC)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.partition.group import partition
+from halog.cli.partition.quorum import reason_option
+from halog.cli.shared.confirm import check_confirmed, cluster_option
+from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.output import emit_json, emit_table, format_option
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.runtime.groups import GiveUpUnlogged
+
+
+@partition.command("accept-loss")
+@click.argument("name", type=Name(), metavar="PARTITION")
+@cluster_option
+@reason_option
+@config_option
+@format_option
+@timeout_option
+def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Let a partition go on whose last acknowledged commits are with nodes that do not come back.
+
+    Only where commits do not wait for the log (local_sync = "NO_SYNC"): after all nodes that had acknowledged them died
+    at once, the partition waits for one of them (event HALOG-1018). Those that are started again end the wait by
+    themselves; this is for those that never will be. What the log lacks is lost then, so it is refused with exit code 5
+    unless --cluster confirms it with the name of the cluster. Event HALOG-1019 says who has done it, and why.
+
+    \b
+    Examples:
+      halog partition accept-loss flights-3 --cluster fleet
+      halog partition accept-loss flights-3 --cluster fleet --reason "A and B burnt down"
+    """
+    from halog.cli.shared.connection import connect
+    from halog.errors import RefusedError
+    from halog.runtime.groups import GiveUpUnlogged, change_table
+
+    with connect(config_path, timeout_s) as connection:
+        policy = connection.config.policies.get(connection.table(name).policy)
+        if policy is not None and not policy.unlogged:
+            raise RefusedError(f"{name} waits for nobody's memory: its commits wait for the log", partition=name)
+        up = {name_: info.incarnation for name_, info in connection.nodes.items()}
+        _check_confirmed(connection, name, confirmed, up)
+        giving_up = GiveUpUnlogged(up)
+        change_table(connection.coordinator, name, giving_up)
+        _tell(connection, name, giving_up, reason)
+    if format_ == "json":
+        emit_json({"partition": name, "given_up": giving_up.names})
+    else:
+        emit_table(["partition", "goes on without the memory of"], [(name, ", ".join(giving_up.names))])
+
+
+def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict[str, int]) -> None:
+    """RefusedError where nothing would be given up, or nobody says that it may be, in this cluster."""
+    from halog.runtime.groups import GiveUpUnlogged
+
+    would = GiveUpUnlogged(up)
+    would(connection.table(name))
+    lost = f"what {', '.join(would.names)} may have of {name} in memory would be lost for good"
+    check_confirmed(connection, confirmed, lost, "If they do not come back", partition=name)
+
+
+def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
+    """Who has done it, and why; no node can know. It is done, whether or not the history takes it."""
+    from halog.cli.shared.event_log import note
+    from halog.cli.shared.messages import say
+    from halog.events import UNLOGGED_LOST, At, event
+    from halog.runtime.who import who
+
+    by, now_ms, names = who(), time.time_ns() // 1_000_000, giving_up.names
+    told = event(
+        UNLOGGED_LOST,
+        At(connection.config.cluster.name, connection.name, name, giving_up.epoch),
+        name=f"{connection.name}/accept-loss/{name}/{now_ms}",
+        time_ms=now_ms,
+        node=by,
+        cause=f"what {', '.join(names)} may have in memory, by {by}" + (f": {reason}" if reason else ""),
+        more={"given_up": names, "by": by, "reason": reason},
+    )
+    if not note(connection, told):
+        say("the event history does not have it: its log does not answer")

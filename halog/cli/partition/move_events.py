@@ -1,0 +1,44 @@
+"""Where an operator's command has wished partitions: told into the event history by the command (P12, O2).
+
+As with what it changes about a group (`group_told.py`), nobody need be up for it, and nodes tell none of it: only that
+a migration is over, which the last of them to do a step knows.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from halog.cli.shared.event_log import note
+from halog.cli.shared.messages import say
+from halog.cli.shared.table_events import as_event
+from halog.core.nodelist import migration_asked
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.core.table import PartitionTable
+
+
+class Moves:
+    """What one command has wished; told when it ends, however it does, or before by `tell`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._untold: list[tuple[PartitionTable, PartitionTable]] = []
+
+    def __call__(self, before: PartitionTable, now: PartitionTable) -> None:
+        self._untold.append((before, now))
+
+    def tell(self) -> None:
+        """It is wished, whether or not the history takes it."""
+        wished, self._untold = self._untold, []
+        c = self._connection
+        told = [as_event(c, now, each) for before, now in wished for each in migration_asked(before, now)]
+        if told and not note(c, *told):
+            say("the event history does not have it: its log does not answer")
+
+    def __enter__(self) -> Moves:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.tell()

@@ -1,0 +1,351 @@
+"""`halog plan create|show|apply|status|cancel`: spread partitions over the nodes, looked at before it is done (P13)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.partition.migrate import rate_option
+from halog.cli.shared.messages import progress, say
+from halog.cli.shared.options import Name, config_option, number_of, timeout_after, timeout_option
+from halog.cli.shared.output import emit_json, emit_table, format_option
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.runtime.plans import Plan
+
+AT_ONCE = 2
+"""Partitions that move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
+
+APPLY_S = 3_600.0
+"""How long `apply` may take: it is stopped and taken up again at any time."""
+
+REFUSED_EXIT = 5
+DEGRADED_EXIT = 4
+
+
+@click.group()
+def plan() -> None:
+    """Spread copies and roles evenly over the nodes of their zones: as a plan first, then under traffic.
+
+    A plan also brings partitions to the number of copies that the configuration asks for by now, and copies of one
+    partition into different failure domains (`[nodes.NAME] failure_domain`). What a plan has moved, `rollback` brings
+    back.
+
+    \b
+    Examples:
+      halog plan create
+      halog plan apply
+      halog plan status
+      halog plan rollback --dry-run
+    """
+
+
+@plan.command()
+@click.option(
+    "--policy", "policies", type=Name(), multiple=True, metavar="NAME", help="Of this policy only; may be repeated."
+)
+@click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
+@click.option("--skip-inconsistent", is_flag=True, help="Leave partitions that a node has defined elsewhere.")
+@click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")
+@config_option
+@format_option
+@timeout_option
+def create(
+    policies: tuple[str, ...],
+    replace_down: bool,
+    skip_inconsistent: bool,
+    dry_run: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Plan what is to move, and why. Moves nothing yet.
+
+    As few copies move as evenness takes: within each policy one node has at most one copy, and is preferred for at most
+    one partition, more than another. Between policies only ties are even: a copy that moves anyway goes to the node
+    with the fewest copies of all policies, where that moves none more. A node that is down keeps what it has and gets
+    nothing new. The plan replaces the last one, unless that is half done (exit code 5).
+
+    A partition that a running node has defined on other nodes than the cluster has it on, and not enabled, is an error
+    that names both lists (exit code 5); then nothing is planned, unless --skip-inconsistent.
+
+    A static policy is planned only when it is named: its partitions go to where the configuration has them.
+
+    \b
+    Examples:
+      halog plan create
+      halog plan create --policy fleet --dry-run
+      halog plan create --replace-down
+    """
+    from halog.cli.shared.connection import connect
+    from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
+    from halog.runtime.drained import drained_at
+    from halog.runtime.plans import check, make, store
+
+    with connect(config_path, timeout_s) as connection:
+        drained = drained_at(connection.coordinator)  # first: who is drained meanwhile is not meant
+        if ignored := connection.activated.ignored(connection.name):
+            say(f"the plan goes by version {connection.activated.number}, not by {config_path} in {ignored}")
+        seen = survey(connection).nodes
+        serving = [n.node for n in seen if n.state == UP]
+        running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
+        down = [n.node for n in seen if n.state == DOWN] if replace_down else []
+        if not skip_inconsistent:
+            check(connection.config, connection.tables, running, policies)
+        made = make(connection.config, connection.tables, serving, running, policies, replaced=down, drained=drained)
+        if not dry_run:
+            store(connection.coordinator, made, connection.tables)
+        show_plan(connection, made, format_)
+        _tell_static(connection, policies)
+        _tell_drained(made)
+    if made.moves and not dry_run:
+        say(f"plan {made.id}: {len(made.moves)} partitions are to move; `halog plan apply` moves them")
+
+
+@plan.command()
+@config_option
+@format_option
+@timeout_option
+def show(config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show the plan: what moves from where to where, why, and how far that is.
+
+    \b
+    Examples:
+      halog plan show
+      halog plan show --format json
+    """
+    from halog.cli.shared.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        show_plan(connection, _stored(connection), format_)
+
+
+@plan.command()
+@config_option
+@format_option
+@timeout_option
+def status(config_path: Path, format_: str, timeout_s: float) -> None:
+    """How far the plan is, in figures. Exit code 4 while something waits or moves.
+
+    \b
+    Examples:
+      halog plan status
+      halog plan status --format json
+    """
+    from halog.cli.shared.connection import connect
+    from halog.runtime.plans import MOVING, WAITING, states_of
+
+    with connect(config_path, timeout_s) as connection:
+        stored = _stored(connection)
+        counts = Counter(states_of(stored, connection.tables).values())
+    if format_ == "json":
+        emit_json({
+            "plan": stored.id, "made_for": stored.made_for, "undoes": stored.undoes, "cancelled": stored.cancelled,
+            "moves": len(stored.moves), **counts,
+        })  # fmt: skip
+    else:
+        emit_table(
+            ["plan", "made", "moves", *counts], [(title(stored), made_at(stored), len(stored.moves), *counts.values())]
+        )
+    if counts[MOVING] or (counts[WAITING] and not stored.cancelled):
+        raise click.exceptions.Exit(DEGRADED_EXIT)
+
+
+at_once_option = click.option(
+    "--at-once", type=number_of(1), default=AT_ONCE, show_default=True, help="Partitions that move together."
+)
+
+
+@plan.command()
+@at_once_option
+@rate_option
+@config_option
+@format_option
+@timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
+def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Carry out the plan, a few partitions at a time, and wait until all of them are where they shall be.
+
+    Under traffic, as `halog partition migrate` does. May be interrupted: the nodes finish what was begun, and the next
+    `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are left alone. Exit code
+    5 if a move was refused; or if a node that is to get copies was drained since the plan was made, before any is.
+
+    \b
+    Examples:
+      halog plan apply
+      halog plan apply --at-once 1 --copy-rate 5000000
+    """
+    from halog.cli.shared.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        stored = _stored(connection)
+        if stored.cancelled:
+            say(f"plan {stored.id} was cancelled; `halog plan create` makes another one")
+            raise click.exceptions.Exit(REFUSED_EXIT)
+        states = carry_out(connection, stored, at_once, copy_rate, timeout_s)
+        show_plan(connection, stored, format_, states)
+    exit_if_refused(states)
+
+
+def carry_out(
+    connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
+) -> dict[str, str]:
+    """Move what waits, under a bar that counts partitions; how far each one is."""
+    from halog.cli.partition.move_events import Moves
+    from halog.runtime import plans
+
+    with Moves(connection) as told, progress() as bar:
+        task = bar.add_task("partitions moved", total=len(stored.moves), note="")
+        said = ""
+
+        def tell(states: dict[str, str]) -> None:
+            nonlocal said
+            told.tell()
+            moving = [p for p, s in states.items() if s == plans.MOVING]
+            finished = sum(s not in (plans.MOVING, plans.WAITING) for s in states.values())
+            note = f"moving: {', '.join(f'{p}{_pace(connection, p)}' for p in moving)}" if moving else ""
+            bar.update(task, completed=finished, note=note)
+            if bar.disable and note and note != said:
+                say(f"{finished} of {len(states)} moved; {note}")
+            said = note
+
+        return plans.apply(
+            connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell,
+            told=told, copy_rate=copy_rate,
+        )  # fmt: skip
+
+
+def exit_if_refused(states: dict[str, str]) -> None:
+    """Exit code 5 if a move was refused, or something was in its way that somebody is to look at."""
+    from halog.runtime.plans import CHANGED, DONE
+
+    if any(s not in (DONE, CHANGED) for s in states.values()):
+        raise click.exceptions.Exit(REFUSED_EXIT)
+
+
+@plan.command()
+@config_option
+@format_option
+@timeout_option
+def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
+    """Begin nothing more of the plan. What moves already is finished by the nodes.
+
+    \b
+    Examples:
+      halog plan cancel
+      halog plan cancel --format json
+    """
+    from halog.cli.shared.connection import connect
+    from halog.runtime.plans import MOVING, WAITING, cancel as cancel_plan, states_of
+
+    with connect(config_path, timeout_s) as connection:
+        cancelled = cancel_plan(connection.coordinator)
+        counts = Counter(states_of(cancelled, connection.tables).values())
+    if format_ == "json":
+        emit_json({"plan": cancelled.id, "cancelled": True, "moving": counts[MOVING], "stay": counts[WAITING]})
+    else:
+        click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
+
+
+def _pace(connection: Connection, partition: str) -> str:
+    """At what rate its new copy is read at most, where there is a limit."""
+    from halog.core.migrating import copy_rate
+
+    known = connection.router.tables.get(partition)
+    wanted = () if known is None or known[1].target is None else known[1].target.nodes
+    rate = max((copy_rate(known[1], n) for n in wanted), default=0) if known is not None else 0
+    return f" (its copy at {rate:,} bytes a second at most)" if rate else ""
+
+
+def _tell_drained(made: Plan) -> None:
+    """Nodes that were drained, and to which the plan brings copies again: these are spread as over any other."""
+    for node in sorted(made.drained):
+        if comes := [m.partition for m in made.moves if node in m.target.nodes and node not in m.before]:
+            say(f"{node} was drained, and is to have {', '.join(comes)}: carried out, it counts as drained no more")
+
+
+def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
+    """Static policies that were left alone, and have partitions that the configuration places otherwise."""
+    from halog.core.table import Target
+    from halog.runtime.cluster import by_hand
+
+    for name, policy in connection.config.policies.items():
+        wanted = {} if name in named else by_hand(policy)
+        now = {t.name: t.target or Target(t.configured, t.sync_replicas) for t in connection.tables if t.policy == name}
+        away = [p for p, place in now.items() if wanted.get(p, place) != place]
+        if away:
+            say(
+                f"policy {name} is static and was left alone; {', '.join(away)}: elsewhere than the configuration "
+                f"says, `halog plan create --policy {name}` plans the way"
+            )
+
+
+def _stored(connection: Connection) -> Plan:
+    from halog.errors import NothingToDoError
+    from halog.runtime.plans import read
+
+    stored = read(connection.coordinator)
+    if stored is None:
+        raise NothingToDoError("there is no plan: `halog plan create` makes one")
+    return stored
+
+
+def show_plan(
+    connection: Connection,
+    stored: Plan,
+    format_: str,
+    states: dict[str, str] | None = None,
+    copied: Mapping[str, int | None] | None = None,
+) -> None:
+    """What moves, and how far that is. `copied`: by partition, how many objects are copied for it, if that is known."""
+    from halog.runtime.plans import states_of
+
+    known = states_of(stored, connection.tables) if states is None else states
+    if format_ == "json":
+        emit_json(_as_json(stored, known, copied))
+        return
+    if stored.made_for:
+        say(f"plan {stored.id} was made for policy {stored.made_for} by a node, since {stored.why}; nodes carry it out")
+    if stored.undoes:
+        say(f"plan {stored.id} rolls back plan {stored.undoes}")
+    if not stored.moves:
+        say("nothing is to move: every partition is as it shall be" if not stored.stay else "nothing can move")
+    extra = () if copied is None else ("objects copied",)
+    rows = []
+    for m in stored.moves:
+        objects = () if copied is None else ("?" if copied[m.partition] is None else copied[m.partition],)
+        to, sync = ", ".join(m.target.nodes), m.target.sync_replicas
+        rows.append((m.partition, ", ".join(m.before), to, sync, *objects, known[m.partition], m.why))
+    stay = [(name, "", "", "", *("" for _ in extra), "stays", why) for name, why in stored.stay.items()]
+    if rows or stay:
+        emit_table(["partition", "from", "to", "sync", *extra, "state", "why"], [*rows, *stay])
+
+
+def _as_json(stored: Plan, states: dict[str, str], copied: Mapping[str, int | None] | None) -> dict[str, Any]:
+    moves = [
+        {
+            "partition": m.partition, "from": list(m.before), "to": list(m.target.nodes),
+            "sync_replicas": m.target.sync_replicas, "state": states[m.partition], "why": m.why,
+            **({} if copied is None else {"objects_copied": copied[m.partition]}),
+        }
+        for m in stored.moves
+    ]  # fmt: skip
+    return {
+        "plan": stored.id, "made_for": stored.made_for, "why": stored.why, "undoes": stored.undoes,
+        "cancelled": stored.cancelled, "moves": moves, "stay": stored.stay,
+    }  # fmt: skip
+
+
+def title(stored: Plan) -> str:
+    """Its name, and whether it ended early."""
+    return f"{stored.id} (cancelled)" if stored.cancelled else stored.id
+
+
+def made_at(stored: Plan) -> str:
+    """When it was made, in UTC."""
+    return datetime.fromtimestamp(stored.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,221 @@
+"""`halog partition priority|require|designate`: who is to be active, and with how few nodes a partition may go on."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.partition.group import partition
+from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
+from halog.cli.shared.options import Name, Text, config_option, number_of, timeout_option
+from halog.cli.shared.output import emit_json, emit_table, format_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from halog.core.table import PartitionTable
+    from halog.runtime.groups import Change
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LEVELS = ("never", "normal", "high", "highest")
+
+
+class Duration(click.ParamType[int]):
+    """Milliseconds, given as `90s`, `15m`, `2h` or `1d`."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no duration; give a number and a unit, as 90s, 15m, 2h or 1d", param, ctx)
+        return int(found[1]) * _UNITS[found[2]] * 1_000
+
+
+Changed = list[tuple["PartitionTable", str]]
+"""Tables as they are now, and who is active: the node that the table names and that says so itself; "" is nobody."""
+
+for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
+reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
+
+
+def _change(
+    target: str,
+    config_path: Path,
+    timeout_s: float,
+    change: Change,
+    node: str = "",
+    *,
+    gives_up: Callable[[PartitionTable], str] = lambda table: "",
+    confirmed: str = "",
+    known: str = "",
+) -> Changed:
+    """Change one partition, or, where none has the name, all of a policy that `node` is in the group of; if one would
+    refuse, none is changed.
+    `known`: a node that must exist, whatever is changed.
+    What is changed is told, also where the next one fails, and returned with who is active for it. `gives_up`: what
+    nobody promises any more by it, to be confirmed; empty: nothing."""
+    from halog.cli.shared.connection import connect
+    from halog.cli.shared.survey import ask_nodes, partition_view
+    from halog.cli.shared.table_events import Watched, tell
+    from halog.config.whole import check_nodes
+    from halog.runtime.clock import wall_ms
+    from halog.runtime.groups import change_group
+
+    asked_ms = wall_ms()  # before any `--for` can be over
+    with connect(config_path, timeout_s) as connection:
+        of_policy = [t for t in connection.tables if t.policy == target]
+        alone = [t for t in connection.tables if t.name == target]  # of both the narrower
+        tables = alone or of_policy or [connection.table(target)]
+        check_nodes(connection.config, filter(None, (node, known)))
+        chosen = [t for t in tables if not node or node in t.configured] or tables
+        for table in chosen:
+            change(table)
+        for given_up in filter(None, map(gives_up, chosen)):
+            check_confirmed(connection, confirmed, given_up, "If that may be", partition=target)
+        check_named(connection, confirmed)
+        done: list[Watched] = []
+        try:
+            for table in chosen:
+                done.append(Watched(change, asked_ms))
+                done[-1].now = change_group(connection.coordinator, table.name, done[-1])
+        finally:
+            tell(connection, done)
+        said = ask_nodes(connection)
+        changed = [one.now for one in done if one.now is not None]
+        return [(t, partition_view(t, connection.nodes, said).active or "") for t in changed]
+
+
+def _shown(tables: Changed, format_: str) -> None:
+    from halog.core.group import as_of, needed, priority
+    from halog.runtime.clock import wall_ms
+
+    if format_ == "json":
+        emit_json([{"partition": t.name, "active": active or None, **as_json(t)} for t, active in tables])
+        return
+    rows = []
+    for t, active in tables:
+        levels = ", ".join(f"{n} {LEVELS[priority(t, n)]}" for n in t.configured)
+        rows.append((t.name, active, needed(as_of(t, wall_ms()), active), levels))
+    emit_table(["partition", "active", "nodes needed", "priorities"], rows)
+
+
+def as_json(table: PartitionTable) -> dict[str, object]:
+    """A partition's group as plain values."""
+    from halog.core.group import priority
+
+    group = table.group
+    return {
+        "quorum": table.quorum,
+        "required": group.required or None,
+        "required_until_ms": group.required_until_ms or None,
+        "required_reason": group.required_reason or None,
+        "designated": group.designated or None,
+        "designated_until_ms": group.designated_until_ms or None,
+        "designated_reason": group.designated_reason or None,
+        "priorities": {n: LEVELS[priority(table, n)] for n in table.configured},
+    }
+
+
+def _until(for_ms: int | None, takes_back: bool) -> int:
+    """When it ends by itself; 0: never. What is taken back ends at once."""
+    if takes_back and for_ms is not None:
+        raise click.UsageError(
+            "--for is of no use where an override is taken back: leave it out, or say what is to last so long"
+        )
+    return 0 if for_ms is None else time.time_ns() // 1_000_000 + for_ms
+
+
+@partition.command("priority")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name())
+@click.argument("level", type=click.Choice(LEVELS))
+@config_option
+@format_option
+@timeout_option
+def priority_(target: str, node: str, level: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Set how much a node is to be active, among nodes that hold the same.
+
+    A node of priority never replicates and votes, and is never active; if it is active now it hands over at once.
+
+    \b
+    Examples:
+      halog partition priority flights-3 B highest
+      halog partition priority flights C never      (all partitions of the policy)
+    """
+    from halog.runtime.groups import priority_of
+
+    _shown(_change(target, config_path, timeout_s, priority_of(node, level), node), format_)
+
+
+@partition.command("require")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("nodes", type=number_of())
+@for_option
+@reason_option
+@click.option("--may-fork", is_flag=True, help="Also so few that two halves could go on without each other.")
+@cluster_option
+@config_option
+@format_option
+@timeout_option
+def require_(
+    target: str,
+    nodes: int,
+    for_ms: int | None,
+    reason: str,
+    may_fork: bool,
+    confirmed: str,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Set how many nodes commits and elections need, instead of the quorum; 0 takes it back.
+
+    Effective at once. Refused with exit code 5 where both halves of a group could go on alone, unless --may-fork says
+    that they may, and --cluster confirms it with the name of the cluster.
+
+    \b
+    Examples:
+      halog partition require flights-3 2 --for 15m --reason "rack 4 is being moved"
+      halog partition require flights 0 --reason "rack 4 is there"
+      halog partition require flights 1 --may-fork --cluster fleet --for 1h --reason "B and C burnt down"
+    """
+    from halog.core.group import forks
+    from halog.runtime.groups import required
+
+    change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)
+    tables = _change(
+        target, config_path, timeout_s, change, gives_up=lambda table: forks(table, nodes), confirmed=confirmed
+    )
+    _shown(tables, format_)
+
+
+@partition.command("designate")
+@click.argument("target", type=Name(), metavar="PARTITION|POLICY")
+@click.argument("node", type=Name(), metavar="NODE|none")
+@for_option
+@reason_option
+@config_option
+@format_option
+@timeout_option
+def designate_(
+    target: str, node: str, for_ms: int | None, reason: str, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Let one node of a group of two go on alone; `none` takes it back.
+
+    \b
+    Examples:
+      halog partition designate flights-3 A --for 2h --reason "B gets a new disk"
+      halog partition designate flights-3 none
+    """
+    from halog.runtime.groups import designated
+
+    back = node == "none"
+    change = designated("" if back else node, until_ms=_until(for_ms, back), reason=reason)
+    _shown(_change(target, config_path, timeout_s, change, known=node if node != "none" else ""), format_)

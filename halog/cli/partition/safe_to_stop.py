@@ -1,0 +1,120 @@
+"""`halog safe-to-stop`: a proof that nodes may stop without stopping a partition (X4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.shared.messages import say
+from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.output import emit_json, emit_table, format_option
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.survey import NodeView, PartitionView
+    from halog.core.stopping import CopyFact, Verdict
+
+REFUSED_EXIT = 5
+
+
+@click.command("safe-to-stop")
+@click.argument("nodes", type=Name(), nargs=-1, required=True, metavar="NODE...")
+@config_option
+@format_option
+@timeout_option
+def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+    """Prove that these nodes may stop, all of them at once.
+
+    For every partition they host: a node is left that may be active, has everything that was acknowledged, and finds
+    the quorum it needs; and no node is left offline because it reaches too few of its zone. Asks every node now, also
+    whom it reaches; what fails a moment later is not foreseen. Exit code 0: safe; 5: it is not, and the table says why.
+
+    \b
+    Examples:
+      halog safe-to-stop A
+      halog safe-to-stop A B --format json
+      halog safe-to-stop A && ssh a systemctl restart halog
+    """
+    from halog.cli.shared.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        check_known(connection, nodes)
+        verdicts = judge_all(connection, set(nodes))
+    unsafe = [v for v in verdicts if not v.safe]
+    if format_ == "json":
+        rows = [{"partition": v.partition, "safe": v.safe, "heir": v.heir or None, "why": v.why} for v in verdicts]
+        emit_json({"nodes": list(nodes), "safe": not unsafe, "partitions": rows})
+    else:
+        emit_table(
+            ["partition", "safe", "active then", "why"],
+            [(v.partition, "yes" if v.safe else "no", v.heir, v.why) for v in (unsafe or verdicts)],
+        )
+    if unsafe:
+        say(f"halog: not safe: {len(unsafe)} of {len(verdicts)} partitions on {', '.join(nodes)} would stop or lose")
+        raise click.exceptions.Exit(REFUSED_EXIT)
+
+
+def check_known(connection: Connection, nodes: Collection[str]) -> None:
+    """ConfigError for a name no node of this site has."""
+    from halog.config.whole import elsewhere
+    from halog.errors import ConfigError, UnknownNameError
+
+    known = [*connection.config.nodes, *(n for n in connection.nodes if n not in connection.config.nodes)]
+    for node in nodes:
+        if away := elsewhere(connection.config, node):
+            raise ConfigError(f"{away}: ask with the configuration of that site")
+        if node not in known:
+            raise UnknownNameError.of("node", node, known)
+
+
+def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
+    """Every partition hosted by these nodes, and by those that would be offline without them (Q1), from one look."""
+    from halog.cli.shared.survey import survey
+    from halog.core.group import as_of
+    from halog.core.stopping import judge
+    from halog.runtime.clock import wall_ms
+
+    seen = survey(connection)
+    falling = offline_then(connection, seen.nodes, stopping)
+    gone = stopping | falling.keys()
+    views = {v.partition: v for v in seen.partitions}
+    now = wall_ms()
+    hosted = [as_of(t, now) for t in connection.tables if gone & {*t.hosts, *t.node_list}]
+    unlogged = {name for name, policy in connection.config.policies.items() if policy.unlogged}
+    verdicts = [judge(t, gone, _facts(views[t.name]), unlogged=t.policy in unlogged) for t in hosted]
+    if not falling:
+        return verdicts
+    said = "; ".join(f"{node} would be offline, {why}" for node, why in sorted(falling.items()))
+    return [v if v.safe else v._replace(why=f"{said}: {v.why}") for v in verdicts]
+
+
+def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
+    """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. Who does not
+    answer is reached by nobody: it may be registered, and still be heard, for a moment after it froze."""
+    from halog.cli.shared.survey import OFFLINE, UP
+    from halog.core.zones import Sight, count
+    from halog.runtime.zone_switch import read_switch
+    from halog.runtime.zoning import zones_of
+
+    left = {n.node: n for n in nodes if n.state in (UP, OFFLINE) and n.node not in stopping}
+    falling: dict[str, str] = {}
+    for name, node in left.items():
+        sight = Sight(reached=frozenset(left).intersection(node.reaches))
+        for zone in zones_of(connection.config, name):
+            counted = count(zone, name, sight)
+            if zone.guarded and not counted.holds and not read_switch(connection.coordinator, zone.name).off:
+                falling[name] = f"zone {zone.name} has {counted} then"
+    return falling
+
+
+def _facts(view: PartitionView) -> Iterator[CopyFact]:
+    """The copies that run, as their nodes say."""
+    from halog.core.stopping import ACTIVE, CopyFact
+
+    for c in view.copies:
+        if c.error is None and c.kind != "missing" and (c.kind != ACTIVE or view.active == c.node):
+            yield CopyFact(c.node, c.kind, c.lag_records or 0)

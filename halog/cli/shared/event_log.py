@@ -1,0 +1,95 @@
+"""The event history as tools read it: the cluster's topic, each event once, oldest first; and what they tell there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halog.cli.shared.messages import say
+from halog.errors import HalogError, RecordFormatError
+from halog.events import DISCARDED, Event
+from halog.ports import Entry, TopicPartition
+from halog.runtime.cluster import events_topic
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+
+FOLLOW_S = 0.25
+"""How long one wait for new events takes; Ctrl-C is noticed between two."""
+
+
+class EventLog:
+    """One reader. Repeated events are told apart by their id."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._tp = TopicPartition(events_topic(connection.config.cluster.name), 0)
+        self._seen: set[str] = set()
+        self._next = 0
+
+    def so_far(self) -> Iterator[Event]:
+        """Everything up to now."""
+        start, end = self._connection.adapters.log.bounds(self._tp, self._connection.timeout_s)
+        self._next = end
+        yield from self._events(self._connection.read(self._tp, start, end))
+
+    def new(self) -> Iterator[Event]:
+        """What comes behind that, without end."""
+        reader = self._connection.adapters.log.tail()
+        try:
+            reader.follow(self._tp, self._next)
+            while True:
+                yield from self._events(item for item in reader.poll(FOLLOW_S) if isinstance(item, Entry))
+        finally:
+            reader.close()
+
+    def _events(self, entries: Iterable[Entry]) -> Iterator[Event]:
+        for entry in entries:
+            try:
+                event = Event.from_bytes(entry.value)
+            except RecordFormatError as error:
+                say(f"offset {entry.offset} of {self._tp.topic} is passed over: {error.message}")
+                continue
+            if event.id not in self._seen:
+                self._seen.add(event.id)
+                yield event
+
+
+def note(connection: Connection, *events: Event) -> bool:
+    """Tell what no node can; False if the history does not take all of it."""
+    topic = TopicPartition(events_topic(connection.config.cluster.name), 0)
+    try:
+        with closing(connection.adapters.log.journal(topic)) as journal:
+            noted = journal.note([event.to_bytes() for event in events])
+    except HalogError:
+        return False
+    return not noted.left and not noted.refused
+
+
+def time_text(time_ms: int) -> str:
+    """ISO 8601, UTC, to the ms."""
+    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """The event as plain values, with its time in words too; without the records that HALOG-1014 carries, which
+    `halog history --discarded` shows decoded."""
+    document: dict[str, Any] = {"time": time_text(event.time_ms), **msgspec.to_builtins(event)}
+    if event.code == DISCARDED.code:
+        document["more"] = _without_records(document["more"])
+    return document
+
+
+def _without_records(more: dict[str, Any]) -> dict[str, Any]:
+    told = more.get("transactions")
+    if not isinstance(told, list):
+        return more
+    return {**more, "transactions": [_without_record(item) for item in told]}
+
+
+def _without_record(item: Any) -> Any:
+    return {k: v for k, v in item.items() if k != "record"} if isinstance(item, dict) else item

@@ -1,0 +1,160 @@
+"""The options every command shares, spelled once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from halog.errors import FieldTypeError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MOST = 1_000_000_000
+"""Of what is counted: more than there is anywhere, and every frame and file takes it."""
+MOST_BYTES = 2**62
+MOST_S = 2_000_000.0
+"""Three weeks: what waits for longer waits for ever. Kafka's client gives up at once beyond 2^31 - 1 ms."""
+
+
+class Number(click.IntRange):
+    """What is counted. Its end keeps mistyped numbers out and is told to who gives one, not in each help text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = click.INT.convert(value, param, ctx)
+        if self.max is not None and found > self.max:
+            self.fail(f"{str(value)[:40]} is more than {self.max:.0f}", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        return f"x>={self.min}"
+
+
+def number_of(least: int = 0, most: int = MOST) -> click.IntRange:
+    """The type of a number on the command line: a mistyped one of thirty digits is a usage error, too."""
+    return Number(least, most)
+
+
+class Seconds(click.FloatRange):
+    """A time to wait for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = click.FLOAT.convert(value, param, ctx)
+        if math.isnan(found):  # no range holds it, and none refuses it
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        if self.max is not None and found > self.max:
+            self.fail(f"{str(value)[:40]} is more than {self.max:.0f} seconds", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        return f"x>={self.min}"
+
+
+class Text(click.ParamType[str]):
+    """What can be kept: arguments that are no UTF-8 arrive with lone surrogates, which no encoder takes."""
+
+    name = "text"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{text!a} is no UTF-8", param, ctx)
+        return text
+
+
+class Name(Text):
+    """What something is called. An empty one is a variable of a script that is not set, not the wish for all there
+    is; one that is a path is no name, and would be looked up elsewhere."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        if not _is_default(param, ctx) and (not text.strip() or text in (".", "..") or set(text) & NO_NAME):
+            self.fail(f"{text!a} is no name", param, ctx)
+        return text
+
+
+NO_NAME = {"/", *map(chr, range(32)), chr(127)}
+"""What stands in no name: names are parts of paths, and of lines."""
+
+
+def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> bool:
+    given = None if param is None or ctx is None else ctx.get_parameter_source(param.name or "")
+    return given is ParameterSource.DEFAULT
+
+
+class Hex(click.ParamType[bytes]):
+    """Bytes, as hex digits."""
+
+    name = "hex"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        try:
+            return bytes.fromhex(str(value))
+        except ValueError:
+            return self.fail(f"{str(value)!a} is not hex digits, two for each byte", param, ctx)
+
+
+@contextmanager
+def of_arguments() -> Iterator[None]:
+    """A value that does not fit its field is a usage error where it was given on the command line."""
+    try:
+        yield
+    except FieldTypeError as error:
+        raise click.UsageError(error.message) from error
+
+
+TIMEOUT_S = 10.0
+"""How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
+
+
+def config_option(command: F) -> F:
+    """`--config`: the configuration file."""
+    return click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path),
+        envvar="HALOG_CONFIG",
+        default="halog.toml",
+        show_default="./halog.toml or $HALOG_CONFIG",
+        help="The cluster's configuration; - is standard input.",
+    )(command)
+
+
+def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
+    """`--timeout`, with another default."""
+    return click.option(
+        "--timeout",
+        "timeout_s",
+        type=Seconds(0.05, MOST_S),
+        default=default_s,
+        show_default=True,
+        metavar="SECONDS",
+        help=help_,
+    )
+
+
+timeout_option = timeout_after(TIMEOUT_S, "Give up (exit 3 or 6) after this long.")
+"""`--timeout`: how long to wait for an answer."""
+
+
+def output_option(command: F) -> F:
+    """`--output`: a file, which appears when it is complete (`halog.cli.shared.files.written_whole`)."""
+    return click.option(
+        "-o",
+        "--output",
+        "target",
+        type=click.Path(path_type=Path, dir_okay=False),
+        required=True,
+        help="The file to write; - is standard output, and the summary goes to stderr.",
+    )(command)

@@ -1,0 +1,63 @@
+"""A partition's log as tools read it: every record with its verdict, from the first one that is still there.
+
+Where the log's beginning was trimmed, the snapshot's marker says what went before it, and the records in front of the
+marker are judged backwards (`halog.runtime.verdicts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from halog.cli.shared.snapshot_marker import read_marker
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId
+from halog.ports import TopicPartition
+from halog.runtime.verdicts import Judge, Judged, judge_backwards
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.core.table import PartitionTable
+
+
+def place_of(table: PartitionTable) -> TopicPartition:
+    """Where the partition's log is."""
+    return TopicPartition(table.topic, table.index)
+
+
+class PartitionLog:
+    """One look at a log, up to where it ends now. `judge` has read what `judged` delivered."""
+
+    def __init__(self, connection: Connection, table: PartitionTable) -> None:
+        self._connection, self._tp = connection, place_of(table)
+        self.start, self.end = connection.adapters.log.bounds(self._tp, connection.timeout_s)
+        self._known, self.begin = self._state(table)
+        self.judge = Judge(self._known)
+
+    def _state(self, table: PartitionTable) -> tuple[ChainState, int]:
+        """From where the log can be judged: its beginning, or the snapshot's marker where the beginning was trimmed."""
+        if self.start > 0:
+            marker = read_marker(self._connection, table)
+            if marker is not None:
+                return marker
+        return table.beginning(self._connection.config.site.name), self.start
+
+    @property
+    def lineage(self) -> tuple[tuple[EpochId, int], ...]:
+        """Epochs opened before the first record that can be judged forwards, and the lsns they opened at."""
+        return self._known.lineage
+
+    def before(self) -> Iterator[Judged]:
+        """What is still there in front of the marker."""
+        if self.begin > self.start:
+            yield from judge_backwards(list(self._connection.read(self._tp, self.start, self.begin)), self._known.hash)
+
+    def judged(self) -> Iterator[Judged]:
+        """What comes from there on. To be read once."""
+        for entry in self._connection.read(self._tp, self.begin, self.end):
+            yield self.judge.judge(entry)
+
+    def all(self) -> Iterator[Judged]:
+        """Everything that is there. To be read once."""
+        yield from self.before()
+        yield from self.judged()

@@ -1,0 +1,90 @@
+"""Objects whose mapper is no function of the key (P6), as tools find and create them; see `halog.core.directory`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from halog.backend import Found, Work, Write
+from halog.core.directory import Looking, Standing, beside, entry_key, is_entry, look
+from halog.core.mapping import Place
+from halog.errors import DeadlineError
+from halog.runtime.choosing import Choosing
+from halog.runtime.loads import Loads
+from halog.runtime.mapping import Owner
+from halog.schema.placed import new_object
+from mappers import NewObject
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+
+AGAIN_S = 0.02
+"""Pause before an object is looked for again that is not where its entry says: it is on its way."""
+
+
+def located(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
+    """Where an object is, and what it is, asked as `place` says; None, and where a new one's entry belongs.
+    DeadlineError if it is not where its entry says for too long."""
+    if place.listed:
+        return _by_entry(connection, key, place)
+    for partition in place.owners:
+        (found,) = connection.fetch(partition, [key])
+        if found is not None:
+            return partition, found
+    return place.partition, None
+
+
+def _by_entry(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
+    until = time.monotonic() + connection.timeout_s
+    asking: Looking[Found] = look(key, place)
+    partition, wanted = next(asking)
+    while True:
+        (found,) = connection.fetch(partition, [wanted])
+        if found is None and not is_entry(wanted):
+            _pause(connection, partition, place, until)
+        try:
+            partition, wanted = asking.send(found)
+        except StopIteration as end:
+            at, what = end.value
+            return at, what
+
+
+def _pause(connection: Connection, partition: str, place: Place, until: float) -> None:
+    if time.monotonic() >= until:
+        raise DeadlineError(
+            f"the object is not where its entry in {' or '.join(place.owners)} says, which is {partition}, for "
+            f"{connection.timeout_s:g} s by now: is an active node cut off (`halog status`)?",
+            partition=partition,
+        )
+    time.sleep(AGAIN_S)
+
+
+def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
+    """The keys that are to be asked for where `place` says, to learn whether these objects exist."""
+    return [entry_key(key) for key in keys] if place.listed else list(keys)
+
+
+class Spreading:
+    """Spreads new objects over the partitions of their policies."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._definitions = connection.definitions
+        self._choosing = Choosing(connection.config, Loads(connection.router), connection.name.encode())
+
+    def spread(self, place: Place, owner: Owner, writes: Sequence[Write]) -> dict[str, Work]:
+        """Creates of one place, as works by partition. MapperError, ConfigError of a mapper that is asked at create."""
+        if not place.listed:
+            return {place.partition: Work((), tuple(writes))}
+        parts: dict[str, list[Write]] = {place.partition: []}
+        for write in writes:
+            parts.setdefault(self._choosing.next_of(owner, partial(self._made, write)), []).append(write)
+        nothing: dict[bytes, Standing] = {}
+        rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.get)]
+        parts[place.partition].extend(Write(*row) for _, row in rows)
+        return {partition: Work((), tuple(its)) for partition, its in parts.items()}
+
+    def _made(self, write: Write) -> NewObject:
+        assert write.value is not None, "it is created"
+        return new_object(self._definitions.of(write.value), write.value)

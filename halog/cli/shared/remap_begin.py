@@ -1,0 +1,69 @@
+"""Objects that a change of mappings moves to other partitions: counted before, begun by an activation (P13, T8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from halog.backend import Found
+from halog.cli.shared.connection import Connection, modules_beside
+from halog.cli.shared.messages import progress, say
+from halog.config import Config
+from halog.core.directory import is_entry
+from halog.errors import HalogError
+from halog.runtime import mappings, wishes
+
+Moving = dict[str, dict[str, Any]]
+"""By policy, for programs."""
+
+
+def counted(connection: Connection, wanted: Config, policy: str) -> tuple[int, Mapping[tuple[str, str], int]]:
+    """How many objects a policy has, and how many of them would go from where to where. Reads them all."""
+    objects = 0
+    now = mappings.read(connection.coordinator, policy).mapping
+    with progress() as bar:
+        task = bar.add_task("partitions", total=len(now.partition_names(policy)), note="")
+
+        def scan(partition: str) -> Iterator[Found]:
+            nonlocal objects
+            for found in connection.scan(partition, b""):
+                objects += not is_entry(found.key)
+                if objects % 1000 == 0:
+                    bar.update(task, note=f"{objects:,} objects")
+                yield found
+            bar.advance(task)
+
+        moves = wishes.preview(connection.coordinator, connection.router, connection.places, wanted, policy, scan)
+    return objects, moves
+
+
+def foresee(connection: Connection, wanted: Config, policies: Collection[str]) -> Moving:
+    """What would move if `wanted` were activated, also said to the operator."""
+    return {policy: _foreseen(connection, wanted, policy) for policy in policies}
+
+
+def _foreseen(connection: Connection, wanted: Config, policy: str) -> dict[str, Any]:
+    modules_beside(wanted)
+    try:
+        objects, moves = counted(connection, wanted, policy)
+    except HalogError as error:
+        say(f"policy {policy}: objects would move to another partition; how many is not known: {error.message}")
+        return {"objects": None, "would_move": None, "why": error.message}
+    would_move = sum(moves.values())
+    say(f"policy {policy}: {would_move:,} of {objects:,} objects would move to another partition")
+    return {"objects": objects, "would_move": would_move}
+
+
+def begin(connection: Connection, wanted: Config, policies: Collection[str]) -> Moving:
+    """Begin what is to move before `wanted` is activated, all or, refused, nothing. In this order: a node starts with
+    the version before while its policy changes, but not with one whose mapping nobody has begun to change. Who dies in
+    between gives the command again: what is under way is that change, and is joined."""
+    modules_beside(wanted)
+    c, router = connection.coordinator, connection.router
+    for policy in policies:
+        wishes.check(c, router, wanted, policy)
+    begun: Moving = {}
+    for policy in policies:
+        begun[policy] = {"version": wishes.join(c, router, wanted, policy)}
+        say(f"policy {policy}: its objects begin to move; `halog rebalance status` says how far they are")
+    return begun

@@ -1,0 +1,63 @@
+"""What the nodes of other sites say of themselves, asked over the line by an operator's command.
+
+Never changes anything there. A site that cannot be reached, or is not to be asked, says why: that is an answer, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from halog.cli.shared.zone_views import Heard
+from halog.errors import HalogError
+from halog.runtime import frames
+from halog.runtime.cluster import read_nodes
+from halog.runtime.known import Known
+from halog.runtime.zone_switch import read_switch
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.runtime.members import NodeInfo
+
+ANSWER_S: Final = 2.0
+"""A node of another site that takes longer answers no request in time either: twice a node's of this one."""
+
+Said = Mapping[str, Any]
+
+
+def hear_zones(connection: Connection, site: str, zones: Sequence[str]) -> Heard:
+    """What another site says of these zones."""
+    try:
+        remote = connection.adapters.reach(site)
+        try:
+            infos = read_nodes(remote.coordinator, remote.coordinator.children("nodes"))
+            switches = {zone: read_switch(remote.coordinator, zone) for zone in zones}
+        finally:
+            remote.close()
+    except HalogError as e:
+        return Heard(why=f"cannot be reached: {e}")
+    if not connection.config.other_sites[site].requests:
+        why = f"its nodes are not asked: [sites.{site}] has requests = false"
+        return Heard({name: {"error": why} for name, info in infos.items() if info.hosts}, switches, why)
+    return Heard(ask_site(connection, site, infos), switches)
+
+
+def ask_site(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
+    """What each hosting node of another site says of itself, or {"error": why}; `infos`: those registered there."""
+    known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)
+    known.nodes_seen(dict(infos))
+    hosts = [name for name, info in infos.items() if info.hosts]
+
+    def ask(node: str) -> Said:
+        try:
+            answer = connection.adapters.channel.request(
+                known.address_of(node), frames.encode(frames.Status()), ANSWER_S
+            )
+            reply = frames.decode_reply(answer)
+        except HalogError as error:
+            return {"error": str(error)}
+        return reply.status if isinstance(reply, frames.StatusIs) else {"error": "it answered no status"}
+
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(hosts, pool.map(ask, hosts), strict=True))

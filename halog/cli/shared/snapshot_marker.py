@@ -1,0 +1,29 @@
+"""The snapshot marker of a partition, read from its state topic: the chain's state at a known offset of the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.ports import TopicPartition
+from halog.runtime import cluster
+from halog.runtime.snapshots import MARKER, marked_position
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.core.chain import ChainState
+    from halog.core.table import PartitionTable
+
+
+def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:
+    """(state, next offset), or None if there is no marker, or one of another log or format."""
+    tp = TopicPartition(cluster.state_topic(connection.config, table.policy), table.index)
+    raw: bytes | None = None
+    for key, value in connection.adapters.log.read_keyed(tp):
+        if key == MARKER:
+            raw = value
+    if raw is None:
+        return None
+    position = marked_position(raw)
+    if position is None or position.state.log_id.hex() != table.log_id:
+        return None
+    return position.state, position.next_offset

@@ -1,0 +1,71 @@
+"""What an operator's command changed about a partition's group: told into the event history by the command (Q3, Q4).
+
+It alone knows each change, and none needs a node to be up: one that starts later finds the table as it is, and one that
+is up may see two changes as one. So nodes tell none of them. What a command finds to be over and takes out of the table
+it tells as they would, by the same id: perhaps nobody else has been up to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from halog.cli.shared.event_log import note
+from halog.cli.shared.messages import say
+from halog.core.group import as_of, ends
+from halog.core.nodelist import ended, group_changes
+from halog.events import At, Event, event
+from halog.runtime.who import who
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.core.table import Group, PartitionTable
+    from halog.core.tell import Tell
+    from halog.runtime.groups import Change
+
+
+class Watched:
+    """A change of one partition, asked for at `asked_ms`, and what it came to. It is asked again where no answer came:
+    what it had changed by then it does not change again, so the last table that it would change is the one before."""
+
+    def __init__(self, change: Change, asked_ms: int) -> None:
+        self._change, self._asked_ms = change, asked_ms
+        self.before: PartitionTable | None = None
+        """What it was made of; None: nothing was to be changed."""
+        self.now: PartitionTable | None = None
+        """None: it failed."""
+
+    def __call__(self, table: PartitionTable) -> Group:
+        group = self._change(table)
+        if group != table.group:
+            self.before = table
+        return group
+
+    def tells(self) -> Iterator[Tell]:
+        """What is new; what was over before is none of it."""
+        if self.before is not None and self.now is not None:
+            over = [until for until in ends(self.before.group) if until <= self._asked_ms]
+            yield from ended(self.before, over)
+            yield from group_changes(as_of(self.before, self._asked_ms), as_of(self.now, self._asked_ms))
+
+
+def tell(connection: Connection, done: Iterable[Watched]) -> None:
+    """It is done, whether or not the history takes it."""
+    told = [as_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
+    if told and not note(connection, *told):
+        say("the event history does not have it: its log does not answer")
+
+
+def as_event(connection: Connection, table: PartitionTable, told: Tell) -> Event:
+    """As told by the command, about who called it unless it is about a node."""
+    by, now_ns = who(), time.time_ns()
+    return event(
+        told.kind,
+        At(connection.config.cluster.name, connection.name, table.name, table.epoch.number),
+        name=told.once or f"{connection.name}/group/{table.name}/{told.kind.code}/{told.node}/{now_ns}",
+        time_ms=now_ns // 1_000_000,
+        node=told.node or by,
+        cause=told.cause,
+        more=told.more if told.once else {**told.more, "by": by},
+    )

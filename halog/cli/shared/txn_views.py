@@ -1,0 +1,133 @@
+"""What an operator sees of transactions over several partitions: votes and decisions, put together from all partitions.
+
+Pure but for who asks: `votes_of`, `gather`, `in_doubt`. A partition that nobody serves says nothing, and is named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core.ids import location_code
+from halog.errors import HalogError
+from halog.runtime import frames
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+
+AT_ONCE = 8
+
+IN_DOUBT, COMMITTED, ABORTED, UNSEEN, SILENT = "in doubt", "committed", "aborted", "nothing", "silent"
+"""How a transaction stands in one partition."""
+
+
+class TxnView(msgspec.Struct, frozen=True):
+    """One transaction that is in doubt somewhere."""
+
+    txn: str
+    began_ms: int
+    """By the clock of its node, in ms since 1970."""
+    node: str | None
+    """Whose application began it, if that node is known."""
+    first: str
+    state: str
+    """How it stands in `first`."""
+    participants: dict[str, str]
+    objects: int
+    """What it holds, in the partitions in which it is in doubt."""
+    digests: tuple[str, ...]
+
+    @property
+    def age_s(self) -> float:
+        return max(0.0, time.time() - self.began_ms / 1000)
+
+    @property
+    def why(self) -> str:
+        """Where it is stuck."""
+        doubtful = [p for p, s in self.participants.items() if s == IN_DOUBT]
+        silent = [p for p, s in self.participants.items() if s == SILENT]
+        unseen = [p for p, s in self.participants.items() if s == UNSEEN]
+        if self.state in (COMMITTED, ABORTED):
+            return f"{self.state} in {self.first}; {', '.join(doubtful)} is to hear of it"
+        if self.state == SILENT:
+            return f"nobody answers for {self.first}, which decides it"
+        if unseen or silent:
+            return f"not voted, as far as is known: {', '.join(unseen + silent)}"
+        return f"all have voted, and {self.first} has not decided"
+
+
+class Votes(msgspec.Struct, frozen=True):
+    """What the partitions said; None: nobody answered."""
+
+    by_partition: Mapping[str, frames.VotesAre | None]
+
+    @property
+    def silent(self) -> list[str]:
+        return [p for p, said in self.by_partition.items() if said is None]
+
+
+def votes_of(connection: Connection, partition: str, ids: Sequence[bytes] = (), latest: int = 0) -> frames.VotesAre:
+    """Ask the active node of a partition; raises what any request does where nobody serves it."""
+    doubts: list[frames.Doubt] = []
+    behind = b""
+    while True:
+        said = connection.ask(partition, frames.Votes(partition, [*ids], latest, behind), frames.VotesAre)
+        doubts += said.doubts
+        if said.end:
+            return frames.VotesAre(doubts, said.decided, end=True)
+        behind = doubts[-1].tx
+
+
+def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
+    """Ask the active node of every partition."""
+
+    def ask(partition: str) -> frames.VotesAre | None:
+        try:
+            return votes_of(connection, partition, ids, latest)
+        except HalogError:
+            return None
+
+    names = [t.name for t in connection.tables]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return Votes(dict(zip(names, pool.map(ask, names), strict=True)))
+
+
+def in_doubt(connection: Connection) -> tuple[list[TxnView], list[str]]:
+    """All that is in doubt somewhere, oldest first; and the partitions that nobody answered for."""
+    votes = gather(connection, [])
+    found = {d.tx: d for said in votes.by_partition.values() if said is not None for d in said.doubts}
+    if found:
+        votes = gather(connection, sorted(found))
+    nodes = {location_code(name): name for name in (*connection.config.nodes, *connection.nodes)}
+    views = [view(d, votes, nodes) for _, d in sorted(found.items())]
+    return views, votes.silent
+
+
+def view(doubt: frames.Doubt, votes: Votes, nodes: Mapping[int, str]) -> TxnView:
+    """One transaction as its participants tell it."""
+    how = {p: stands(votes.by_partition.get(p), doubt.tx) for p in doubt.participants}
+    held = [d for said in votes.by_partition.values() if said for d in said.doubts if d.tx == doubt.tx]
+    return TxnView(
+        doubt.tx.hex(),
+        int.from_bytes(doubt.tx[:8], "big") // 1_000_000,
+        nodes.get(int.from_bytes(doubt.tx[8:], "big")),
+        doubt.first,
+        how[doubt.first],
+        how,
+        sum(d.reads + d.changes for d in held),
+        tuple(sorted({d.digest.hex() for d in held})),
+    )
+
+
+def stands(said: frames.VotesAre | None, tx: bytes) -> str:
+    """How a transaction stands in the partition that said so."""
+    if said is None:
+        return SILENT
+    for found, commit, _ in said.decided:
+        if found == tx:
+            return COMMITTED if commit else ABORTED
+    return IN_DOUBT if any(d.tx == tx for d in said.doubts) else UNSEEN

@@ -1,0 +1,1 @@
+"""This room has the commands for sites: who serves, mirrors, switches."""
