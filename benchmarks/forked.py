@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import ClusterConfig, Config, PolicyConfig, RemoteSiteConfig, SiteConfig
-from halog.core.chain import Chain, ChainState
 from halog.core.ids import NO_EPOCH, EpochId, digest
-from halog.core.records import UPDATE, Change, Commit, EpochOpened, EpochStarted, Header, Record, encode
-from halog.core.table import PartitionTable
+from halog.core.log.chain import Chain, ChainState
+from halog.core.log.records import UPDATE, Change, Commit, EpochOpened, EpochStarted, Header, Record, encode
+from halog.core.table.table import PartitionTable
 from halog.embedded import EmbeddedSite
 from halog.runtime.outside import Remote
 from spark_jobs.site import ReadOnlyLog

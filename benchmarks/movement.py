@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from halog.core.draining import Move
-from halog.core.rebalancing import Shape, rebalance
-from halog.core.spreading import Zone, spread
-from halog.core.table import PartitionTable
+from halog.core.placement.drain import Move
+from halog.core.placement.rebalance import Shape, rebalance
+from halog.core.placement.spread import Zone, spread
+from halog.core.table.table import PartitionTable
 from halog.schema.codec import encoder
 from halog.schema.shapes import Scalar
 from mappers import ConsistentHash

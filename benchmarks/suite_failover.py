@@ -16,8 +16,8 @@ from benchmarks.scene import WAIT_S, Scene, complete, wait_until
 from halog.cli.shared.connection import connect
 from halog.cli.shared.partition_log import PartitionLog
 from halog.config import PolicyConfig
-from halog.core.chain import Verdict
-from halog.core.records import Commit
+from halog.core.log.chain import Verdict
+from halog.core.log.records import Commit
 
 NODES = "ABC"
 RATE = 100.0

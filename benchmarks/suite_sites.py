@@ -24,7 +24,7 @@ from benchmarks.processes import Child
 from benchmarks.scene import Scene, wait_until
 from halog.cli.shared.connection import Connection, connect
 from halog.config import ApplicationConfig, Config, NodeConfig, PolicyConfig, ZoneConfig
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.demo.split.sites import NAMES, Sites, other
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress

@@ -14,7 +14,7 @@ import msgspec
 
 from halog.core.durability import Durability
 from halog.core.ids import Reference
-from halog.core.mapping import Place
+from halog.core.keys.mapping import Place
 from mappers import NewObject
 
 
@@ -115,7 +115,7 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
     """Is any of them being changed, so that keys have two owners?"""
     listed: Mapping[str, str] = {}
     """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6), or
-    get them, or lose them: how they are found (`halog.core.mapping`). There is a directory for each policy, and it
+    get them, or lose them: how they are found (`halog.core.keys.mapping`). There is a directory for each policy, and it
     leads to that policy's partitions only."""
     leaving: frozenset[str] = frozenset()
     """Those of them that the newest layout does not have: nothing is created there."""

@@ -3,9 +3,9 @@
     def by_size(made: NewObject, partitions: tuple[str, ...], states: States) -> str:
         return "bulk" if made.fields["size"] > 1_000_000 else min(partitions, key=lambda p: states[p].cpu or 0.0)
 
-What it says is kept in a key directory (`halog.core.directory`), so it need not say the same again: it may look at the
-object, at how many objects partitions have, at the load of nodes, at a clock. It is asked once for each create, in the
-process that creates, and where a partition is emptied. What it says that is no partition is an error, and nothing
+What it says is kept in a key directory (`halog.core.keys.directory`), so it need not say the same again: it may look at
+the object, at how many objects partitions have, at the load of nodes, at a clock. It is asked once for each create, in
+the process that creates, and where a partition is emptied. What it says that is no partition is an error, and nothing
 happens. Nothing here asks anybody: what is known of partitions is given to it.
 """
 

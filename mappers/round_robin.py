@@ -1,8 +1,9 @@
 """Round robin over partitions (not nodes): every create goes to the next one.
 
 Never looks at the key, so a look-up cannot ask it where an object is (`by_key` is False): a key directory says so,
-which is spread by consistent hashing (`halog.core.directory`). The theory: it evens out numbers where keys are skewed.
-It is the one mapper with state, a counter per process; `start` lets several processes begin at different partitions.
+which is spread by consistent hashing (`halog.core.keys.directory`). The theory: it evens out numbers where keys are
+skewed. It is the one mapper with state, a counter per process; `start` lets several processes begin at different
+partitions.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import NO_TX, digest
-from halog.core.ledger import Decided, Ledger, Undecided
-from halog.core.merged import taken
-from halog.core.records import Change, Merged
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.merge_parts import taken
+from halog.core.log.records import Change, Merged
+from halog.core.log.transactions import Decided, Ledger, Undecided
 from halog.errors import DivergedError, LogError
 from halog.ports import Log, TopicPartition
 from restore.divergence import Accepted, Fork, Place, accepted

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core.chain import ChainState
 from halog.core.ids import NO_EPOCH, NO_TX, EpochId
-from halog.core.records import Commit, EpochOpened, EpochStarted, Record
+from halog.core.log.chain import ChainState
+from halog.core.log.records import Commit, EpochOpened, EpochStarted, Record
 from halog.errors import DivergedError
 
 Place = tuple[EpochId, int]

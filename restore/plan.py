@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from halog.core.records import Change
+from halog.core.log.records import Change
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
 from restore.merge import AGREED, EQUAL, Committed, Difference, Instance, Kind, State, changes_to
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
-from halog.core.merged import branch_of, hash_of
-from halog.core.outcomes import KEEP, STAMP_BYTES
-from halog.core.records import Branch, EpochMerged, Header, Joined, Merged, MergePart
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import branch_of, hash_of
+from halog.core.log.outcomes import KEEP, STAMP_BYTES
+from halog.core.log.records import Branch, EpochMerged, Header, Joined, Merged, MergePart
 from restore.branches import Compared
 
 PART_BYTES = 200_000

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from halog.core.records import Change, Merged
+from halog.core.log.records import Change, Merged
 from restore.merge import Committed, Difference, Instance, Kind, State, changes_to
 from restore.plan import Choice
 

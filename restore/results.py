@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
+from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from restore.branch import Branch
 from restore.branches import Compared

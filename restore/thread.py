@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from halog.core import records
 from halog.core.ids import EpochId, digest
+from halog.core.log import records
 from halog.errors import LogError
 from halog.ports import Entry, Log, TopicPartition
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
-from halog.core.directory import is_entry
 from halog.core.ids import digest
-from halog.core.ledger import Decided, Ledger, Undecided
+from halog.core.keys.directory import is_entry
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.transactions import Decided, Ledger, Undecided
 from halog.ports import Log, TopicPartition
 from restore.branch import stands_on
 from restore.divergence import Place

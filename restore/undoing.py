@@ -17,10 +17,10 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import ABSENT, NO_TX, EpochId
-from halog.core.records import DELETE, Merged
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.records import DELETE, Merged
 from halog.errors import LogError, RefusedError
 from restore.branch import Side
 from restore.divergence import lineage_of

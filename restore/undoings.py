@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from halog.core.records import EpochMerged
+from halog.core.log.records import EpochMerged
 
 
 def undoing(name: bytes) -> bytes:

@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from halog.core.ids import TX_BYTES, EpochId, digest
-from halog.core.ledger import Decided, Ledger
-from halog.core.merged import taken
-from halog.core.outcomes import STAMP_BYTES
-from halog.core.records import Commit, EpochMerged, Merged, MergePart, Record
+from halog.core.log.merge_parts import taken
+from halog.core.log.outcomes import STAMP_BYTES
+from halog.core.log.records import Commit, EpochMerged, Merged, MergePart, Record
+from halog.core.log.transactions import Decided, Ledger
 from restore.report import Entry, entry
 from restore.undoings import Undoings
 

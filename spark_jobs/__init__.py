@@ -7,8 +7,8 @@
     spark_jobs.classified(spark, "halog.toml", "flights", …) what two sites that both went on contradict each other in
 
 The only place that imports pyspark; importing this package does not. What counts in a log is decided by the pure core
-on the executors (`halog.core.chain`, `halog.core.ledger`), never by SQL: readers that followed rules of their own would
-sooner or later see other objects than the nodes.
+on the executors (`halog.core.log.chain`, `halog.core.log.transactions`), never by SQL: readers that followed rules of
+their own would sooner or later see other objects than the nodes.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from halog.core.chain import ChainState
-from halog.core.outcomes import KEEP
-from halog.core.record_types import Branch as MergedBranch
-from halog.core.records import Commit, EpochMerged, Record
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import KEEP
+from halog.core.log.record_types import Branch as MergedBranch
+from halog.core.log.records import Commit, EpochMerged, Record
 from halog.errors import DivergedError, LogError
 from halog.ports import Entry, TopicPartition
 from restore.branch import written_by

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from halog.core.directory import DIRECTORY, is_entry
+from halog.core.keys.directory import DIRECTORY, is_entry
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
 from halog.schema import Definition

@@ -1,8 +1,8 @@
 """The accepted history of one partition, read on an executor: log entries in, changes of objects out.
 
-Pure; `halog.core.chain` and `halog.core.ledger` decide. A commit that a later epoch appended again is accepted once
-only, and what a transaction over several partitions changes is changed where its `Outcome` stands. `Carried` is all
-that must be known to go on later, elsewhere.
+Pure; `halog.core.log.chain` and `halog.core.log.transactions` decide. A commit that a later epoch appended again is
+accepted once only, and what a transaction over several partitions changes is changed where its `Outcome` stands.
+`Carried` is all that must be known to go on later, elsewhere.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import NO_TX, EpochId, digest
-from halog.core.ledger import Decided, Ledger
-from halog.core.merged import continues
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.merge_parts import continues
+from halog.core.log.transactions import Decided, Ledger
 from halog.ports import Entry
 from halog.runtime import ledger_rows
 from halog.runtime.verdicts import judge_backwards

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from halog.core.ledger import Undecided
+from halog.core.log.transactions import Undecided
 from restore.merge import Committed
 from spark_jobs.branching import Branch, Folded, folded
 from spark_jobs.history import Carried, History

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from halog.config import Config
-from halog.core.mapping import Layout
+from halog.core.keys.mapping import Layout
 from halog.runtime import mappings, wishes
 from halog.runtime.jobs import Announced, Announcement
 from halog.runtime.router import Router

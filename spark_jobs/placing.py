@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halog.config import Config
-from halog.core.directory import DIRECTORY
+from halog.core.keys.directory import DIRECTORY
 from halog.errors import MapperError
 from halog.runtime.mapping import Owner, Places, routing_of
 from halog.schema import Definition

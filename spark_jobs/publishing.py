@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from halog.core.ids import digest
-from halog.core.ledger import Undecided
+from halog.core.log.transactions import Undecided
 from halog.errors import RefusedError
 from halog.ports import TopicPartition
 from halog.runtime import classified, cluster, restores

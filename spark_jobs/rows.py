@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import types as t
 
 from halog.backend import Found
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import RecordFormatError, SchemaChangedError
 from halog.schema import Definition
 from halog.schema.codec import decoder

@@ -19,7 +19,7 @@ import msgspec
 from halog.adapters.kafka.conf import common
 from halog.adapters.kafka.read import Readers
 from halog.config import Config, load_config
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, UnknownTypeError
 from halog.ports import Entry, TopicPartition
 from halog.runtime import bindings, cluster, frames

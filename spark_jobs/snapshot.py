@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from halog.backend import Found
-from halog.core.chain import ChainState
-from halog.core.records import Change
+from halog.core.log.chain import ChainState
+from halog.core.log.records import Change
 from halog.errors import LogError, RefusedError
 from halog.ports import Entry, KeyedLog, TopicPartition
 from halog.runtime import ledger_rows

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from halog.config import Config
-from halog.core.records import Change
+from halog.core.log.records import Change
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
 from halog.runtime.pages import pieces

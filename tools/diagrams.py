@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from halog.core import life, roles, zones
+from halog.core import roles
+from halog.core.table import states as life, zones
 
 PATH: Final = Path(__file__).resolve().parents[1] / "docs/states.md"
 
@@ -22,12 +23,12 @@ Made from the code's own tables by `python -m tools.diagrams`; what is not in a 
 MACHINES: Final[tuple[tuple[str, str, Mapping[Any, Mapping[str, Any]]], ...]] = (
     (
         "A partition",
-        "As each node knows it (P8, `halog/core/life.py`). Migrating, Replicating and Updating are transient.",
+        "As each node knows it (P8, `halog/core/table/states.py`). Migrating, Replicating and Updating are transient.",
         life.TRANSITIONS,
     ),
     (
         "A node's quorum in a zone",
-        "As the node itself sees it (Q1, `halog/core/zones.py`). Switched off, none leads to disabled.",
+        "As the node itself sees it (Q1, `halog/core/table/zones.py`). Switched off, none leads to disabled.",
         zones.TRANSITIONS,
     ),
     ("A copy", "Its role on one node (`halog/core/roles.py`, which says what each one does).", roles.TRANSITIONS),

@@ -60,7 +60,7 @@ MAX_COPIES: Final = 7
 """More copies than that only make every commit slower."""
 LOG_BYTES: Final = 5_900_000
 """halog's topics take records of 6 MiB, and the last record of an object that is too large may exceed the limit by a
-twentieth (`halog.core.sizes`)."""
+twentieth (`halog.core.commit.size_limits`)."""
 
 Problems = Iterator[tuple[str, str]]
 

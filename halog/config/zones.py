@@ -1,8 +1,8 @@
 """Availability zones in a configuration: which nodes a zone has, what speaks against its quorum, and which of them a
 policy uses, and for what (P5, Q1).
 
-Never counts who is up; that is `halog.core.zones`. The theory: a quorum that no set of nodes can reach, or that a node
-alone always has, is a mistake, and is found here.
+Never counts who is up; that is `halog.core.table.zones`. The theory: a quorum that no set of nodes can reach, or that a
+node alone always has, is a mistake, and is found here.
 """
 
 from __future__ import annotations

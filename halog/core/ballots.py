@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from halog.core.records import Change
+from halog.core.log.records import Change
 
 
 class PrepareAsked(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from halog.core.ids import Member
 from halog.core.settings import Sync
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import ConfigError
 
 Local = Literal["SYNC", "WRITE_NO_SYNC", "NO_SYNC"]

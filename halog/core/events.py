@@ -20,13 +20,13 @@ from halog.core.ballots import (
     Spread as Spread,
 )
 from halog.core.cas import Cas as Cas
-from halog.core.chain import ChainState
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
-from halog.core.ledger import Applied
+from halog.core.log.chain import ChainState
+from halog.core.log.records import Change, Record
+from halog.core.log.transactions import Applied
 from halog.core.log_events import AskLog as AskLog, LogAnswered as LogAnswered
 from halog.core.merge_events import MergeAsked as MergeAsked, MergeDue as MergeDue, MergeMade as MergeMade
-from halog.core.records import Change, Record
 from halog.core.results import (
     Busy as Busy,
     Conflicted as Conflicted,
@@ -46,8 +46,8 @@ from halog.core.results import (
 )
 from halog.core.site_events import AskVote as AskVote, SiteAck as SiteAck, VoteAnswered as VoteAnswered
 from halog.core.stow_events import Stand as Stand, Stow as Stow, Stowed as Stowed
-from halog.core.table import PartitionTable
-from halog.core.tell import Tell as Tell
+from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell as Tell
 
 # --- events ---------------------------------------------------------------------------------------------------------
 
@@ -66,7 +66,8 @@ class AliveChanged(msgspec.Struct, frozen=True):
     members: frozenset[Member]
     why: str = ""
     answering: frozenset[Member] = frozenset()
-    """Who is not heard, and has answered a fresh challenge (`halog.core.challenges`): nobody claims what it serves."""
+    """Who is not heard, and has answered a fresh challenge (`halog.core.election.challenges`): nobody claims what it
+    serves."""
 
 
 class EntriesRead(msgspec.Struct, frozen=True):

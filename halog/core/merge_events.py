@@ -1,4 +1,4 @@
-"""Events and effects of `halog.core.merging`; told from `halog.core.events` like all others."""
+"""Events and effects of `halog.core.active.epoch_merge`; told from `halog.core.events` like all others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
+from halog.core.log.chain import ChainState
 
 
 class MergeAsked(msgspec.Struct, frozen=True):

@@ -11,27 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from halog.core import events as ev, records
-from halog.core.candidate import Campaign
-from halog.core.chain import Chain, ChainState, Verdict
-from halog.core.discarded import Discarded, passed_over
-from halog.core.election import NEVER
-from halog.core.following import Following
-from halog.core.group import priority
-from halog.core.held import Held
+from halog.core import events as ev
+from halog.core.active.epoch_merge import Merging
+from halog.core.active.leader import Leading
+from halog.core.active.lease import Predecessor
+from halog.core.active.quorum_overrides import Overrides
+from halog.core.commit.discards import Discarded, passed_over
+from halog.core.commit.outcome_answers import became_of
+from halog.core.election.campaign import Campaign
+from halog.core.election.positions import position_asked
 from halog.core.ids import Member, Position, digest
-from halog.core.judging import became_of
-from halog.core.leading import Leading
-from halog.core.lease import Predecessor
-from halog.core.ledger import Applied, Decided, Ledger
-from halog.core.merging import Merging
-from halog.core.outcomes import Outcomes
-from halog.core.overrides import Overrides
-from halog.core.positions import position_asked
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Applied, Decided, Ledger
+from halog.core.replica.follower import Following
+from halog.core.replica.held import Held
+from halog.core.replica.tail import Tail
 from halog.core.roles import CLAIMANT, OUT, Role, next_role
 from halog.core.settings import Settings, Sync
-from halog.core.table import PartitionTable
-from halog.core.tail import Tail
+from halog.core.table.group import priority
+from halog.core.table.preference import NEVER
+from halog.core.table.table import PartitionTable
 from halog.errors import DivergedError
 from halog.events import COPY_STOPS
 

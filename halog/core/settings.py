@@ -29,7 +29,8 @@ class Sites(msgspec.Struct, frozen=True):
 
 
 class SiteVotes(msgspec.Struct, frozen=True):
-    """The votes of all sites of a partition, by which one of them goes on (Q1, M5); see `halog.core.site_quorum`."""
+    """The votes of all sites of a partition, by which one of them goes on (Q1, M5); see
+    `halog.core.sites.site_quorum`."""
 
     site: str = ""
     """This one."""
@@ -56,7 +57,8 @@ class Settings(msgspec.Struct, frozen=True):
     """What an ended epoch left behind is told to be discarded after so long (Q4): a caller tries again until its
     deadline, and an append of its last attempt may take the commit deadline more."""
     start_deadline_ms: int = 3_000
-    """An epoch that is not open in this time is given up; the next one has twice as long (`halog.core.log_doubt`)."""
+    """An epoch that is not open in this time is given up; the next one has twice as long
+    (`halog.core.election.log_doubt`)."""
     election_ms: int = 40
     """How long a candidate waits for the others' positions; a healthy node answers in under 2 ms."""
     first_election_ms: int = 500
@@ -103,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Decisions of such transactions remembered per partition (D5): a second and more of the fastest, for callers that
     ask for half a minute at most."""
     max_record_bytes: int = 5_000_000
-    """R8. Of one record: what an object alone may have follows from it (`halog.core.sizes`)."""
+    """R8. Of one record: what an object alone may have follows from it (`halog.core.commit.size_limits`)."""
     before_images: bool = False
     """Does the record of a change have the bytes that it replaces, too?"""
     max_in_flight: int = 4_096

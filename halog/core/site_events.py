@@ -1,4 +1,4 @@
-"""Events and effects of what other sites say: `halog.core.sync_sites`, `halog.core.site_quorum`; told from
+"""Events and effects of what other sites say: `halog.core.sites.sync_sites`, `halog.core.sites.site_quorum`; told from
 `halog.core.events` like all others."""
 
 from __future__ import annotations

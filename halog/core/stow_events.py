@@ -1,4 +1,4 @@
-"""Events and effects of what a replica stores before it acknowledges it: `halog.core.stowing`; told from
+"""Events and effects of what a replica stores before it acknowledges it: `halog.core.replica.pushed_store`; told from
 `halog.core.events` like all others."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from halog.core import draining
+from halog.core.placement import drain as draining
 from halog.demo import cluster
 from halog.demo.probe import Prober
 from halog.demo.result import Change, Spread

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import digest
-from halog.core.ledger import Decided, Ledger
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.transactions import Decided, Ledger
+from halog.core.table.table import PartitionTable
 from halog.demo.journal import Claims
 from halog.errors import HalogError
 from halog.ports import Entry, Log, TopicPartition

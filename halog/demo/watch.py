@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from halog.core import roles
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.router import Router

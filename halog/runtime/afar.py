@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from halog.config import Config
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.ports import Channel, UnknownResult, Versioned
 from halog.runtime.cluster import read_nodes

@@ -16,7 +16,7 @@ import msgspec
 
 from halog.config import Config
 from halog.config.mapper import callable_of
-from halog.core.mapping import Layout, PolicyMapping
+from halog.core.keys.mapping import Layout, PolicyMapping
 from halog.errors import ConfigError
 from halog.ports import Coordinator
 from halog.runtime import mappings

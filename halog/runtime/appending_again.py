@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState
 from halog.core.ids import EpochId, digest
-from halog.core.tail import Tail
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState
+from halog.core.replica.tail import Tail
 from halog.errors import DeadlineError, LogError, RefusedError
 from halog.ports import Log, TopicPartition
 from halog.runtime.histories import entries

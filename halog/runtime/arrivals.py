@@ -21,7 +21,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import EpochId
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, LogError
 from halog.ports import Coordinator, Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.outside import Remote

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from halog.core import events as ev
-from halog.core.directory import ID_BYTES
-from halog.core.ledger import Undecided
+from halog.core.keys.directory import ID_BYTES
+from halog.core.log.transactions import Undecided
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.runtime import frames
 from halog.runtime.answers import Answer

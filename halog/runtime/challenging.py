@@ -1,7 +1,7 @@
 """Challenges between nodes, through the coordinator: one znode for each pair and way, `lines/<asked>/<asker>`.
 
 The asker writes the number of its question, who is asked writes that it has answered it, and both watch. What a
-question means, and when it is due, `halog.core.challenges` says. This module decides nothing.
+question means, and when it is due, `halog.core.election.challenges` says. This module decides nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a new object goes whose mapper is no function of its key (P6): its turn, or what a mapper asked at create says.
 
-The answer is kept by whoever asked: in the key directory, beside the object (`halog.core.directory`). Nothing is kept
-here but whose turn it is, and, until newer figures come, what was placed where (`halog.runtime.loads`).
+The answer is kept by whoever asked: in the key directory, beside the object (`halog.core.keys.directory`). Nothing is
+kept here but whose turn it is, and, until newer figures come, what was placed where (`halog.runtime.loads`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from halog.config import Config
 from halog.config.mapper import is_at_create
-from halog.core.mapping import Layout
+from halog.core.keys.mapping import Layout
 from halog.errors import MapperError
 from halog.runtime.loads import Loads
 from halog.runtime.mapping import Owner, at_create

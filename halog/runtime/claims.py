@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
 
 ANYHOW: Final = -1

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from halog.core.chain import ChainState
+from halog.core.log.chain import ChainState
 from halog.errors import CoordinatorError, HalogError, RefusedError
 from halog.ports import Coordinator, Log, TopicPartition, UnknownResult
 from halog.runtime import retention

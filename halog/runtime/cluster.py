@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from halog.config import Config, PolicyConfig
-from halog.core.group import majority
-from halog.core.mapping import PolicyMapping
-from halog.core.table import PartitionTable, Target
+from halog.core.keys.mapping import PolicyMapping
+from halog.core.table.group import majority
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError, RefusedError
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime import mappings

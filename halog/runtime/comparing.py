@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from halog.core.chain import ChainState
+from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from halog.runtime.classified import Results
 from halog.runtime.deciding import Deciding, check_keys

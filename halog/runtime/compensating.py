@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from halog.config import Config
-from halog.core.directory import is_entry
-from halog.core.sizes import most_bytes
+from halog.core.commit.size_limits import most_bytes
+from halog.core.keys.directory import is_entry
 from halog.errors import HalogError, RecordFormatError
 from halog.runtime.in_time import in_time
 from halog.runtime.results import object_too_large

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from halog.backend import Found
-from halog.core.directory import is_entry
 from halog.core.ids import ABSENT
-from halog.core.ledger import Applied, Decided
-from halog.core.merged import MergedIn
-from halog.core.records import CREATE, DELETE, Change, Commit, Header
+from halog.core.keys.directory import is_entry
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.records import CREATE, DELETE, Change, Commit, Header
+from halog.core.log.transactions import Applied, Decided
 
 if TYPE_CHECKING:
     from halog.runtime.objects import ObjectTable

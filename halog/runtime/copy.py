@@ -17,14 +17,14 @@ import msgspec
 
 from halog.backend import Work
 from halog.core import events as ev
-from halog.core.chain import ChainState
 from halog.core.durability import Durability
-from halog.core.outcomes import Outcomes
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
+from halog.core.replica.tail import Tail
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import ASYNC, PartitionTable
-from halog.core.tail import Tail
+from halog.core.table.table import ASYNC, PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import COPY_STOPS
 from halog.ports import Entry, LogSession, TopicPartition

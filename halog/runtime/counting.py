@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from halog.core import records
-from halog.core.directory import is_entry
-from halog.core.ledger import Applied, Decided
-from halog.core.records import CREATE, DELETE
+from halog.core.keys.directory import is_entry
+from halog.core.log import records
+from halog.core.log.records import CREATE, DELETE
+from halog.core.log.transactions import Applied, Decided
 from halog.runtime import frames
 
 if TYPE_CHECKING:

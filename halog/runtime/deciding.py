@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from halog.core.directory import is_entry
-from halog.core.records import Merged
+from halog.core.keys.directory import is_entry
+from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.runtime.compensating import Compensate
 from halog.runtime.reopening import Lost

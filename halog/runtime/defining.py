@@ -1,5 +1,5 @@
 """What applications and operators say of partitions (P7), and forced replication (P12): checked, and set at once by
-compare-and-set. The nodes do the rest by themselves (`halog.core.defining`, `halog.core.resync`).
+compare-and-set. The nodes do the rest by themselves (`halog.core.table.definitions`, `halog.core.table.resync`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from halog.config import Config
 from halog.config.whole import check_nodes, elsewhere
-from halog.core import resync
-from halog.core.defining import (
+from halog.core.table import resync
+from halog.core.table.definitions import (
     defined,
     differing,
     disabled,
@@ -23,8 +23,8 @@ from halog.core.defining import (
     why_not_disable,
     why_not_enable,
 )
-from halog.core.migrating import no_list
-from halog.core.table import PartitionTable, Target
+from halog.core.table.migration import no_list
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import DeadlineError, NodeListsError, RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime.drained import unmark_behind

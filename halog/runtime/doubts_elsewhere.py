@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from halog.core import records
-from halog.core.ledger import Undecided
+from halog.core.log import records
+from halog.core.log.transactions import Undecided
 from halog.errors import RefusedError
 from halog.ports import TopicPartition
 from halog.runtime.outside import Remote

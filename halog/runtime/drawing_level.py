@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 
-from halog.core import records
 from halog.core.ids import Member
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.table.table import PartitionTable
 from halog.errors import LogError
 from halog.ports import Coordinator, LogSession, TopicPartition
 from halog.runtime.giving import fence

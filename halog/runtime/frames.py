@@ -13,7 +13,7 @@ import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Work
 from halog.core.ids import EpochId, Position
-from halog.core.mapping import Layout
+from halog.core.keys.mapping import Layout
 from halog.errors import ConfigError, FrameError
 
 PROTOCOL = 2

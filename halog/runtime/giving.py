@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId, Member, nonce
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint, Mirror
+from halog.core.table.table import PartitionTable
 from halog.errors import LogError, PartedError
 from halog.ports import Coordinator, LogSession
 from halog.runtime.groups import change_table

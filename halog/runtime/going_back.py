@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState
 from halog.core.ids import digest
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState
+from halog.core.table.table import PartitionTable
 from halog.errors import LogError, RefusedError
 from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.outside import Remote

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required, without
 from halog.core.ids import Member
-from halog.core.table import Group, PartitionTable
-from halog.core.tail import holders
+from halog.core.replica.tail import holders
+from halog.core.table.group import LEVELS, why_not_designated, why_not_priority, why_not_required, without
+from halog.core.table.table import Group, PartitionTable
 from halog.errors import HalogError, OutcomeUnknownError, RefusedError, UnknownNameError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.copy import Copy
@@ -172,8 +172,8 @@ def _changed(
 
 class Overrides:
     """Takes the overrides of the partitions hosted here out of ZooKeeper when their time is over. Their copies count
-    them no more by then (`halog.core.overrides`), whether this comes to anything or not: it is for the other nodes,
-    and for operators."""
+    them no more by then (`halog.core.active.quorum_overrides`), whether this comes to anything or not: it is for the
+    other nodes, and for operators."""
 
     def __init__(self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]]) -> None:
         self._coordinator, self._copies = coordinator, copies

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import digest
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.errors import LogError
 from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.position import confirmed

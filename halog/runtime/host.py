@@ -17,7 +17,7 @@ from halog.core import events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.roles import Role
 from halog.core.settings import Settings
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime import frames

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.ports import Channel
 from halog.runtime.members import NodeInfo

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from halog.core.ledger import Decision, Ledger, Undecided
+from halog.core.log.transactions import Decision, Ledger, Undecided
 from halog.errors import LogError
 from halog.runtime import ledgers
 from halog.runtime.pages import pieces

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import records
-from halog.core.ledger import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
-from halog.core.merged import MergedIn
+from halog.core.log import records
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.transactions import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
 from halog.ports import Snapshot
 from halog.runtime.stored import StoredPosition
 

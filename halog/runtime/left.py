@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import ChainState
-from halog.core.tail import Tail
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.replica.tail import Tail
 from halog.errors import RecordFormatError, StoreError
 from halog.ports import Store
 from halog.runtime import replaced

@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
-from halog.core.mirror import Checkpoint, Mirror
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult

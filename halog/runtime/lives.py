@@ -1,8 +1,8 @@
 """The states of all partitions as this node knows them (P8), and whoever wants to hear of their changes.
 
-One thread looks whenever a table, the members or a copy's role changes; `halog.core.life` says what that means. What
-all nodes see is told to the event history by one of them. Notifiers are called by another thread, one after the other
-in the order of the changes, so that a slow one delays nobody but notifiers, and an error in one harms nobody.
+One thread looks whenever a table, the members or a copy's role changes; `halog.core.table.states` says what that means.
+What all nodes see is told to the event history by one of them. Notifiers are called by another thread, one after the
+other in the order of the changes, so that a slow one delays nobody but notifiers, and an error in one harms nobody.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from halog.core.defining import IN_USE, Status, status
-from halog.core.group import as_of
 from halog.core.ids import Member
-from halog.core.life import TRANSIENT, Life, Sight, State, Step, teller
 from halog.core.roles import Role
-from halog.core.table import ENABLED, PartitionTable
+from halog.core.table.definitions import IN_USE, Status, status
+from halog.core.table.group import as_of
+from halog.core.table.states import TRANSIENT, Life, Sight, State, Step, teller
+from halog.core.table.table import ENABLED, PartitionTable
 from halog.errors import ClosedError
 from halog.events import DEFINITION, REPLICATION, STATE, UNAVAILABLE
 from halog.runtime.clock import wall_ms

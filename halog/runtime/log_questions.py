@@ -1,5 +1,5 @@
-"""Does the log answer? What copies ask of it before they claim an epoch (`halog.core.log_doubt`), and active ones to
-know its time (`halog.core.log_pace`), asked on threads of their own, again and again until it does.
+"""Does the log answer? What copies ask of it before they claim an epoch (`halog.core.election.log_doubt`), and active
+ones to know its time (`halog.core.commit.log_clock`), asked on threads of their own, again and again until it does.
 
 An answer is the end of that very partition's log, told by its leader, once there is a producer session to append with:
 whoever claims then waits for nothing. Operators are told once, by each node, since when the log is away, and once that

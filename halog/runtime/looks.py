@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from halog.core.moments import OverError, Past
+from halog.core.replica.moments import OverError, Past
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.named import Taken

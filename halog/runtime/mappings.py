@@ -20,8 +20,8 @@ import msgspec
 
 from halog.backend import Mapped
 from halog.config import Config
-from halog.core.mapping import Changing, Layout, PolicyMapping
-from halog.core.table import PartitionTable
+from halog.core.keys.mapping import Changing, Layout, PolicyMapping
+from halog.core.table.table import PartitionTable
 from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime.mapping import Owner

@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from halog.core.challenges import Challenges
+from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
-from halog.core.zones import Sight
+from halog.core.table.zones import Sight
 from halog.errors import FrameError, HalogError, UnreachableError
 from halog.ports import Channel, Peer
 from halog.runtime import frames

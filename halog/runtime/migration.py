@@ -1,8 +1,8 @@
 """What an operator asks for when a partition is to move (P12): the wish is checked, set by compare-and-set, watched.
 
-The nodes do the rest by themselves, whether or not the one who asked still waits (`halog.core.migrating`). Only where
-none of a partition's nodes is running there is nobody who could move it: then it is placed anew at once, and comes back
-from the log (P1).
+The nodes do the rest by themselves, whether or not the one who asked still waits (`halog.core.table.migration`). Only
+where none of a partition's nodes is running there is nobody who could move it: then it is placed anew at once, and
+comes back from the log (P1).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 
 from halog.config import Config
 from halog.config.whole import check_nodes, elsewhere
-from halog.core.defining import admitting
-from halog.core.migrating import assigned, left, moving, paced, why_not, why_not_assigned
-from halog.core.table import PartitionTable, Target
+from halog.core.table.definitions import admitting
+from halog.core.table.migration import assigned, left, moving, paced, why_not, why_not_assigned
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime.drained import unmark_behind

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from halog.core.mirror import Checkpoint, Mirror
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.runtime.sites import Standing
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, UnreachableError
 from halog.ports import KeyedLog, TopicPartition
 

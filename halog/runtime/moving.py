@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from halog.backend import Found, Work, Write
 from halog.config.mapper import callable_of
 from halog.config.tuning import MAX_MOVE_PAUSE_MS
-from halog.core.directory import (
+from halog.core.keys.directory import (
     Standing,
     entries_of,
     entry_key,
@@ -30,8 +30,8 @@ from halog.core.directory import (
     unlisting,
     unpacked,
 )
-from halog.core.mapping import LISTING, UNLISTING, Layout, Owned, PolicyMapping, batches
-from halog.core.records import CREATE, DELETE
+from halog.core.keys.mapping import LISTING, UNLISTING, Layout, Owned, PolicyMapping, batches
+from halog.core.log.records import CREATE, DELETE
 from halog.errors import (
     ConfigError,
     ConflictError,

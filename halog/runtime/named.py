@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from halog.backend import Found
-from halog.core.moments import Moment
+from halog.core.replica.moments import Moment
 from halog.runtime.clock import monotonic_ms
 
 KEPT_MS = 60_000

@@ -23,7 +23,7 @@ import halog
 from halog.backend import Found, Mapped
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import belonging, cluster, frames, replaced

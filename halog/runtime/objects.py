@@ -27,15 +27,15 @@ from itertools import takewhile
 import msgspec
 
 from halog.backend import Found
-from halog.core import records
-from halog.core.caches import make_room
-from halog.core.chain import ChainState
-from halog.core.early import early_version
+from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
-from halog.core.ledger import Applied, Decided, Ledger, Prepared
-from halog.core.merged import MergedIn, standing
-from halog.core.moments import Moment, Moments, Past
-from halog.core.outcomes import Outcomes
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.provisional import early_version
+from halog.core.log.transactions import Applied, Decided, Ledger, Prepared
+from halog.core.replica.moments import Moment, Moments, Past
 from halog.ports import Snapshot, Store
 from halog.runtime import ledgers, restored
 from halog.runtime.references import References

@@ -8,7 +8,7 @@ from functools import partial
 from halog.config import Config
 from halog.config.whole import check_nodes
 from halog.core import events as ev
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime import frames, wishes

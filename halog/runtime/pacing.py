@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from halog.core.migrating import copy_rate
-from halog.core.table import PartitionTable
+from halog.core.table.migration import copy_rate
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import UnknownResult
 from halog.runtime import retention

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core import events as ev
-from halog.core.mirror import Checkpoint
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import AvailabilityError, HalogError, LogError, VersionError
 from halog.events import BRANCHES
 from halog.ports import UnknownResult

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from halog.config.whole import check_nodes
-from halog.core.defining import listed
-from halog.core.table import PartitionTable
+from halog.core.table.definitions import listed
+from halog.core.table.table import PartitionTable
 from halog.errors import ForkedError, RefusedError, UnknownNameError
 from halog.runtime import defining
 from halog.runtime.lives import Notifier

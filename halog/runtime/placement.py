@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from halog.config import Config
-from halog.core.dealing import Elsewhere
-from halog.core.spreading import Zone, spread
-from halog.core.table import PartitionTable, Target
+from halog.core.placement.seed import Elsewhere
+from halog.core.placement.spread import Zone, spread
+from halog.core.table.table import PartitionTable, Target
 
 
 def copies_of(config: Config, policy: str) -> int:

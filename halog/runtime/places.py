@@ -18,8 +18,8 @@ import logging
 
 import msgspec
 
-from halog.core.chain import ChainState
-from halog.core.mirror import Checkpoint
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import RefusedError
 from halog.ports import Coordinator
 from halog.runtime.znodes import put

@@ -16,13 +16,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev, resync
-from halog.core.chain import ChainState
-from halog.core.migrating import copy_rate
-from halog.core.outcomes import Outcomes
+from halog.core import events as ev
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.replica.tail import Tail
 from halog.core.roles import CLAIMANT, Role
-from halog.core.table import PartitionTable
-from halog.core.tail import Tail
+from halog.core.table import resync
+from halog.core.table.migration import copy_rate
+from halog.core.table.table import PartitionTable
 from halog.errors import DivergedError, LogError
 from halog.runtime.copy import Copy
 from halog.runtime.groups import change_table

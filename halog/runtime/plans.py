@@ -20,9 +20,9 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.core.draining import Move
-from halog.core.rebalancing import Shape, place_by_hand, rebalance
-from halog.core.table import PartitionTable, Target
+from halog.core.placement.drain import Move
+from halog.core.placement.rebalance import Shape, place_by_hand, rebalance
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import (
     ConfigError,
     CoordinatorError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from halog.backend import Found, Work
-from halog.core import records
+from halog.core.log import records
 from halog.runtime.objects import ObjectTable
 
 

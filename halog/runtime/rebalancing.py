@@ -20,10 +20,10 @@ from functools import partial
 import msgspec
 
 from halog.config import Config
-from halog.core.defining import Differing, differing
-from halog.core.rebalancing import in_need
-from halog.core.table import PartitionTable, Target
-from halog.core.turnover import Change, Turnover
+from halog.core.placement.rebalance import in_need
+from halog.core.placement.turnover import Change, Turnover
+from halog.core.table.definitions import Differing, differing
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import DIFFERING, REBALANCE
 from halog.ports import Coordinator, UnknownResult, Versioned

@@ -18,10 +18,10 @@ import msgspec
 from halog.config import Config, parse_config
 from halog.config.activated import merged
 from halog.core.ids import NO_EPOCH, EpochId
-from halog.core.mapping import PolicyMapping
+from halog.core.keys.mapping import PolicyMapping
+from halog.core.replica.tail import Tail
 from halog.core.settings import Sync
-from halog.core.table import PartitionTable, Target
-from halog.core.tail import Tail
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import LogError, StoreError
 from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime import agreement, belonging, cluster, histories, left, mappings, replaced, versions

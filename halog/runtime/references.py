@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from halog.core.directory import is_entry
 from halog.core.ids import REF_BYTES
-from halog.core.records import CREATE, Change
+from halog.core.keys.directory import is_entry
+from halog.core.log.records import CREATE, Change
 from halog.ports import Store
 
 EACH, EACH_BYTES = 1_000, 1_000_000

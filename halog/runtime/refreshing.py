@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Coordinator
 

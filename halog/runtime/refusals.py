@@ -16,9 +16,9 @@ from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
 from halog.config.names import ambiguous
 from halog.config.whole import sites_named, sites_of
-from halog.core.mapping import Layout, why_not
-from halog.core.table import PartitionTable
-from halog.core.zones import Sight, Zone, count
+from halog.core.keys.mapping import Layout, why_not
+from halog.core.table.table import PartitionTable
+from halog.core.table.zones import Sight, Zone, count
 from halog.ports import Coordinator
 from halog.runtime import bindings
 from halog.runtime.mappings import LAYOUT, told

@@ -5,7 +5,7 @@ their objects, moves those that belong elsewhere, and looks again until there ar
 clean. The first node by name also makes the partitions that a change adds, and opens it. All of it is in the log and
 in one znode (`mappings.py`), so whoever becomes active goes on, whatever died. While a job says that it moves the
 objects (`jobs.py`), nodes look at theirs when it has ended. Nothing is decided here that is not decided in
-`halog.core.mapping`.
+`halog.core.keys.mapping`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.core.mapping import PolicyMapping, cleaned, opened
+from halog.core.keys.mapping import PolicyMapping, cleaned, opened
 from halog.errors import HalogError, PartitionUnavailableError, VersionError
 from halog.events import REMAPPED, REMAPPING
 from halog.ports import UnknownResult

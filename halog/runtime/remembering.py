@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Coordinator, Store
 from halog.runtime.belonging import identity

@@ -1,4 +1,4 @@
-"""An epoch that is ended, and opened again with something: the driver's side of `halog.core.merging`.
+"""An epoch that is ended, and opened again with something: the driver's side of `halog.core.active.epoch_merge`.
 
 Whatever happens between the two epochs, the next one is to open, with or without: the partition serves nobody
 meanwhile. So what fails is told only once it is open.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
-from halog.core.mirror import Checkpoint
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import DeadlineError
 from restore.replay import Opening
 

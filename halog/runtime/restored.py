@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from halog.core.ids import TX_BYTES
-from halog.core.ledger import Ledger
+from halog.core.log.transactions import Ledger
 from halog.runtime import ledgers
 from halog.runtime.stored import StoredPosition
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from halog.core.chain import ChainState
-from halog.core.mirror import Checkpoint
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.ports import Coordinator, TopicPartition, UnknownResult
 from halog.runtime.znodes import put

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
+from halog.core.log.chain import ChainState
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.ports import TopicPartition, UnknownResult, Versioned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from halog import errors
 from halog.core import events as ev
-from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
+from halog.core.log.provisional import lsn_of
 
 
 def to_error(result: ev.Result, partition: str) -> errors.HalogError:

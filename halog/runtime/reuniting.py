@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import branch_holds, going_back, restores, retention

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from halog.config import Config
-from halog.core.defining import differing
-from halog.core.table import PartitionTable, Target
+from halog.core.table.definitions import differing
+from halog.core.table.table import PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime import plans

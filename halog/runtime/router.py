@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import NotActiveError, UnreachableError
 from halog.ports import Channel
 from halog.runtime import frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from halog.core.mapping import Place, PolicyMapping
+from halog.core.keys.mapping import Place, PolicyMapping
 from halog.errors import CoordinatorError, UnknownTypeError, UnreachableError
 from halog.ports import Coordinator
 from halog.runtime.choosing import Choosing

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from halog.backend import Found, Lag
 from halog.core import events as ev
-from halog.core.early import EARLY, as_logged
+from halog.core.log.provisional import EARLY, as_logged
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.runtime.clock import monotonic_ms

@@ -1,10 +1,10 @@
 """Sites that go on by themselves (Q1, M5): one takes over from a site that nobody hears of any more, and one that was
 taken over from by votes stops.
 
-Who mirrors a partition watches the votes for it (`halog.core.site_candidate`); with enough of them it does what
-`halog site promote --may-fork` does. Where the votes bind, the site that served has refused commits since long before;
-once it sees who has them, and that one says that it serves, it gives the partition up as `halog site demote` does. Then
-its log is compared, and given away, or both have gone on (F3). This module decides nothing but when to look.
+Who mirrors a partition watches the votes for it (`halog.core.sites.takeover_candidate`); with enough of them it does
+what `halog site promote --may-fork` does. Where the votes bind, the site that served has refused commits since long
+before; once it sees who has them, and that one says that it serves, it gives the partition up as `halog site demote`
+does. Then its log is compared, and given away, or both have gone on (F3). This module decides nothing but when to look.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.core import events as ev
-from halog.core.site_candidate import Candidate, Vote
+from halog.core.sites.takeover_candidate import Candidate, Vote
 from halog.errors import HalogError, UnreachableError
 from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
 from halog.ports import Coordinator, UnknownResult

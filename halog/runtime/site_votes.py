@@ -1,4 +1,4 @@
-"""The votes of sites for partitions, as their coordinators hold them (Q1, M5); see `halog.core.site_quorum`.
+"""The votes of sites for partitions, as their coordinators hold them (Q1, M5); see `halog.core.sites.site_quorum`.
 
 site_votes/<partition>   JSON: `Held`, in the coordinator of each site
 
@@ -25,14 +25,14 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import EpochId
-from halog.core.site_candidate import Vote
+from halog.core.sites.takeover_candidate import Vote
 from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.outside import Remote
 from halog.runtime.sites import its_table
 
 if TYPE_CHECKING:
-    from halog.core.leading import Leading
+    from halog.core.active.leader import Leading
     from halog.runtime.copy import Copy
     from halog.runtime.host import Host
 

@@ -13,8 +13,8 @@ import msgspec
 
 from halog.config import Config
 from halog.core.ids import Member
-from halog.core.mirror import Checkpoint
-from halog.core.table import PartitionTable
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, UnreachableError
 from halog.ports import Coordinator
 from halog.runtime.claims import given_up

@@ -46,11 +46,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from halog.core.chain import ChainState
-from halog.core.ledger import Ledger
-from halog.core.mirror import Checkpoint
-from halog.core.outcomes import KEEP, Outcomes
-from halog.core.table import PartitionTable
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import KEEP, Outcomes
+from halog.core.log.transactions import Ledger
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, LogError, RefusedError
 from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
 from halog.runtime import ledger_rows, places, retention

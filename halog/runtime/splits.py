@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core import events as ev
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.ports import Coordinator, UnknownResult

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core.chain import ChainState
-from halog.core.ledger import Ledger
-from halog.core.outcomes import KEEP
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import KEEP
+from halog.core.log.transactions import Ledger
 from halog.errors import LogError
 from halog.ports import KeyedLog, TopicPartition
 from halog.runtime import ledger_rows

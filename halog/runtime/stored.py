@@ -7,8 +7,8 @@ import struct
 import msgspec
 
 from halog.backend import Found
-from halog.core.chain import ChainState
 from halog.core.ids import REF_BYTES
+from halog.core.log.chain import ChainState
 from halog.errors import StoreError
 
 _HEAD = struct.Struct(f">Q{REF_BYTES}s")

@@ -1,4 +1,5 @@
-"""What a replica stored of what it was pushed, before the log brought it (`halog.core.stowing`, decision 38).
+"""What a replica stored of what it was pushed, before the log brought it (`halog.core.replica.pushed_store`, decision
+38).
 
 Keys, behind the first 8 bytes of the log id:
     h <lsn>   a record, until the position that is stored has passed it
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 import msgspec
 
 from halog.core import events as ev
-from halog.core.stowing import last_run
+from halog.core.replica.pushed_store import last_run
 from halog.errors import RecordFormatError, StoreError
 from halog.ports import Store
 from halog.runtime.clock import machine_run
@@ -91,7 +92,7 @@ class Stowed:
             raise StoreError(f"for whom the local store stands cannot be read: {e}; delete the data directory") from e
 
     def load(self) -> list[bytes]:
-        """What of it may still come: see `halog.core.stowing.last_run`."""
+        """What of it may still come: see `halog.core.replica.pushed_store.last_run`."""
         stored = list(self._store.scan(self._h))
         self._lsns = deque(_LSN.unpack(key[len(self._h) :])[0] for key, _ in stored)
         try:

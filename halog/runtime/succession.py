@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import ClosedError, ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import claims, retention

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import threading
 
-from halog.core.migrating import copy_rate
 from halog.core.roles import Role
+from halog.core.table.migration import copy_rate
 from halog.ports import LogTail, TopicPartition
 from halog.runtime.copy import Copy
 

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from halog.core import events as ev
-from halog.core.group import could_fork
-from halog.core.nodelist import migration_asked
 from halog.core.roles import LEADING, Role
+from halog.core.table.changes import migration_asked
+from halog.core.table.group import could_fork
 from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, MIGRATION, ROLE, STORE_ASIDE, Kind
 from halog.runtime import replaced
 from halog.runtime.history import History
 
 if TYPE_CHECKING:
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.ports import Store
     from halog.runtime.copy import Copy
 

@@ -1,8 +1,8 @@
 """Which records of a log count, for somebody who reads it from outside.
 
-Pure: records in, verdicts out; the judge is the one automaton every reader runs (`halog.core.chain`). Where the log's
-beginning was trimmed, the records before the snapshot's marker are judged backwards: the marker knows the hash of the
-last accepted record, each accepted record knows the one before it, so what is on that thread was accepted.
+Pure: records in, verdicts out; the judge is the one automaton every reader runs (`halog.core.log.chain`). Where the
+log's beginning was trimmed, the records before the snapshot's marker are judged backwards: the marker knows the hash of
+the last accepted record, each accepted record knows the one before it, so what is on that thread was accepted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import digest
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.errors import DivergedError, RecordFormatError
 from halog.ports import Entry
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from halog.backend import Found, Lag
-from halog.core.moments import LIMIT, OverError, Past
+from halog.core.replica.moments import LIMIT, OverError, Past
 from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime import frames
 from halog.runtime.asking import Asker

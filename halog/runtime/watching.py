@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.ports import Coordinator, Versioned
 from halog.runtime import cluster
 from halog.runtime.router import Router

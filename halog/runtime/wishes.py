@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from halog.backend import Found
 from halog.config import Config
-from halog.core.defining import differing
-from halog.core.directory import is_entry
-from halog.core.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
-from halog.core.table import PartitionTable
+from halog.core.keys.directory import is_entry
+from halog.core.keys.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
+from halog.core.table.definitions import differing
+from halog.core.table.table import PartitionTable
 from halog.errors import (
     AvailabilityError,
     DeadlineError,

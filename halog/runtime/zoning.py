@@ -3,8 +3,8 @@
 The channel decides, not the registrations: a node that is cut off from everybody cannot read these, and hears within
 the non-response timeout that nobody answers. While ZooKeeper is away the channel still tells who is there, so nobody
 goes offline for that. (A registration that ZooKeeper shows to be gone counts as ever, see `members`.) The states and
-their arithmetic are `halog.core.zones`; this module keeps them, tells of their changes, and restores copies when the
-node is back.
+their arithmetic are `halog.core.table.zones`; this module keeps them, tells of their changes, and restores copies when
+the node is back.
 
 zones/<name>    ZoneSwitch as JSON, changed by compare-and-set only; absent: the quorum is as configured
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core.roles import Role
-from halog.core.zones import Count, Sight, State, Zone, count, first_state, happening, next_state
+from halog.core.table.zones import Count, Sight, State, Zone, count, first_state, happening, next_state
 from halog.errors import CoordinatorError, HalogError
 from halog.events import ZONE_BACK, ZONE_LOST, ZONE_PARTIAL, ZONE_SWITCHED, ZONE_WHOLE, Kind
 from halog.ports import Coordinator, Versioned

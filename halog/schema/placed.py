@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from halog.core.caches import make_room
+from halog.core.bounded import make_room
 from halog.schema.codec import decoder
 from halog.schema.definition import Definition
 from halog.schema.evolution import Reader, body_reader

@@ -37,7 +37,7 @@ from halog.config import (
     ZoneConfig,
 )
 from halog.core.roles import Role
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.runtime.open import Node, node
 from halog.runtime.outside import Adapters, Remote

@@ -18,17 +18,18 @@ from contextlib import suppress
 import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Lag, Mapped, Outcome, View, Work
-from halog.core import events as ev, records
-from halog.core.chain import Chain, ChainState
+from halog.core import events as ev
+from halog.core.commit.participant import Voting
+from halog.core.commit.writer import Writer
 from halog.core.durability import Durability, why_not
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
-from halog.core.ledger import Applied, Decided, Ledger
-from halog.core.mapping import BY_KEY, LISTED, Place
-from halog.core.outcomes import Outcomes
+from halog.core.keys.mapping import BY_KEY, LISTED, Place
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Applied, Decided, Ledger
 from halog.core.settings import Settings
-from halog.core.table import PartitionTable
-from halog.core.voting import Voting
-from halog.core.writer import Writer
+from halog.core.table.table import PartitionTable
 from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.results import to_error
 from mappers import NewObject

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from halog.backend import Invocation, Invoked, Work
-from halog.core.records import CREATE
+from halog.core.log.records import CREATE
 from halog.errors import HalogError, RecordTooLargeError, RemappedError, RemoteCallError
 from halog.schema.methods import BINDING, MethodInfo
 from halog.schema.typeinfo import TypeInfo

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from halog.backend import Work, Write
-from halog.core.directory import object_key
 from halog.core.ids import ABSENT
-from halog.core.records import UPDATE
+from halog.core.keys.directory import object_key
+from halog.core.log.records import UPDATE
 from halog.errors import (
     ConflictError,
     DuplicateKeyError,

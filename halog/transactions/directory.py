@@ -1,4 +1,4 @@
-"""What a transaction does about objects whose mapper is no function of the key (P6); see `halog.core.directory`.
+"""What a transaction does about objects whose mapper is no function of the key (P6); see `halog.core.keys.directory`.
 
 Never on the way of other objects. The theory: an entry is read to find its object, and no more, for the object is in
 its partition as long as its version holds; so changing it takes one partition. An entry that is absent counts as read:
@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Mapped, Work, Write
-from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
 from halog.core.ids import ABSENT
-from halog.core.mapping import LISTED, Place
-from halog.core.records import DELETE, UPDATE
+from halog.core.keys.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
+from halog.core.keys.mapping import LISTED, Place
+from halog.core.log.records import DELETE, UPDATE
 from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
 from halog.transactions.entry import Entry
 
@@ -69,8 +69,8 @@ def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
 
 
 def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -> tuple[str, Found | None]:
-    """Drive `halog.core.directory.look`. ConflictError if an object is not where its entry says for too long, or where
-    what the transaction sees of partitions that it has `read` does not say."""
+    """Drive `halog.core.keys.directory.look`. ConflictError if an object is not where its entry says for too long, or
+    where what the transaction sees of partitions that it has `read` does not say."""
     until, missed = time.monotonic() + tx.backend.deadline_of(place.partition), False
     asking: Looking[Found] = look(key, place)
     asked = next(asking)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.backend import Write
-from halog.core.records import CREATE, DELETE, UPDATE
+from halog.core.log.records import CREATE, DELETE, UPDATE
 from halog.errors import FieldTypeError
 from halog.schema.methods import BINDING
 from halog.schema.renewing import renewed

@@ -17,10 +17,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from halog.backend import Mapped, Work, Write
-from halog.core.directory import ID_BYTES, Standing, beside, entry_key, object_key, vouching
 from halog.core.ids import ABSENT
-from halog.core.mapping import LISTED, LISTING, UNLISTING, Place
-from halog.core.records import CREATE
+from halog.core.keys.directory import ID_BYTES, Standing, beside, entry_key, object_key, vouching
+from halog.core.keys.mapping import LISTED, LISTING, UNLISTING, Place
+from halog.core.log.records import CREATE
 from halog.errors import (
     ConflictError,
     DuplicateKeyError,

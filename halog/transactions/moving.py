@@ -1,4 +1,4 @@
-"""What a transaction does while a mapping changes and keys have two owners (T8); see `halog.core.mapping`.
+"""What a transaction does while a mapping changes and keys have two owners (T8); see `halog.core.keys.mapping`.
 
 Never on the way of clusters that are not changing. The theory: an object moves from its old owner to its new one and
 never back, so who asks the old one first, then the new one, finds whatever was there all the time; who looks at all
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.backend import Backend, Found, Mapped, Work, Write
-from halog.core.directory import object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
-from halog.core.records import CREATE
+from halog.core.keys.directory import object_key
+from halog.core.keys.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
+from halog.core.log.records import CREATE
 from halog.errors import ConflictError, RemappedError
 from halog.schema.placed import new_object
 from halog.schema.typeinfo import TypeInfo

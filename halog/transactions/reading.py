@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from halog.backend import Backend, Found, Lag, Mapped, View
-from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
+from halog.core.log.provisional import lsn_of
 from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref

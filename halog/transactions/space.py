@@ -17,10 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from halog.backend import Backend, Found
-from halog.core.caches import make_room
-from halog.core.directory import is_entry, object_key
+from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
-from halog.core.mapping import BY_KEY, Place
+from halog.core.keys.directory import is_entry, object_key
+from halog.core.keys.mapping import BY_KEY, Place
 from halog.errors import DeadlineError, RecordFormatError, RemappedError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING

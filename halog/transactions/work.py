@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE
+from halog.core.log.records import CREATE
 from halog.errors import ConflictError, CrossPartitionError, RecordFormatError, RecordTooLargeError
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from halog.adapters.kafka import conf as kafka_conf
-from halog.core.discarded import RECORD_BYTES
+from halog.core.commit.discards import RECORD_BYTES
 from halog.errors import RefusedError
 from halog.ports import Noted
 from tests.contract.rigs import KafkaRig, LogRig, new_topic
@@ -59,7 +59,7 @@ def test_a_log_that_is_away_gives_everything_back_in_time(logs: LogRig) -> None:
 
 @pytest.mark.feature("Q4", "X9")
 def test_the_largest_event_is_taken_and_read(logs: LogRig) -> None:
-    """One that carries a record (`halog.core.discarded.RECORD_BYTES`, in base64), among small ones."""
+    """One that carries a record (`halog.core.commit.discards.RECORD_BYTES`, in base64), among small ones."""
     log = logs.log()
     tp = new_topic(log)
     journal = log.journal(tp)

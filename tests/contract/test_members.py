@@ -12,7 +12,7 @@ import pytest
 
 from halog.adapters.memory import MemoryChannel
 from halog.core.ids import Member
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import CoordinatorError, UnreachableError, VersionError
 from halog.ports import Coordinator, SessionState, UnknownResult, Versioned
 from halog.runtime.router import Router

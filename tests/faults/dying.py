@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.runtime.restores import ASKED
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from halog.cli.shared.connection import connect
 from halog.cli.shared.partition_log import PartitionLog
-from halog.core.chain import Verdict
-from halog.core.records import EpochMerged
+from halog.core.log.chain import Verdict
+from halog.core.log.records import EpochMerged
 from halog.runtime import restores
 from halog.runtime.restores import ASKED, DONE, ENDED, MERGING, NOTHING, READING, SETTLING
 from tests import forked

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from halog.core.records import decode
+from halog.core.log.records import decode
 from halog.errors import HalogError
 from halog.runtime.open import Node
 from tests.faults.kinds import COMBINATIONS, KINDS, name_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from halog.core.records import KINDS, SCHEMAS
+from halog.core.log.records import KINDS, SCHEMAS
 from halog.embedded import EmbeddedSite
 from tests.faults.clients import Clients
 from tests.faults.conftest import MODULE, mend

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 import msgspec
 
 from halog.core import events as ev
-from halog.core.asking import Asking
+from halog.core.active.leader import Leading
+from halog.core.commit.durability_requests import Asking
+from halog.core.commit.writer import Writer
 from halog.core.durability import Demands, Durability
-from halog.core.following import Following
 from halog.core.ids import Member
-from halog.core.leading import Leading
 from halog.core.partition import Partition
-from halog.core.writer import Writer
+from halog.core.replica.follower import Following
 from tests.mutants.registry import mutant, patch
 from tests.sim import shown
 from tests.sim.world import ASKING

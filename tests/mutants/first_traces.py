@@ -9,16 +9,19 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from hypothesis import settings
 
-from halog.core import candidate, election, events as ev, records
-from halog.core.candidate import Campaign
-from halog.core.chain import Verdict
-from halog.core.election import Candidate
-from halog.core.following import Following
+from halog.core import events as ev
+from halog.core.active.leader import Leading
+from halog.core.election import campaign as candidate
+from halog.core.election.campaign import Campaign
 from halog.core.ids import Member, Position
-from halog.core.leading import Leading
+from halog.core.log import records
+from halog.core.log.chain import Verdict
+from halog.core.replica.follower import Following
+from halog.core.replica.tail import Tail, holders
 from halog.core.roles import Role
-from halog.core.table import PartitionTable
-from halog.core.tail import Tail, holders
+from halog.core.table import preference as election
+from halog.core.table.preference import Candidate
+from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
 from tests.scenarios import test_protocol_traces, test_unlogged_traces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from halog.core import events as ev, partition as partition_module
-from halog.core.lease import Lease, Predecessor
+from halog.core.active.lease import Lease, Predecessor
 from halog.core.partition import Partition
 from tests.mutants.registry import mutant, patch
 from tests.sim import leases

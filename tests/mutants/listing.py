@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from halog.core import directory
-from halog.core.directory import Row
-from halog.core.mapping import LISTED, Place
-from halog.core.records import CREATE, DELETE, UPDATE
+from halog.core.keys import directory
+from halog.core.keys.directory import Row
+from halog.core.keys.mapping import LISTED, Place
+from halog.core.log.records import CREATE, DELETE, UPDATE
 from tests.mutants.registry import mutant, patch
 from tests.sim import market
 

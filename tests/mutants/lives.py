@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from halog.core import life, resync as module
+from halog.core.active.leader import Leading
 from halog.core.ids import Member
-from halog.core.leading import Leading
-from halog.core.life import Sight, State
-from halog.core.mapping import PolicyMapping
-from halog.core.table import PartitionTable
+from halog.core.keys.mapping import PolicyMapping
+from halog.core.table import resync as module, states as life
+from halog.core.table.states import Sight, State
+from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
 from tests.sim import lives, shop
 from tests.sim.world import is_grouped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from halog.core import events as ev
-from halog.core.voting import Voting
+from halog.core.commit.participant import Voting
 from tests.mutants.registry import mutant, patch
 from tests.sim import patient
 

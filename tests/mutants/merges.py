@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from halog.core import merged, records
-from halog.core.chain import Chain, Verdict
-from halog.core.merged import MergedIn, Parts, continues
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.records import EpochMerged, MergePart
+from halog.core.log import merge_parts as merged, records
+from halog.core.log.chain import Chain, Verdict
+from halog.core.log.merge_parts import MergedIn, Parts, continues
+from halog.core.log.records import EpochMerged, MergePart
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.runtime.restores import Closed
 from restore import branches, creating, replay
 from restore.branch import Branch, Side, Since

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import msgspec
 
-from halog.core import migrating as module
-from halog.core.returning import Returning
-from halog.core.table import PartitionTable
+from halog.core.active.role_return import Returning
+from halog.core.table import migration as module
+from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
 from tests.sim import moves
 from tests.sim.world import is_grouped

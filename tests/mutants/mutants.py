@@ -10,19 +10,22 @@ from typing import Any
 
 import msgspec
 
-from halog.core import candidate, chain, events as ev, partition, records, roles, writer
-from halog.core.chain import Chain, Verdict
-from halog.core.discarded import Discarded
-from halog.core.following import Following
-from halog.core.handover import HandOver
-from halog.core.held import Held
+from halog.core import events as ev, partition, roles
+from halog.core.active.hand_over import HandOver
+from halog.core.active.leader import Leading
+from halog.core.commit import writer
+from halog.core.commit.discards import Discarded
+from halog.core.commit.sync_set import SyncSet
+from halog.core.commit.writer import Writer
+from halog.core.election import campaign as candidate
+from halog.core.election.opening import Opening
 from halog.core.ids import EpochId, Member
-from halog.core.leading import Leading
-from halog.core.opening import Opening
+from halog.core.log import chain, records
+from halog.core.log.chain import Chain, Verdict
 from halog.core.partition import Partition
+from halog.core.replica.follower import Following
+from halog.core.replica.held import Held
 from halog.core.roles import Role
-from halog.core.syncset import SyncSet
-from halog.core.writer import Writer
 from tests.mutants.registry import mutant, patch
 from tests.sim.store import Copy, change_objects
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.leading import Leading
-from halog.core.log_doubt import LogDoubt
-from halog.core.log_pace import LogPace
+from halog.core.active.leader import Leading
+from halog.core.commit.log_clock import LogPace
+from halog.core.election.log_doubt import LogDoubt
 from tests.mutants.registry import mutant, patch
 from tests.sim import outages, silences
 
@@ -78,7 +78,7 @@ def the_logs_answer_is_not_heard() -> None:
 @mutant("W4", SEEDS)
 def the_log_is_waited_for_without_end() -> None:
     """An append that is not answered ends no epoch."""
-    from halog.core.writer import Writer
+    from halog.core.commit.writer import Writer
 
     patch(Writer, "overdue", lambda self, now: False)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from halog.core.candidate import Campaign
-from halog.core.challenges import Challenges
-from halog.core.group import needed
+from halog.core.election.campaign import Campaign
+from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.partition import Partition
+from halog.core.table.group import needed
 from tests.mutants.registry import mutant, patch
 from tests.sim import parted
 from tests.sim.world import is_grouped

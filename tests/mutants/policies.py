@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import candidate, events as ev, leading, partition
-from halog.core.following import Following
-from halog.core.leading import Leading
-from halog.core.overrides import Overrides
+from halog.core import events as ev, partition
+from halog.core.active import leader as leading
+from halog.core.active.leader import Leading
+from halog.core.active.quorum_overrides import Overrides
+from halog.core.active.role_return import Returning
+from halog.core.commit.writer import Writer
+from halog.core.election import campaign as candidate
 from halog.core.partition import Partition
-from halog.core.returning import Returning
+from halog.core.replica.follower import Following
 from halog.core.settings import Sync
-from halog.core.table import PartitionTable
-from halog.core.writer import Writer
+from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
 from tests.sim import lasting
 

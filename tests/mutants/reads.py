@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from halog.core import events as ev
-from halog.core.barriers import Barriers
+from halog.core.commit.read_barriers import Barriers
 from tests.mutants.registry import mutant, patch
 from tests.sim import reader
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev, records
-from halog.core.ledger import Applied, Ledger
-from halog.core.mapping import Place, PolicyMapping
-from halog.core.voting import Voting
+from halog.core import events as ev
+from halog.core.commit.participant import Voting
+from halog.core.keys.mapping import Place, PolicyMapping
+from halog.core.log import records
+from halog.core.log.transactions import Applied, Ledger
 from tests.mutants.registry import mutant, patch
 from tests.sim import shop
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from halog.core import records
-from halog.core.chain import ChainState
-from halog.core.held import Held
+from halog.core.commit.push import Pushing
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.core.partition import Partition
-from halog.core.pushing import Pushing
+from halog.core.replica.held import Held
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure

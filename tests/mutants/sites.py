@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from halog.core.chain import Chain, Verdict
-from halog.core.record_types import EpochOpened, Record
+from halog.core.log.chain import Chain, Verdict
+from halog.core.log.record_types import EpochOpened, Record
 from halog.runtime import restoring
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.giving import GivingAway

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core.moments import Moment, Moments, Past
+from halog.core.replica.moments import Moment, Moments, Past
 from tests.mutants.registry import mutant, patch
 from tests.sim import stills
 

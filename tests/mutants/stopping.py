@@ -3,11 +3,11 @@ can notice."""
 
 from __future__ import annotations
 
-from halog.core import positions
-from halog.core.candidate import Campaign
+from halog.core.election import positions
+from halog.core.election.campaign import Campaign
 from halog.core.partition import Partition
+from halog.core.replica.tail import Tail
 from halog.core.roles import Role
-from halog.core.tail import Tail
 from tests.mutants.registry import mutant, patch
 from tests.sim.stopping import SEEDS as ALL
 

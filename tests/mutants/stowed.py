@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from halog.core import candidate, events as ev, positions
-from halog.core.candidate import Campaign
-from halog.core.chain import ChainState
-from halog.core.held import Held
+from halog.core import events as ev
+from halog.core.election import campaign as candidate, positions
+from halog.core.election.campaign import Campaign
 from halog.core.ids import Member
+from halog.core.log.chain import ChainState
+from halog.core.replica.held import Held
+from halog.core.replica.pushed_store import Stowing
+from halog.core.replica.tail import Tail
 from halog.core.settings import Sync
-from halog.core.stowing import Stowing
-from halog.core.tail import Tail
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure

@@ -13,8 +13,8 @@ import msgspec
 from halog.core import events as ev, partition
 from halog.core.ids import EpochId
 from halog.core.partition import Partition
-from halog.core.sync_sites import SyncSites, as_member
-from halog.core.table import PartitionTable
+from halog.core.sites.sync_sites import SyncSites, as_member
+from halog.core.table.table import PartitionTable
 from halog.runtime import arrivals, claims
 from halog.runtime.arrivals import Awaited, Confirming
 from tests.mutants.registry import in_both, mutant, patch, simulated

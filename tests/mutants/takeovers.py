@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 from types import FunctionType
 from typing import Any
 
-from halog.core import events as ev, site_candidate, site_quorum
-from halog.core.barriers import Barriers
-from halog.core.handover import HandOver
+from halog.core import events as ev
+from halog.core.active.hand_over import HandOver
+from halog.core.active.leader import Leading
+from halog.core.commit.read_barriers import Barriers
 from halog.core.ids import EpochId, Member
-from halog.core.leading import Leading
-from halog.core.site_candidate import Candidate, Vote
-from halog.core.site_quorum import NEVER, SiteQuorum
+from halog.core.sites import site_quorum, takeover_candidate as site_candidate
+from halog.core.sites.site_quorum import NEVER, SiteQuorum
+from halog.core.sites.takeover_candidate import Candidate, Vote
 from halog.ports import Coordinator
 from halog.runtime import site_votes
 from halog.runtime.site_takeover import Takeovers

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core.chain import Chain, Verdict
-from halog.core.records import EpochStarted, Record, SiteSwitched
+from halog.core.log.chain import Chain, Verdict
+from halog.core.log.records import EpochStarted, Record, SiteSwitched
 from halog.ports import TopicPartition
 from halog.runtime import restores
 from halog.runtime.giving import GivingAway

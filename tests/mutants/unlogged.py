@@ -9,16 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from halog.core import candidate, events as ev, records
-from halog.core.candidate import Campaign
-from halog.core.chain import ChainState
+from halog.core import events as ev
+from halog.core.active.leader import Leading
+from halog.core.commit.sync_set import SyncSet
+from halog.core.commit.writer import Writer
+from halog.core.election import campaign as candidate
+from halog.core.election.campaign import Campaign
+from halog.core.election.opening import Opening
 from halog.core.ids import EpochId, digest
-from halog.core.leading import Leading
-from halog.core.opening import Opening
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.core.partition import Partition
-from halog.core.syncset import SyncSet
-from halog.core.tail import Tail
-from halog.core.writer import Writer
+from halog.core.replica.tail import Tail
 from tests.mutants.registry import mutant, patch
 from tests.sim.world import UNLOGGED_SEEDS
 

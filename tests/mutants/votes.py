@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from halog.core import events as ev, records
-from halog.core.discarded import Discarded
-from halog.core.ledger import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
-from halog.core.outcomes import Outcomes
-from halog.core.voting import NOT_PREPARED, Voting
+from halog.core import events as ev
+from halog.core.commit.discards import Discarded
+from halog.core.commit.participant import NOT_PREPARED, Voting
+from halog.core.log import records
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
 from halog.runtime import ledger_rows
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure

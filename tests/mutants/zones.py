@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import events as ev, roles, zones as module
+from halog.core import events as ev, roles
 from halog.core.partition import Partition
 from halog.core.roles import Role
-from halog.core.zones import Count, Sight, Zone
+from halog.core.table import zones as module
+from halog.core.table.zones import Count, Sight, Zone
 from tests.mutants.registry import handlers, mutant, patch
 from tests.sim import zones
 

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.directory import entry_key, packed
 from halog.core.ids import ABSENT
-from halog.core.mapping import Layout, PolicyMapping
-from halog.core.records import CREATE, Change, Commit, decode
-from halog.core.table import PartitionTable, Target
+from halog.core.keys.directory import entry_key, packed
+from halog.core.keys.mapping import Layout, PolicyMapping
+from halog.core.log.records import CREATE, Change, Commit, decode
+from halog.core.table.table import PartitionTable, Target
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.test_mapping_traces import Story, plain
 from tests.sim import goods, moves, stalls

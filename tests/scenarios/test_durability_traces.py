@@ -9,8 +9,8 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.durability import Durability
-from halog.core.early import early_version
 from halog.core.ids import ABSENT
+from halog.core.log.provisional import early_version
 from halog.events import DISCARDED
 from tests.scenarios.cluster import EPOCH_MS, Cluster, Held, Talk
 from tests.sim.client import KEYS, Transaction

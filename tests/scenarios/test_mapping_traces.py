@@ -9,8 +9,8 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.ids import ABSENT
-from halog.core.mapping import begun, opened
-from halog.core.records import CREATE, Change, MapperChanged, decode
+from halog.core.keys.mapping import begun, opened
+from halog.core.log.records import CREATE, Change, MapperChanged, decode
 from tests.sim.bank import REF
 from tests.sim.goods import finish
 from tests.sim.node import Process

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from halog.core.records import decode
+from halog.core.log.records import decode
 from halog.runtime.restores import DONE
 from tests.scenarios.two_sites import Command, TwoSites
 

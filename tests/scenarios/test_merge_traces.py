@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import records
 from halog.core.ids import NO_HASH, EpochId, digest
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.records import Change, Commit, Header, Origin
+from halog.core.log import records
+from halog.core.log.records import Change, Commit, Header, Origin
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.errors import DivergedError
 from restore.branch import Side, aborted, branch
 from restore.branches import compared, merged_at

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core.chain import Verdict
+from halog.core.log.chain import Verdict
 from tests.unit.core.kit import Script
 from tests.unit.core.mirroring_kit import east, mirrored, read, returned, west
 from tests.unit.core.switching_model import World

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.election import NEVER
 from halog.core.roles import Role
-from halog.core.table import Group
+from halog.core.table.preference import NEVER
+from halog.core.table.table import Group
 from halog.events import NO_QUORUM, UNLOGGED_LOST
 from tests.scenarios.cluster import EPOCH_MS, Cluster
 from tests.sim.client import KEYS

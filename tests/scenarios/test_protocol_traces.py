@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev, records
+from halog.core import events as ev
+from halog.core.log import records
 from halog.core.roles import Role
 from tests.scenarios.cluster import EPOCH_MS, Cluster, Talk
 from tests.sim.client import KEYS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
-from halog.core.ledger import Decision
-from halog.core.records import UPDATE, Change
+from halog.core.log.records import UPDATE, Change
+from halog.core.log.transactions import Decision
 from tests.sim import trimmed
 from tests.sim.ballots import finish
 from tests.sim.bank import ACCOUNTS, REF, SEEDS, Bank

@@ -9,11 +9,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import records
-from halog.core.election import NEVER
+from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import Group
+from halog.core.table.preference import NEVER
+from halog.core.table.table import Group
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
 from tests.scenarios.cluster import EPOCH_MS, Cluster
 from tests.scenarios.test_unlogged_traces import nobody_leads, told, unlogged

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev, records
-from halog.core.election import NEVER
+from halog.core import events as ev
+from halog.core.log import records
 from halog.core.roles import Role
-from halog.core.table import Group
+from halog.core.table.preference import NEVER
+from halog.core.table.table import Group
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST, Kind
 from tests.scenarios.cluster import EPOCH_MS, Cluster, Held, Talk
 from tests.sim.client import KEYS, Transaction

@@ -1,8 +1,8 @@
 """What must hold of transactions over several partitions, from the logs alone, as a dumb reader of all of them sees it.
 
-Written from the rules T1-T7 and not from halog/core/ledger.py: a decision is looked up in the first partition's log,
-then each participant's log is asked whether it says the same; the money is counted; and whoever read what, in whichever
-partition, must fit into one order.
+Written from the rules T1-T7 and not from halog/core/log/transactions.py: a decision is looked up in the first
+partition's log, then each participant's log is asked whether it says the same; the money is counted; and whoever read
+what, in whichever partition, must fit into one order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.core.ids import ABSENT
-from halog.core.records import Change, Commit, Horizon, Outcome, Prepare, Record
+from halog.core.log.records import Change, Commit, Horizon, Outcome, Prepare, Record
 from tests.sim.bank import ACCOUNTS, BALANCE, Bank
 from tests.sim.twin import history
 from tests.sim.violation import demand

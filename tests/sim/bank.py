@@ -18,7 +18,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import digest
-from halog.core.life import State, Step
+from halog.core.table.states import State, Step
 from tests.sim import belated, trimmed
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine

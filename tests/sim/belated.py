@@ -12,9 +12,9 @@ import random
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.records import Outcome
+from halog.core.commit.writer import NOBODY
+from halog.core.log.records import Outcome
 from halog.core.roles import Role
-from halog.core.writer import NOBODY
 from tests.sim.twin import history
 
 if TYPE_CHECKING:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev, records
-from halog.core.chain import ChainState
-from halog.core.early import lsn_of
-from halog.core.election import NEVER
-from halog.core.group import counts, needed, priority
+from halog.core import events as ev
 from halog.core.ids import ABSENT, EpochId, Member, digest
-from halog.core.ledger import Applied
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.provisional import lsn_of
+from halog.core.log.transactions import Applied
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import PartitionTable
+from halog.core.table.group import counts, needed, priority
+from halog.core.table.preference import NEVER
+from halog.core.table.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
 from tests.sim import asked, lasting, leases, lives, moves, outages, stopping, stowed, zones
 from tests.sim.store import Held

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from tests.sim import late
 
 if TYPE_CHECKING:

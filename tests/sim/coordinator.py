@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core import events as ev
-from halog.core.table import Group, PartitionTable
+from halog.core.table.table import Group, PartitionTable
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.nature import Fate, Nature

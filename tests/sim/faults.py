@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core import events as ev
-from halog.core.group import why_not_designated
-from halog.core.records import Commit, Header, decode, encode
+from halog.core.log.records import Commit, Header, decode, encode
 from halog.core.roles import Role
+from halog.core.table.group import why_not_designated
 from tests.sim import leases
 from tests.sim.log import Entry
 from tests.sim.members import SILENCE_MS

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from halog.core.group import as_of, why_not_designated, without
 from halog.core.ids import Member
-from halog.core.table import Group, PartitionTable
+from halog.core.table.group import as_of, why_not_designated, without
+from halog.core.table.table import Group, PartitionTable
 from tests.sim import faults, leases
 
 if TYPE_CHECKING:

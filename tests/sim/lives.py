@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import resync
-from halog.core.defining import defined, disabled, enabled, why_not_define, why_not_disable, why_not_enable
-from halog.core.group import counts, needed
-from halog.core.life import Life, Sight, State
-from halog.core.migrating import moving, why_not
 from halog.core.roles import CLAIMANT, Role
-from halog.core.table import PartitionTable, Target
+from halog.core.table import resync
+from halog.core.table.definitions import defined, disabled, enabled, why_not_define, why_not_disable, why_not_enable
+from halog.core.table.group import counts, needed
+from halog.core.table.migration import moving, why_not
+from halog.core.table.states import Life, Sight, State
+from halog.core.table.table import PartitionTable, Target
 from tests.sim import moves
 from tests.sim.violation import demand
 

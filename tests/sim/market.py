@@ -1,7 +1,7 @@
 """Histories of objects whose mapper is no function of the key, with their directory (P6, T8): a market.
 
 As the shop (`tests.sim.shop`), with goods that are put into any partition and have an entry where their key hashes to.
-What traders and movers ask and write is what `halog.core.directory` says, through all faults; operators change the
+What traders and movers ask and write is what `halog.core.keys.directory` says, through all faults; operators change the
 ring, and how many partitions there are. In every second history they also change the mapper to one that needs no
 directory, and back. Histories of their own, from 5 * 2^20 on.
 """
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from halog.core import directory
-from halog.core.directory import Looking, Standing, entry_key, is_entry, object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import (
+from halog.core.keys import directory
+from halog.core.keys.directory import Looking, Standing, entry_key, is_entry, object_key
+from halog.core.keys.mapping import (
     BY_KEY,
     LISTED,
     LISTING,
@@ -29,7 +29,7 @@ from halog.core.mapping import (
     turned_back,
     why_not,
 )
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from tests.sim.bank import MARKET_SEEDS, REF
 from tests.sim.shop import STEP_MS, Customer, Errand, Located, Mover, Shop, owner, place as place_by_ring, staffed
 from tests.sim.violation import demand

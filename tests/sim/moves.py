@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core.group import majority
-from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.roles import CLAIMANT
-from halog.core.table import Group, PartitionTable, Target
+from halog.core.table.group import majority
+from halog.core.table.migration import assigned, moving, why_not, why_not_assigned
+from halog.core.table.table import Group, PartitionTable, Target
 from tests.sim import late, outages, parted, silences, stills
 from tests.sim.violation import demand
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.core import events as ev, records
+from halog.core import events as ev
 from halog.core.ids import ABSENT, Member
+from halog.core.log import records
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from tests.sim import lasting, late, stopping, stowed

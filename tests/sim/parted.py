@@ -1,9 +1,9 @@
 """Nodes that only lose each other: the line between two is cut for long, and both reach log and coordinator.
 
-Each asks the other through the coordinator whether it lives (`halog.core.challenges`, as `halog.runtime` does). What
-is watched: nobody claims what a node that answers is active for, as long as it has its quorum (if one is asked for)
-through others; and one that was stopped, or died behind the cut, or lost its quorum by it, is replaced within the time
-that its silence takes. Nothing else goes wrong in these histories.
+Each asks the other through the coordinator whether it lives (`halog.core.election.challenges`, as `halog.runtime`
+does). What is watched: nobody claims what a node that answers is active for, as long as it has its quorum (if one is
+asked for) through others; and one that was stopped, or died behind the cut, or lost its quorum by it, is replaced
+within the time that its silence takes. Nothing else goes wrong in these histories.
 
 They are histories of their own, from 11 * 2^20 + 2^19 on, drawn from chances of their own.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from halog.core.challenges import Challenges
+from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from tests.sim.node import Process
     from tests.sim.world import World
 

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from unittest import mock
 
-from halog.core import held, positions
+from halog.core.election import positions
+from halog.core.replica import held
 from halog.core.roles import CLAIMANT
 from tests.sim import faults, stowed
 from tests.sim.away import log_away, span

@@ -2,8 +2,8 @@
 
 As in the bank, each partition is a world of its own. Customers look for goods, change, create and remove them, by what
 they know of the mapping, which may be old; movers carry goods to their new owners and die on the way; an operator
-begins changes, and turns some back. What is in the znode is taken through the steps of `halog.core.mapping`; what a
-node's service does for T8 (asks the core for `MapperChanged`, refuses what is older) is done here. Histories of their
+begins changes, and turns some back. What is in the znode is taken through the steps of `halog.core.keys.mapping`; what
+a node's service does for T8 (asks the core for `MapperChanged`, refuses what is older) is done here. Histories of their
 own, from 3 * 2^20 on.
 """
 
@@ -16,9 +16,9 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import ABSENT, digest
-from halog.core.life import State, Step
-from halog.core.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.keys.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
+from halog.core.table.states import State, Step
 from tests.sim.bank import REF, SHOP_SEEDS, Bank
 from tests.sim.faults import FAULTS
 from tests.sim.teller import Deal, Teller

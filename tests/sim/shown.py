@@ -13,10 +13,11 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev, records
-from halog.core.early import early_version
+from halog.core import events as ev
 from halog.core.ids import ABSENT, EpochId
-from halog.core.ledger import Applied
+from halog.core.log import records
+from halog.core.log.provisional import early_version
+from halog.core.log.transactions import Applied
 from halog.core.roles import INCOMPLETE, Role
 from tests.sim.client import KEYS
 from tests.sim.twin import Accepted

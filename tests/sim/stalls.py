@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from halog.core.directory import entry_key, is_entry, object_key, unpacked
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.keys.directory import entry_key, is_entry, object_key, unpacked
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from tests.sim.ballots import Told, judged
 from tests.sim.goods import replayed
 from tests.sim.market import TYPE, Market

@@ -12,10 +12,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from halog.core import records
 from halog.core.ids import ABSENT
-from halog.core.ledger import Applied
-from halog.core.moments import Moments, OverError, Past
+from halog.core.log import records
+from halog.core.log.transactions import Applied
+from halog.core.replica.moments import Moments, OverError, Past
 from halog.core.roles import INCOMPLETE, Role
 from tests.sim.client import KEYS
 from tests.sim.shown import Read

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core import events as ev, records
-from halog.core.chain import ChainState
+from halog.core import events as ev
 from halog.core.ids import NO_TX, Member, digest
-from halog.core.ledger import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
-from halog.core.merged import MergedIn, standing
-from halog.core.outcomes import Outcomes
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
 
 
 class Stored(NamedTuple):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from halog.core import events as ev, records
-from halog.core.chain import ChainState
+from halog.core import events as ev
 from halog.core.ids import EpochId, Member, Position
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.table.table import PartitionTable
 
 
 def short(value: object) -> str:

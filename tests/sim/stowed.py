@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.ids import digest
+from halog.core.replica.pushed_store import last_run
+from halog.core.replica.tail import Tail
 from halog.core.settings import Settings, Sync
-from halog.core.stowing import last_run
-from halog.core.tail import Tail
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, UPDATE, Change
+from halog.core.log.records import CREATE, UPDATE, Change
 from tests.sim.bank import ACCOUNTS, BALANCE, REF, Bank, Heard, digest_of
 
 if TYPE_CHECKING:

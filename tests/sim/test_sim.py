@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
+from halog.core.table import states as life, zones as core_zones
 from tests.sim import (
     bank,
     late,

@@ -12,9 +12,9 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core.chain import ChainState
-from halog.core.ledger import Ledger
-from halog.core.outcomes import Outcomes
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
 from halog.runtime import ledger_rows
 from tests.sim import faults

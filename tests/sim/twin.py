@@ -1,4 +1,4 @@
-"""A dumb reader of the whole log, written from protocol.md R1-R3 and not from halog/core/chain.py.
+"""A dumb reader of the whole log, written from protocol.md R1-R3 and not from halog/core/log/chain.py.
 
 The log falls into terms: a term begins at an `EpochStarted` with a number above all before it. Within a term only that
 epoch's records can count, and of those the longest run from the beginning that continues the history and does not go
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from halog.core.ids import NO_HASH, digest
-from halog.core.records import EpochOpened, EpochStarted, HandedOver, Record, decode
+from halog.core.log.records import EpochOpened, EpochStarted, HandedOver, Record, decode
 from tests.sim.log import Entry
 
 

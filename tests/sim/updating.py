@@ -11,8 +11,8 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from halog.core.life import State, Step
-from halog.core.mapping import PolicyMapping
+from halog.core.keys.mapping import PolicyMapping
+from halog.core.table.states import State, Step
 from tests.sim import faults, lives
 from tests.sim.violation import Violation, demand
 from tests.sim.world import World, is_grouped
@@ -107,7 +107,8 @@ def name(p: Process) -> str:
 
 
 def below_quorum(p: Process) -> bool:
-    """Does it see too few nodes for any to be active? A dumb twin of `halog.core.life`; here all weigh the same."""
+    """Does it see too few nodes for any to be active? A dumb twin of `halog.core.table.states`; here all weigh the
+    same."""
     table = p.partition.table
     up = {m.node for m in p.partition.alive}
     return is_grouped(p.world.seed) and not table.group.required and len(up) <= len(p.world.nodes) // 2

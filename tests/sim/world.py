@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.core import events as ev
-from halog.core.election import NEVER
-from halog.core.group import majority, needed, priority, rank
 from halog.core.ids import Member
-from halog.core.life import Life
+from halog.core.replica.tail import holders
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
-from halog.core.table import SYNC, Group, PartitionTable
-from halog.core.tail import holders
+from halog.core.table.group import majority, needed, priority, rank
+from halog.core.table.preference import NEVER
+from halog.core.table.states import Life
+from halog.core.table.table import SYNC, Group, PartitionTable
 from tests.sim import faults, late, leases, lives, moves, outages, stills, stopping, stowed, trimmed, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction

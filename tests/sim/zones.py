@@ -1,6 +1,6 @@
-"""Nodes that have no quorum in a zone, in the simulated world (Q1). `halog.core.zones` decides for each process, from
-whom it hears: others die, are doubted or offline; and for a while one hears nobody, whatever it is about to do. The
-others learn that it is offline each at its own time; then it restores from the log as it is by then.
+"""Nodes that have no quorum in a zone, in the simulated world (Q1). `halog.core.table.zones` decides for each process,
+from whom it hears: others die, are doubted or offline; and for a while one hears nobody, whatever it is about to do.
+The others learn that it is offline each at its own time; then it restores from the log as it is by then.
 
 Only in some histories, drawn from chances of their own: what once failed in the others is replayed.
 """
@@ -11,10 +11,10 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
-from halog.core.group import majority
 from halog.core.ids import Member
 from halog.core.roles import OUT, Role
-from halog.core.zones import Sight, State, Zone, count, first_state, happening, next_state
+from halog.core.table.group import majority
+from halog.core.table.zones import Sight, State, Zone, count, first_state, happening, next_state
 from tests.sim.violation import Violation
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from halog.cli.log.unlogged import Told, found_in
-from halog.core import records
-from halog.core.chain import Verdict
 from halog.core.ids import EpochId
-from halog.core.ledger import Decided, Ledger
-from halog.core.merged import taken
+from halog.core.log import records
+from halog.core.log.chain import Verdict
+from halog.core.log.merge_parts import taken
+from halog.core.log.transactions import Decided, Ledger
 from halog.events import Event
 from halog.runtime.verdicts import Judged
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import Verdict
 from halog.core.ids import EpochId
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.log.chain import Verdict
+from halog.core.table.table import PartitionTable
 from halog.events import ROLE, SITES_ASKED, TRANSFER, UNLOGGED_LOST, Event
 from halog.runtime.verdicts import Judged
 

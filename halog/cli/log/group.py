@@ -15,7 +15,7 @@ from halog.cli.shared.output import format_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.ports import Entry
     from halog.runtime.verdicts import Judge, Judged
 

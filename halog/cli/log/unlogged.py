@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import records
+from halog.core.log import records
 from halog.errors import RecordFormatError
 from halog.events import DISCARDED, Event
 from halog.runtime.verdicts import NOWHERE, Judged

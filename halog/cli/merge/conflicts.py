@@ -15,7 +15,7 @@ from halog.cli.shared.with_home import comparison_option, is_two_way, partition_
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.ports import Log
     from halog.runtime.compensating import Compensate, Compensations
     from halog.runtime.outside import Remote

@@ -17,7 +17,7 @@ from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from restore.report import Entry
     from restore.waiting import Report
 
@@ -167,7 +167,7 @@ def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
 def reports(connection: Connection, table: PartitionTable) -> list[Report]:
     """The merges that the partition's log still holds and that counted, in its order."""
     from halog.cli.shared.partition_log import PartitionLog
-    from halog.core.chain import Verdict
+    from halog.core.log.chain import Verdict
     from restore.waiting import Reports
 
     found, counted = Reports(), (Verdict.ACCEPTED.value, Verdict.OPENED.value)

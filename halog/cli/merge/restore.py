@@ -18,7 +18,7 @@ from halog.cli.shared.with_home import comparison_option, is_two_way, partition_
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.runtime.restores import Restore
 
 RESTORE_S = 300.0

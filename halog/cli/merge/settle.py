@@ -19,7 +19,7 @@ from halog.cli.shared.with_home import partition_option, with_home
 if TYPE_CHECKING:
     from halog.cli.merge.settlement import Case, Outcome
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 STATES = ("source", "initiating", "base", "nothing")
 REFUSED_EXIT = 5

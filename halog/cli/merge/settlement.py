@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from halog.backend import Found, Work, Write
-from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
-from halog.core.records import UPDATE, Change
+from halog.core.log.provisional import lsn_of
+from halog.core.log.records import UPDATE, Change
 from halog.errors import (
     ConflictError,
     DuplicateKeyError,

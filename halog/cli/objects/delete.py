@@ -67,8 +67,8 @@ def delete(
 def _works(connection: Connection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
     """With its entry in the key directory, where it has one."""
     from halog.backend import Work, Write
-    from halog.core.directory import beside, entries_of
-    from halog.core.records import DELETE
+    from halog.core.keys.directory import beside, entries_of
+    from halog.core.log.records import DELETE
     from halog.runtime.mapping import routing_of
 
     gone = Write(DELETE, found.ref, found.key, None, found.version)

@@ -16,7 +16,7 @@ from halog.cli.shared.output import emit_json, format_option
 if TYPE_CHECKING:
     from halog.backend import Found
     from halog.cli.shared.connection import Connection
-    from halog.core.mapping import Place
+    from halog.core.keys.mapping import Place
 
 
 key_bytes_option = click.option(

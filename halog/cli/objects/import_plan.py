@@ -22,9 +22,9 @@ from halog.cli.objects.references import refs_of, with_refs
 from halog.cli.shared.export_sum import Verifying, is_sum
 from halog.cli.shared.files import Source
 from halog.cli.shared.placed_objects import Spreading, unique_keys
-from halog.core.mapping import Place
-from halog.core.records import CREATE
-from halog.core.sizes import most_bytes
+from halog.core.commit.size_limits import most_bytes
+from halog.core.keys.mapping import Place
+from halog.core.log.records import CREATE
 from halog.errors import (
     ConfigError,
     DuplicateKeyError,

@@ -17,7 +17,7 @@ from halog.config.whole import check_nodes
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.runtime.defining import Asked
 
 node_option = click.option(
@@ -136,8 +136,8 @@ def _waited(connection: Connection, asked: Asked, wait: bool, timeout_s: float) 
 
 
 def _json(table: PartitionTable, node: str) -> dict[str, Any]:
-    from halog.core.defining import listed, status
-    from halog.core.migrating import left
+    from halog.core.table.definitions import listed, status
+    from halog.core.table.migration import left
 
     return {
         "partition": table.name, "node": node, "status": status(table, node).value, "nodes": list(listed(table)),
@@ -146,8 +146,8 @@ def _json(table: PartitionTable, node: str) -> dict[str, Any]:
 
 
 def _show(table: PartitionTable, asked: Asked, node: str, what: str, format_: str) -> None:
-    from halog.core.defining import listed
-    from halog.core.migrating import left
+    from halog.core.table.definitions import listed
+    from halog.core.table.migration import left
 
     if format_ == "json":
         emit_json(_json(table, node))
@@ -186,7 +186,7 @@ def replicate_(
       halog partition replicate flights-3 --nodes B
     """
     from halog.cli.shared.connection import connect
-    from halog.core.resync import left
+    from halog.core.table.resync import left
     from halog.runtime.defining import replicate
 
     with connect(config_path, timeout_s) as connection:

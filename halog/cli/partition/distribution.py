@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.core.draining import Move
-from halog.core.rebalancing import Shape, rebalance
-from halog.core.spreading import Zone
-from halog.core.table import PartitionTable
+from halog.core.placement.drain import Move
+from halog.core.placement.rebalance import Shape, rebalance
+from halog.core.placement.spread import Zone
+from halog.core.table.table import PartitionTable
 from halog.runtime.mapping import Owner
 from mappers import ConsistentHash
 

@@ -17,8 +17,8 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.draining import Move
-    from halog.core.table import PartitionTable, Target
+    from halog.core.placement.drain import Move
+    from halog.core.table.table import PartitionTable, Target
 
 
 @click.command()
@@ -124,7 +124,7 @@ def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> l
 
 def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
-    from halog.core.draining import plan
+    from halog.core.placement.drain import plan
     from halog.runtime.drained import drained_nodes
 
     config = connection.config

@@ -14,7 +14,7 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import CopyView, PartitionView
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 
 @click.group()
@@ -150,7 +150,7 @@ def _parted(view: PartitionView) -> list[tuple[str, object]]:
 
 
 def _moving_json(table: PartitionTable) -> dict[str, object]:
-    from halog.core.migrating import left
+    from halog.core.table.migration import left
 
     target = table.target
     return {"target": None if target is None else list(target.nodes), "still_to_do": list(left(table))}
@@ -158,7 +158,7 @@ def _moving_json(table: PartitionTable) -> dict[str, object]:
 
 def _moving(table: PartitionTable) -> list[tuple[str, object]]:
     """Where it is moving to, and what is left to do."""
-    from halog.core.migrating import left
+    from halog.core.table.migration import left
 
     if table.target is None:
         return []
@@ -167,7 +167,7 @@ def _moving(table: PartitionTable) -> list[tuple[str, object]]:
 
 def _copied_anew(table: PartitionTable) -> list[tuple[str, object]]:
     """Replicas that are copied anew on demand."""
-    from halog.core.resync import left
+    from halog.core.table.resync import left
 
     return [("replicates", "; ".join(left(table)))] if table.resync is not None else []
 
@@ -184,7 +184,7 @@ def _show_seen(table: PartitionTable, view: PartitionView) -> None:
 
 def _needed(table: PartitionTable) -> str:
     """How many nodes a commit needs, and why."""
-    from halog.core.group import as_of, needed
+    from halog.core.table.group import as_of, needed
     from halog.runtime.clock import wall_ms
 
     now, active = as_of(table, wall_ms()), "" if table.active is None else table.active.node

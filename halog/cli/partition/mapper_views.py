@@ -23,7 +23,7 @@ from halog.cli.shared.options import of_arguments
 from halog.cli.shared.placed_objects import located
 from halog.cli.shared.values import key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
-from halog.core.mapping import BY_KEY, LISTED, Place
+from halog.core.keys.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError, UnknownNameError
 from halog.runtime.agreement import check_mapping
 from halog.runtime.mapping import Owner
@@ -35,7 +35,7 @@ from mappers import ConsistentHash, stable_hash
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 
 class Asked(NamedTuple):

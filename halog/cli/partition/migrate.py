@@ -17,7 +17,7 @@ from halog.cli.shared.output import emit_json, format_option
 if TYPE_CHECKING:
     from halog.cli.partition.move_events import Moves
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable, Target
+    from halog.core.table.table import PartitionTable, Target
 
 TIMEOUT_S = 120.0
 """How long to wait for a migration: a copy is made at some 100,000 records a second, and a node may be starting."""
@@ -152,7 +152,7 @@ def wait_for(
 
 
 def _show(was: PartitionTable, table: PartitionTable, target: Target, ms: int, format_: str) -> None:
-    from halog.core.migrating import left
+    from halog.core.table.migration import left
     from halog.runtime.migration import is_there
 
     there = is_there(table, target)

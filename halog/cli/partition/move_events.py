@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from halog.cli.shared.event_log import note
 from halog.cli.shared.messages import say
 from halog.cli.shared.table_events import as_event
-from halog.core.nodelist import migration_asked
+from halog.core.table.changes import migration_asked
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 
 class Moves:

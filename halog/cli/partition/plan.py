@@ -254,7 +254,7 @@ def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
 
 def _pace(connection: Connection, partition: str) -> str:
     """At what rate its new copy is read at most, where there is a limit."""
-    from halog.core.migrating import copy_rate
+    from halog.core.table.migration import copy_rate
 
     known = connection.router.tables.get(partition)
     wanted = () if known is None or known[1].target is None else known[1].target.nodes
@@ -271,7 +271,7 @@ def _tell_drained(made: Plan) -> None:
 
 def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
     """Static policies that were left alone, and have partitions that the configuration places otherwise."""
-    from halog.core.table import Target
+    from halog.core.table.table import Target
     from halog.runtime.cluster import by_hand
 
     for name, policy in connection.config.policies.items():

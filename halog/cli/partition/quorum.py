@@ -17,7 +17,7 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.runtime.groups import Change
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -93,7 +93,7 @@ def _change(
 
 
 def _shown(tables: Changed, format_: str) -> None:
-    from halog.core.group import as_of, needed, priority
+    from halog.core.table.group import as_of, needed, priority
     from halog.runtime.clock import wall_ms
 
     if format_ == "json":
@@ -108,7 +108,7 @@ def _shown(tables: Changed, format_: str) -> None:
 
 def as_json(table: PartitionTable) -> dict[str, object]:
     """A partition's group as plain values."""
-    from halog.core.group import priority
+    from halog.core.table.group import priority
 
     group = table.group
     return {
@@ -186,7 +186,7 @@ def require_(
       halog partition require flights 0 --reason "rack 4 is there"
       halog partition require flights 1 --may-fork --cluster fleet --for 1h --reason "B and C burnt down"
     """
-    from halog.core.group import forks
+    from halog.core.table.group import forks
     from halog.runtime.groups import required
 
     change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)

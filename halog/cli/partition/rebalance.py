@@ -15,7 +15,7 @@ from halog.cli.shared.output import emit, emit_json, format_option
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
-    from halog.core.mapping import Layout
+    from halog.core.keys.mapping import Layout
     from halog.runtime.wishes import Progress
 
 WAIT_S = 3_600.0

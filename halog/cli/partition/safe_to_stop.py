@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from halog.cli.shared.connection import Connection
     from halog.cli.shared.survey import NodeView, PartitionView
-    from halog.core.stopping import CopyFact, Verdict
+    from halog.core.placement.stop_check import CopyFact, Verdict
 
 REFUSED_EXIT = 5
 
@@ -74,8 +74,8 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
 def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     """Every partition hosted by these nodes, and by those that would be offline without them (Q1), from one look."""
     from halog.cli.shared.survey import survey
-    from halog.core.group import as_of
-    from halog.core.stopping import judge
+    from halog.core.placement.stop_check import judge
+    from halog.core.table.group import as_of
     from halog.runtime.clock import wall_ms
 
     seen = survey(connection)
@@ -96,7 +96,7 @@ def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: se
     """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. Who does not
     answer is reached by nobody: it may be registered, and still be heard, for a moment after it froze."""
     from halog.cli.shared.survey import OFFLINE, UP
-    from halog.core.zones import Sight, count
+    from halog.core.table.zones import Sight, count
     from halog.runtime.zone_switch import read_switch
     from halog.runtime.zoning import zones_of
 
@@ -113,7 +113,7 @@ def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: se
 
 def _facts(view: PartitionView) -> Iterator[CopyFact]:
     """The copies that run, as their nodes say."""
-    from halog.core.stopping import ACTIVE, CopyFact
+    from halog.core.placement.stop_check import ACTIVE, CopyFact
 
     for c in view.copies:
         if c.error is None and c.kind != "missing" and (c.kind != ACTIVE or view.active == c.node):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 LOCAL_SPARK = "local[*]"
 NEEDED = ("pyspark", "pyarrow", "pandas")

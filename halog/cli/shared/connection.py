@@ -22,7 +22,7 @@ from typing import TypeVar
 from halog.backend import Found, Work
 from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime import belonging, bindings, cluster, frames, mappings

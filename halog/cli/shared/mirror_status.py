@@ -10,7 +10,7 @@ from halog.config.whole import is_at
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 STALE_S = 10.0
 """A standing that is older than this says nothing of now: mirrors write theirs every two seconds."""

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from halog.cli.shared.snapshot_marker import read_marker
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
+from halog.core.log.chain import ChainState
 from halog.ports import TopicPartition
 from halog.runtime.verdicts import Judge, Judged, judge_backwards
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 
 def place_of(table: PartitionTable) -> TopicPartition:

@@ -1,4 +1,5 @@
-"""Objects whose mapper is no function of the key (P6), as tools find and create them; see `halog.core.directory`."""
+"""Objects whose mapper is no function of the key (P6), as tools find and create them; see
+`halog.core.keys.directory`."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
-from halog.core.directory import Looking, Standing, beside, entry_key, is_entry, look
-from halog.core.mapping import Place
+from halog.core.keys.directory import Looking, Standing, beside, entry_key, is_entry, look
+from halog.core.keys.mapping import Place
 from halog.errors import DeadlineError
 from halog.runtime.choosing import Choosing
 from halog.runtime.loads import Loads

@@ -10,9 +10,9 @@ import datetime as dt
 from typing import Any
 
 from halog.cli.shared.values import describe_key, ref_text, short
-from halog.core import records
-from halog.core.directory import is_entry, unpacked
 from halog.core.ids import NO_TX
+from halog.core.keys.directory import is_entry, unpacked
+from halog.core.log import records
 from halog.errors import HalogError
 from halog.runtime.schemas import Definitions
 from halog.runtime.verdicts import NOWHERE, Judged

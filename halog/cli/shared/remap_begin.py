@@ -9,7 +9,7 @@ from halog.backend import Found
 from halog.cli.shared.connection import Connection, modules_beside
 from halog.cli.shared.messages import progress, say
 from halog.config import Config
-from halog.core.directory import is_entry
+from halog.core.keys.directory import is_entry
 from halog.errors import HalogError
 from halog.runtime import mappings, wishes
 

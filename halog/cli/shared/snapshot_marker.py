@@ -10,8 +10,8 @@ from halog.runtime.snapshots import MARKER, marked_position
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.chain import ChainState
-    from halog.core.table import PartitionTable
+    from halog.core.log.chain import ChainState
+    from halog.core.table.table import PartitionTable
 
 
 def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:

@@ -15,12 +15,12 @@ import msgspec
 
 from halog.cli.shared.log_status import KafkaView, kafka_view
 from halog.cli.shared.mirror_status import standing_still, unmirrored
-from halog.core.defining import status
-from halog.core.group import as_of, counts, needed
-from halog.core.life import State
 from halog.core.roles import LEADING, Role
-from halog.core.sync_sites import SYNC as SYNC_SITE
-from halog.core.table import PartitionTable
+from halog.core.sites.sync_sites import SYNC as SYNC_SITE
+from halog.core.table.definitions import status
+from halog.core.table.group import as_of, counts, needed
+from halog.core.table.states import State
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.clock import wall_ms
@@ -80,7 +80,7 @@ class CopyView(msgspec.Struct, frozen=True):
 
 
 class SiteView(msgspec.Struct, frozen=True):
-    """Another site whose log commits are to wait for, as the active node has it (`halog.core.sync_sites`)."""
+    """Another site whose log commits are to wait for, as the active node has it (`halog.core.sites.sync_sites`)."""
 
     site: str
     state: str
@@ -90,7 +90,7 @@ class SiteView(msgspec.Struct, frozen=True):
 
 
 class VotesView(msgspec.Struct, frozen=True):
-    """The votes of one site, as the active node has them (`halog.core.site_quorum`)."""
+    """The votes of one site, as the active node has them (`halog.core.sites.site_quorum`)."""
 
     site: str
     votes: int

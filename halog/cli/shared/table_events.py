@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from halog.cli.shared.event_log import note
 from halog.cli.shared.messages import say
-from halog.core.group import as_of, ends
-from halog.core.nodelist import ended, group_changes
+from halog.core.table.changes import ended, group_changes
+from halog.core.table.group import as_of, ends
 from halog.events import At, Event, event
 from halog.runtime.who import who
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import Group, PartitionTable
-    from halog.core.tell import Tell
+    from halog.core.table.table import Group, PartitionTable
+    from halog.core.table.tell import Tell
     from halog.runtime.groups import Change
 
 

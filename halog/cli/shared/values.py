@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from halog.backend import Found
-from halog.core.directory import is_entry, object_key
-from halog.core.early import lsn_of
 from halog.core.ids import REF_BYTES
+from halog.core.keys.directory import is_entry, object_key
+from halog.core.log.provisional import lsn_of
 from halog.errors import FieldTypeError, HalogError, RecordFormatError, UnknownTypeError
 from halog.runtime.schemas import Definitions
 from halog.schema import Definition, ForeignType

@@ -11,7 +11,7 @@ from halog.cli.shared.options import Name
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 partition_option = click.option(
     "--partition",

@@ -13,7 +13,7 @@ import msgspec
 
 from halog.config import Config
 from halog.config.whole import at_site, sites_of
-from halog.core.zones import State, Zone
+from halog.core.table.zones import State, Zone
 from halog.runtime.zone_switch import ZoneSwitch
 from halog.runtime.zoning import zones_of
 

@@ -22,7 +22,7 @@ from halog.cli.sites.metrics import metrics
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
     from halog.runtime.members import NodeInfo
     from halog.runtime.splits import Parted
 

@@ -17,7 +17,7 @@ from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 
 @click.command("let-go")

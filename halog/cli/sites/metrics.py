@@ -12,7 +12,7 @@ from halog.cli.shared.options import config_option, timeout_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import PartitionView
-    from halog.core.table import PartitionTable
+    from halog.core.table.table import PartitionTable
 
 
 class Family(NamedTuple):
@@ -79,7 +79,7 @@ def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -
 
 def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> list[Family]:
     """The sites that commits are to wait for, as the active nodes have them."""
-    from halog.core.sync_sites import AWAY, SYNC
+    from halog.core.sites.sync_sites import AWAY, SYNC
 
     sync = Family("halog_site_sync", "1: the other site's log has what is committed, and commits wait for it.", [])
     away = Family("halog_site_sync_away", "1: commits are to wait for the other site, and it confirms nothing.", [])
@@ -95,7 +95,7 @@ def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> 
 
 def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, PartitionView]]) -> list[Family]:
     """The votes of sites, as the active nodes have them. Those that an operator has overruled do not count."""
-    from halog.core.site_quorum import needed
+    from halog.core.sites.site_quorum import needed
 
     held = Family("halog_site_votes_held", "Votes of sites that this site has for a partition it serves.", [])
     enough = Family("halog_site_votes_needed", "Votes of sites that are more than half of those that count.", [])

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from halog.adapters.kafka.log import KafkaLog
-from halog.core import records
+from halog.core.log import records
 from halog.ports import TopicPartition
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 
-from halog.core.records import KINDS, SCHEMAS
+from halog.core.log.records import KINDS, SCHEMAS
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 

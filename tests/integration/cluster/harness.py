@@ -20,7 +20,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 import halog
 from halog.backend import Found
 from halog.core.ids import Member
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.open import Node

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.migrating import left
+from halog.core.table.migration import left
 from halog.errors import RefusedError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make

@@ -11,7 +11,7 @@ import pytest
 import halog
 from halog.adapters.rocksdb.store import RocksStore
 from halog.core.ids import Member
-from halog.core.table import ASYNC, SYNC
+from halog.core.table.table import ASYNC, SYNC
 from halog.errors import ConflictError
 from halog.runtime.objects import PREFIX_BYTES, pack_object, unpack_object
 from halog.runtime.open import Node

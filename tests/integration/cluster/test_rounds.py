@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halog.config import load_config
-from halog.core.directory import is_entry, object_key, unpacked
+from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.runtime import frames
 from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from halog.adapters.rocksdb.store import RocksStore
-from halog.core.records import Commit, decode
-from halog.core.tail import Tail
+from halog.core.log.records import Commit, decode
+from halog.core.replica.tail import Tail
 from halog.runtime.objects import ObjectTable
 from tests.integration.cluster.checker import check, entries
 from tests.integration.cluster.fleet import Aircraft

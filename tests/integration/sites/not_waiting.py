@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from halog.core.sync_sites import SyncSites
+from halog.core.sites.sync_sites import SyncSites
 from tests.integration.cluster.fleet import Aircraft, Flight
 
 __all__ = ["Aircraft", "Flight"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from halog.core import records
+from halog.core.log import records
 from restore.merge import AGREED, Instance, Kind
 from restore.report import Entry, entry
 from tests.sim.abroad.client import COUNTER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from tests.sim.client import KEYS, Client, Transaction
 
 if TYPE_CHECKING:

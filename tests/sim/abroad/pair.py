@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from halog.core import events as ev, merging
+from halog.core import events as ev
+from halog.core.active import epoch_merge as merging
 from halog.core.ids import EpochId
 from halog.events import PARTED
 from halog.runtime import (
@@ -60,7 +61,7 @@ from tests.sim.world import SETTINGS_OF, is_asking, is_unlogged
 SEEDS = range(6 << 20, 7 << 20)
 SITES = ("west", "east")
 MAKE_MS = 1_500
-"""As `halog.core.merging` has it, in this world's deadlines."""
+"""As `halog.core.active.epoch_merge` has it, in this world's deadlines."""
 GIVEN_S = 40.0
 """As `halog.runtime.unfinished` has it: longer than any operator tries."""
 INITIATING, DEFERRED = KEYS[2], KEYS[1]

@@ -14,7 +14,7 @@ import msgspec
 
 import halog
 from halog.core import events as ev
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, UnreachableError, VersionError
 from halog.ports import Delivery, Entry, TopicPartition, UnknownResult, Versioned
 from halog.runtime.members import NodeInfo

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.ids import EpochId, Member
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from halog.core import events as ev, site_quorum
+from halog.core import events as ev
 from halog.core.ids import EpochId, Member
-from halog.core.records import EpochOpened, EpochStarted, SiteSwitched, decode
+from halog.core.log.records import EpochOpened, EpochStarted, SiteSwitched, decode
 from halog.core.settings import SiteVotes
+from halog.core.sites import site_quorum
 from halog.runtime import site_takeover, site_votes
 from tests.sim.abroad.tasks import SPEED
 from tests.sim.abroad.twin import read
@@ -32,7 +33,7 @@ SEEDS = range((6 << 20) + 3, 7 << 20, 4)
 both. The others are as they were before sites went on by themselves."""
 
 FIRST_MS = 150
-"""As `halog.core.site_quorum` has it, in this world's deadlines."""
+"""As `halog.core.sites.site_quorum` has it, in this world's deadlines."""
 LOOKS = 8
 """As `halog.runtime.site_takeover` has it: not so often, a look costs."""
 DRIFT = 0.01

@@ -1,4 +1,4 @@
-"""A dumb reader of one site's log, written from protocol.md R1-R3, F1, F2, F5 and not from halog/core/chain.py.
+"""A dumb reader of one site's log, written from protocol.md R1-R3, F1, F2, F5 and not from halog/core/log/chain.py.
 
 A log is its own site's from the beginning (or from an `EpochStarted` of that site on, above all of its earlier ones)
 until a `SiteSwitched` that counts; then what continues the history counts, whoever wrote it, once it is opened. A merge
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from halog.core.ids import NO_HASH, NO_TX, EpochId, digest
-from halog.core.records import (
+from halog.core.log.records import (
     Commit,
     EpochMerged,
     EpochOpened,

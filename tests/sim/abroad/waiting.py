@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from halog.core.settings import Sites
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.ports import Coordinator
 from halog.runtime.arrivals import Awaited, awaited
 from halog.runtime.switching import Switch

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
-from halog.core.ledger import Applied
-from halog.core.merged import MergedIn
-from halog.core.table import PartitionTable
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.transactions import Applied
+from halog.core.table.table import PartitionTable
 from tests.sim.checks import Checks
 from tests.sim.violation import demand
 

@@ -25,7 +25,7 @@ from halog.adapters.memory import (
 )
 from halog.cli import main as frame
 from halog.config import Config, load_config
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.runtime.configured import Activated, for_node
 from halog.runtime.open import Node, node
 from halog.runtime.outside import Adapters

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import NO_HASH, EpochId, digest
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.ports import Entry, TopicPartition
 from halog.runtime.verdicts import Judge, Judged
 

@@ -12,9 +12,9 @@ import pytest
 
 import halog as library
 from halog.cli.log.discarded import discarded
-from halog.core import records
 from halog.core.ids import NO_HASH
-from halog.core.record_types import Merged
+from halog.core.log import records
+from halog.core.log.record_types import Merged
 from halog.events import DISCARDED, At, Event, event
 from halog.ports import TopicPartition
 from halog.runtime.verdicts import Judged

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.table import Target
+from halog.core.table.table import Target
 from halog.errors import RefusedError
 from halog.runtime import plans
 from halog.runtime.drained import mark

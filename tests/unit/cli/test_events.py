@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from halog.cli.log.epochs import epochs_of
-from halog.core import records
 from halog.core.ids import Member
-from halog.core.table import PartitionTable
+from halog.core.log import records
+from halog.core.table.table import PartitionTable
 from halog.events import REMOVED, ROLE, TRANSFER, At, Event, event
 from halog.ports import TopicPartition
 from tests.unit.cli.handmade import LOG_ID, Log, epoch_id

@@ -13,7 +13,7 @@ import pytest
 from halog.cli.partition.group import _needed
 from halog.cli.shared import survey
 from halog.core.ids import Member
-from halog.core.table import Group, PartitionTable
+from halog.core.table.table import Group, PartitionTable
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 from tests.unit.cli.test_events import count, eventually
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core.table import Group
+from halog.core.table.table import Group
 from halog.events import Event
 from halog.ports import TopicPartition, UnknownResult
 from halog.runtime import groups

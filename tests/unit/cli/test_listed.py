@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from halog.backend import Work, Write
-from halog.core.directory import DIRECTORY, ID_BYTES, packed
-from halog.core.records import UPDATE
+from halog.core.keys.directory import DIRECTORY, ID_BYTES, packed
+from halog.core.log.records import UPDATE
 from halog.errors import DuplicateKeyError
 from tests.unit.cli.conftest import FLEET, TOML, Aircraft, Cluster, Flight, Seaplane, running
 

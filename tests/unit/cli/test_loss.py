@@ -11,7 +11,7 @@ import pytest
 
 from halog.cli.log.epochs import epochs_of
 from halog.core.ids import Member
-from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.events import ROLE, UNLOGGED_LOST, At, Event, event
 from halog.runtime.who import who
 from tests.unit.cli.conftest import TOML, Cluster, Ran, running

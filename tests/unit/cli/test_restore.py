@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from halog.cli.merge import restore
-from halog.core import records
+from halog.core.log import records
 from halog.ports import TopicPartition
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, Defer, KeepInitiating, KeepSource, Verdict

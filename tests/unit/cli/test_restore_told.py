@@ -10,7 +10,7 @@ import pytest
 from halog.cli.merge import reports as merged, restore
 from halog.cli.sites import group as sites
 from halog.core.ids import Member
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError, UnreachableError
 from halog.ports import Versioned
 from restore.compensation import Defer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.table import ASYNC
+from halog.core.table.table import ASYNC
 from halog.testing.cluster import wait_until
 
 Halog = Callable[..., Any]

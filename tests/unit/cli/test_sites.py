@@ -12,7 +12,7 @@ import pytest
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryLog
 from halog.cli.sites.metrics import of_parted, text
 from halog.config import Config
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
 from halog.runtime import switching as switching_module
 from halog.runtime.outside import Adapters

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from halog.backend import Work, Write
-from halog.core.directory import packed
-from halog.core.records import CREATE
+from halog.core.keys.directory import packed
+from halog.core.log.records import CREATE
 from halog.errors import RecordFormatError
 from halog.schema import Registry, managed
 from halog.schema.scalars import write_long
@@ -45,7 +45,7 @@ def spoil(cluster: Cluster, info: Any, key: bytes, routing: bytes, rest: bytes, 
     ref, index_key = runtime.new_reference().to_bytes(), info.family_id + key
     writes = [Write(CREATE, ref, index_key, info.type_id + key + rest, -1)]
     if listed:
-        from halog.core.directory import entry_key
+        from halog.core.keys.directory import entry_key
 
         writes.append(Write(CREATE, ref, entry_key(index_key), packed(info.type_id, partition), -1))
     runtime.commit(partition, runtime.new_transaction_id(), Work((), tuple(writes)))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from halog.core import events as ev, records
-from halog.core.chain import ChainState
+from halog.core import events as ev
 from halog.core.ids import NO_HASH, NO_TX, EpochId, Member, digest
-from halog.core.outcomes import Outcomes
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.records import Change, Header
 from halog.core.partition import Partition
-from halog.core.records import Change, Header
 from halog.core.roles import Role
 from halog.core.settings import Settings
-from halog.core.table import SYNC, PartitionTable, Replica
+from halog.core.table.table import SYNC, PartitionTable, Replica
 
 LOG_ID = bytes(range(16))
 SITE = "here"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import ABSENT, digest
-from halog.core.ledger import Decided, Ledger
-from halog.core.merged import MergedIn, standing
-from halog.core.records import CREATE, Change
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.records import CREATE, Change
+from halog.core.log.transactions import Decided, Ledger
 from halog.ports import Entry, TopicPartition
 
 TP = TopicPartition("model", 0)

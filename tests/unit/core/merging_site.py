@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from halog.core import records
-from halog.core.chain import ChainState, Verdict
 from halog.core.ids import ABSENT, NO_TX, EpochId, digest
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.records import CREATE, DELETE, UPDATE, Change, Header
+from halog.core.log import records
+from halog.core.log.chain import ChainState, Verdict
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Header
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.runtime.restores import Closed
 from tests.unit.core.kit import LOG_ID
 from tests.unit.core.merging_copy import TP, Copy, MemoryLog, change

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import ChainState
-from halog.core.ledger import Undecided
-from halog.core.records import HandedOver, Horizon, Merged
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.records import HandedOver, Horizon, Merged
+from halog.core.log.transactions import Undecided
 from halog.runtime.outside import Remote
 from halog.runtime.restores import closed_side
 from restore.branch import Side, Since, aborted, branch

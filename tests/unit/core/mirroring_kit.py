@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import EpochId, digest
-from halog.core.records import Header
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.records import Header
 from tests.unit.core.kit import LOG_ID, Script
 
 

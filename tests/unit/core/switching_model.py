@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import EpochId, digest
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.records import Header
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.records import Header
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.errors import PartedError
 from tests.unit.core.kit import LOG_ID, create
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev, records
-from halog.core.chain import Chain, ChainState, Verdict
+from halog.core import events as ev
 from halog.core.ids import EpochId, digest
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.outcomes import Outcomes
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.ports import TopicPartition
 from halog.runtime.arrivals import Confirming
 from tests.unit.core.kit import LOG_ID, SITE, A, create, table, tx

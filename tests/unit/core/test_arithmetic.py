@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from halog.core.election import NEVER, Candidate, pick
 from halog.core.ids import Member, Position
-from halog.core.outcomes import Outcomes
-from halog.core.table import ASYNC, SYNC, PartitionTable, Replica, arrange
+from halog.core.log.outcomes import Outcomes
+from halog.core.table.preference import NEVER, Candidate, pick
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica, arrange
 from halog.errors import CoordinatorError
 from tests.unit.core.kit import table, tx
 

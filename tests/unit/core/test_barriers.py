@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev, records
+from halog.core import events as ev
 from halog.core.ids import barrier_id
+from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.events import DISCARDED

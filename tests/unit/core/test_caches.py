@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core.caches import SHARE, make_room
+from halog.core.bounded import SHARE, make_room
 
 
 class Steps(dict[int, int]):

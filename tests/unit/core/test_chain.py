@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import NO_HASH, Position, digest
-from halog.core.records import Header
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.records import Header
 from halog.errors import DivergedError
 from tests.unit.core.kit import LOG_ID, SITE, Script, create, epoch
 

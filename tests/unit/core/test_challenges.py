@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.challenges import Challenges
+from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.roles import Role
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, epoch, replica
 
 PATIENCE = 600

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core import commit_bytes, records
 from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, REF_BYTES, TX_BYTES, EpochId
+from halog.core.log import commit_codec as commit_bytes, records
 from halog.errors import RecordFormatError
 
 longs = st.integers(-(2**63), 2**63 - 1)

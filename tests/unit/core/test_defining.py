@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.defining import (
+from halog.core.table.definitions import (
     Status,
     admitting,
     defined,
@@ -23,8 +23,8 @@ from halog.core.defining import (
     why_not_disable,
     why_not_enable,
 )
-from halog.core.migrating import assigned, moving, why_not, why_not_assigned
-from halog.core.table import DEFINED, DISABLED, ENABLED, SYNC, Definition, PartitionTable, Replica, Target
+from halog.core.table.migration import assigned, moving, why_not, why_not_assigned
+from halog.core.table.table import DEFINED, DISABLED, ENABLED, SYNC, Definition, PartitionTable, Replica, Target
 from tests.unit.core.kit import A, B, Core, create, epoch, table, tx, update
 
 AB, CB = Target(("A", "B"), 1), Target(("C", "B"), 1)

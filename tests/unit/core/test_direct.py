@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev, held
-from halog.core.chain import ChainState
-from halog.core.following import RECENTLY_MS
-from halog.core.held import Held
+from halog.core import events as ev
+from halog.core.log.chain import ChainState
+from halog.core.replica import held
+from halog.core.replica.follower import RECENTLY_MS
+from halog.core.replica.held import Held
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import ASYNC, SYNC, Replica
+from halog.core.table.table import ASYNC, SYNC, Replica
 from halog.events import REMOVED
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table, tx
 

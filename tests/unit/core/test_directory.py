@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.directory import (
+from halog.core.ids import ABSENT
+from halog.core.keys.directory import (
     DIRECTORY,
     Looking,
     Row,
@@ -26,8 +27,7 @@ from halog.core.directory import (
     unpacked,
     vouching,
 )
-from halog.core.ids import ABSENT
-from halog.core.mapping import (
+from halog.core.keys.mapping import (
     BY_KEY,
     LISTED,
     LISTING,
@@ -40,7 +40,7 @@ from halog.core.mapping import (
     turned_back,
     why_not,
 )
-from halog.core.records import CREATE, DELETE, UPDATE
+from halog.core.log.records import CREATE, DELETE, UPDATE
 from halog.errors import RecordFormatError
 from halog.schema.definition import short_id
 

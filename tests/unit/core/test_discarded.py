@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory.log import MAX_BYTES
-from halog.core import events as ev, records
-from halog.core.discarded import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
+from halog.core import events as ev
+from halog.core.commit.discards import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
+from halog.core.commit.writer import InFlight
 from halog.core.ids import NO_HASH, EpochId
-from halog.core.ledger import Ledger
-from halog.core.merged import MergedIn
-from halog.core.outcomes import Outcomes
-from halog.core.table import SYNC, Replica
-from halog.core.writer import InFlight
+from halog.core.log import records
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Ledger
+from halog.core.table.table import SYNC, Replica
 from halog.events import DISCARDED, TEXT_CHARS, At, event
 from tests.unit.core.kit import SETTINGS, B, C, Core, Script, create, epoch, tx
 from tests.unit.core.test_tells import told_after

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from halog.core.draining import Move, plan
-from halog.core.table import DISABLED, Definition, Group, PartitionTable, Target
+from halog.core.placement.drain import Move, plan
+from halog.core.table.table import DISABLED, Definition, Group, PartitionTable, Target
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("X4", "P12")

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import early, events as ev, records
+from halog.core import events as ev
 from halog.core.durability import BACKED_MS, Durability, checked, why_not
+from halog.core.log import provisional as early, records
 from halog.core.settings import Sync
 from halog.errors import ConfigError
 from tests.unit.core.asking_kit import EARLY, ask, flushed, held_by, leader

@@ -10,7 +10,7 @@ from halog.core.durability import Durability
 from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.asking_kit import WRITTEN, ask, flushed, flushed_by, held_by, leader
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, epoch, replica, tx
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from halog.core import events as ev
-from halog.core.group import (
+from halog.core.roles import Role
+from halog.core.settings import Settings
+from halog.core.table.group import (
     counts,
     majority,
     needed,
@@ -17,9 +19,7 @@ from halog.core.group import (
     why_not_priority,
     why_not_required,
 )
-from halog.core.roles import Role
-from halog.core.settings import Settings
-from halog.core.table import SYNC, Group, PartitionTable, Replica, Target
+from halog.core.table.table import SYNC, Group, PartitionTable, Replica, Target
 from tests.unit.core.kit import A, B, C, Core, create, table
 
 STAY_MS = 30_000

@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev, records
-from halog.core.chain import ChainState
-from halog.core.election import NEVER
+from halog.core import events as ev
 from halog.core.ids import Member, Position
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.replica.tail import Tail
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import ASYNC, SYNC, Group, Replica
-from halog.core.tail import Tail
+from halog.core.table.preference import NEVER
+from halog.core.table.table import ASYNC, SYNC, Group, Replica
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, epoch, table, tx
 
@@ -69,7 +70,7 @@ def test_where_commits_wait_for_the_log_nothing_is_kept_and_an_empty_tail_is_tol
 def test_a_tail_that_no_frame_takes_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     core, script = follower()
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
-    monkeypatch.setattr("halog.core.positions.MAX_BYTES", 10)
+    monkeypatch.setattr("halog.core.election.positions.MAX_BYTES", 10)
     core.step(ev.PositionAsked("C", 1))
     assert core.one(ev.TellPosition).tail is None
 

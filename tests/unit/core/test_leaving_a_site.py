@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev, records
+from halog.core import events as ev
 from halog.core.ids import EpochId
+from halog.core.log import records
 from halog.core.roles import Role
 from tests.unit.core.kit import B, Core, Script, create, epoch
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import records
 from halog.core.ids import NO_HASH, EpochId
-from halog.core.ledger import Applied, Decided, Forgotten, Ledger, Prepared
+from halog.core.log import records
+from halog.core.log.transactions import Applied, Decided, Forgotten, Ledger, Prepared
 from halog.core.results import Locked
 
 pytestmark = pytest.mark.feature("D4", "D5")

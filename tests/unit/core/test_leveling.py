@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.leveling import Step, _Edges
+from halog.core.placement.level import Step, _Edges
 
 pytestmark = pytest.mark.feature("P2")
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from halog.core.ids import Member
-from halog.core.life import TRANSIENT, TRANSITIONS, Life, Sight, State, Step, next_state, teller
-from halog.core.table import (
+from halog.core.table.states import TRANSIENT, TRANSITIONS, Life, Sight, State, Step, next_state, teller
+from halog.core.table.table import (
     ASYNC,
     DEFINED,
     DISABLED,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.mapping import (
+from halog.core.keys.mapping import (
     Layout,
     Owned,
     Place,

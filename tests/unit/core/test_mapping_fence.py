@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev, records
-from halog.core.chain import Chain, ChainState
+from halog.core import events as ev
+from halog.core.commit.participant import Voting
+from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
-from halog.core.ledger import Ledger
-from halog.core.outcomes import Outcomes
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Ledger
 from halog.core.settings import Settings
-from halog.core.voting import Voting
-from halog.core.writer import Writer
 
 pytestmark = pytest.mark.feature("P6", "D4")
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from halog.core import events as ev
-from halog.core.group import majority
 from halog.core.ids import Member
-from halog.core.migrating import assigned, left, moving, next_table, why_not, why_not_assigned
 from halog.core.settings import Settings
-from halog.core.table import ASYNC, SYNC, Group, PartitionTable, Replica, Target, arrange
+from halog.core.table.group import majority
+from halog.core.table.migration import assigned, left, moving, next_table, why_not, why_not_assigned
+from halog.core.table.table import ASYNC, SYNC, Group, PartitionTable, Replica, Target, arrange
 from halog.events import MIGRATED, MIGRATION, REMOVED
 from tests.unit.core.asking_kit import flushed_by
 from tests.unit.core.kit import A, B, C, Core, epoch, table

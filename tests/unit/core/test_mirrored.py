@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import NO_EPOCH
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.records import Header
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.records import Header
+from halog.core.sites.mirror import Checkpoint, Mirror
 from tests.unit.core.kit import LOG_ID, Script
 from tests.unit.core.mirroring_kit import BEGINNING, MIRRORED, east, mirrored, read, returned, switched, west
 

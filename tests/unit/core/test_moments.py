@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from halog.core.moments import ENTRY, Moments, OverError, Past
+from halog.core.replica.moments import ENTRY, Moments, OverError, Past
 
 pytestmark = pytest.mark.feature("R5")
 

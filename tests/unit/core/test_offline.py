@@ -6,7 +6,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.roles import Role
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, replica, table
 
 WHY = "zone main: 1 votes, 2 needed"

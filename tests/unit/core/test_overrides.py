@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
-from halog.core.group import as_of, ends, without
-from halog.core.outcomes import Outcomes
-from halog.core.overrides import CLOCKS_MS
+from halog.core.active.quorum_overrides import CLOCKS_MS
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
-from halog.core.table import SYNC, Group, Replica
+from halog.core.table.group import as_of, ends, without
+from halog.core.table.table import SYNC, Group, Replica
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, create, table
 
 LASTS_MS = 500

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
 from halog.core.ids import Position
-from halog.core.outcomes import Outcomes
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, Core, Script, create, epoch, replica, table, tx
@@ -117,7 +117,7 @@ def test_dropped_entries_leave_no_hole() -> None:
 
 
 def _in_flight(core: Core) -> list[bytes]:
-    from halog.core.records import encode
+    from halog.core.log.records import encode
 
     assert core.p.leading is not None
     return [encode(item.record) for item in core.p.leading.writer.queue]

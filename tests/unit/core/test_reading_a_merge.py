@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
-from halog.core.merged import MergedIn
-from halog.core.records import Merged
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.records import Merged
 from restore.replay import Opening, merge_records
 from tests.unit.core.kit import LOG_ID, SITE, Core, Script, create, epoch, replica, tx
 

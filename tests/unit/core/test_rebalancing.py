@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from halog.core.draining import Move
 from halog.core.ids import Member
-from halog.core.rebalancing import Shape, place_by_hand, rebalance
-from halog.core.spreading import Zone
-from halog.core.table import DISABLED, SYNC, Definition, Group, PartitionTable, Replica, Target
+from halog.core.placement.drain import Move
+from halog.core.placement.rebalance import Shape, place_by_hand, rebalance
+from halog.core.placement.spread import Zone
+from halog.core.table.table import DISABLED, SYNC, Definition, Group, PartitionTable, Replica, Target
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("P2", "P13")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core import records
 from halog.core.ids import EpochId
+from halog.core.log import records
 from halog.errors import RecordFormatError
 
 LONG = st.integers(-(1 << 63), (1 << 63) - 1)

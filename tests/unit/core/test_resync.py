@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev, resync
-from halog.core.migrating import moving
+from halog.core import events as ev
 from halog.core.settings import Sync
-from halog.core.table import ASYNC, EMPTY, OUT, SYNC, WAITING, Group, PartitionTable, Replica, Resync, Target
+from halog.core.table import resync
+from halog.core.table.migration import moving
+from halog.core.table.table import ASYNC, EMPTY, OUT, SYNC, WAITING, Group, PartitionTable, Replica, Resync, Target
 from tests.unit.core.asking_kit import ask, flushed, flushed_by
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, create, epoch, table
 

@@ -8,9 +8,9 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.ids import Position
-from halog.core.records import encode
+from halog.core.log.records import encode
 from halog.core.roles import TRANSITIONS, Role, next_role
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, table
 
 EDGES = [(role, happening) for role, ways in TRANSITIONS.items() for happening in ways]

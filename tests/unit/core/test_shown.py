@@ -9,7 +9,7 @@ import pytest
 from halog.core import events as ev
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, replica as logged_replica, table
 from tests.unit.core.test_unlogged import acknowledged, held_by, leader
 

@@ -1,4 +1,5 @@
-"""A site that would take over, as it sees the votes: the law of `halog.core.site_candidate`, rule by rule (Q1, M5)."""
+"""A site that would take over, as it sees the votes: the law of `halog.core.sites.takeover_candidate`, rule by rule
+(Q1, M5)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.site_candidate import LATER, Candidate, Vote
+from halog.core.sites.takeover_candidate import LATER, Candidate, Vote
 
 pytestmark = pytest.mark.feature("Q1", "M5")
 

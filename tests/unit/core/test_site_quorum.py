@@ -1,4 +1,4 @@
-"""Votes of sites, as whoever serves counts them: the law of `halog.core.site_quorum`, rule by rule (Q1, M5)."""
+"""Votes of sites, as whoever serves counts them: the law of `halog.core.sites.site_quorum`, rule by rule (Q1, M5)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core import events as ev, records
+from halog.core import events as ev
+from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites, SiteVotes
-from halog.core.site_quorum import FIRST_MS, QUORUM, RENEWALS, SiteQuorum, is_quorum, needed
-from halog.core.sync_sites import as_member
+from halog.core.sites.site_quorum import FIRST_MS, QUORUM, RENEWALS, SiteQuorum, is_quorum, needed
+from halog.core.sites.sync_sites import as_member
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
 from tests.unit.core.kit import Core, create, tx
 

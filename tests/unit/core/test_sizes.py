@@ -8,12 +8,13 @@ from hypothesis import given, strategies as st
 from halog.adapters.kafka import conf as kafka_conf
 from halog.adapters.memory import log as memory_log
 from halog.config.check import LOG_BYTES
-from halog.core import events as ev, records
-from halog.core.directory import Standing, entry_key, moved, packed, unpacked
+from halog.core import events as ev
+from halog.core.commit.size_limits import SPARE, harmless_bytes, most_bytes, record_limit, too_large
 from halog.core.ids import EpochId
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.keys.directory import Standing, entry_key, moved, packed, unpacked
+from halog.core.log import records
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.core.settings import Settings
-from halog.core.sizes import SPARE, harmless_bytes, most_bytes, record_limit, too_large
 from tests.unit.core.kit import Core, create
 
 pytestmark = pytest.mark.feature("R8")

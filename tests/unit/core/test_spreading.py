@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from hypothesis import example, given, strategies as st
 
-from halog.core.leveling import Step, level
-from halog.core.spreading import Zone, spread
+from halog.core.placement.level import Step, level
+from halog.core.placement.spread import Zone, spread
 
 pytestmark = pytest.mark.feature("P2", "P5")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from halog.core.stopping import ACTIVE, CLOSE, CopyFact, judge
-from halog.core.table import ASYNC, SYNC, Group, Replica
+from halog.core.placement.stop_check import ACTIVE, CLOSE, CopyFact, judge
+from halog.core.table.table import ASYNC, SYNC, Group, Replica
 from tests.unit.core.kit import A, table
 
 pytestmark = pytest.mark.feature("X4")

@@ -7,9 +7,9 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.ids import Member
+from halog.core.replica.pushed_store import KEPT, is_holder, last_run
 from halog.core.settings import Settings, Sync
-from halog.core.stowing import KEPT, is_holder, last_run
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, Core, Script, epoch, table
 from tests.unit.core.test_holders import follower
 

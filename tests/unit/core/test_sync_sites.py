@@ -11,8 +11,8 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites
-from halog.core.sync_sites import as_member
-from halog.core.table import PartitionTable
+from halog.core.sites.sync_sites import as_member
+from halog.core.table.table import PartitionTable
 from halog.events import SITE_AWAY, SITE_BACK
 from tests.unit.core.kit import B, Core, create, table, tx
 

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from halog.core.commit.sync_set import SyncSet
 from halog.core.ids import Member
-from halog.core.syncset import SyncSet
-from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from tests.unit.core.kit import table
 
 POOL = [Member("B", 1), Member("C", 1), Member("D", 1)]

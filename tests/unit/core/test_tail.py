@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import Member, digest
-from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
-from halog.core.tail import Tail, are_gone, holders, with_holders
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.replica.tail import Tail, are_gone, holders, with_holders
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from tests.unit.core.kit import LOG_ID, SITE, A, B, C, create, epoch, table, tx
 
 pytestmark = pytest.mark.feature("R6")

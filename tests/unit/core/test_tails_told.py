@@ -9,7 +9,7 @@ from halog.core import events as ev
 from halog.core.ids import Member, Position
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table
 
 pytestmark = pytest.mark.feature("R6", "P1")

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.discarded import KEEP, Discarded
-from halog.core.ledger import Ledger
-from halog.core.nodelist import NodeList, group_changes, migration_asked, told_by
-from halog.core.outcomes import Outcomes
+from halog.core.commit.discards import KEEP, Discarded
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
-from halog.core.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Definition, Group, Replica, Target
+from halog.core.table.changes import NodeList, group_changes, migration_asked, told_by
+from halog.core.table.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Definition, Group, Replica, Target
 from halog.events import (
     ADDED,
     DESIGNATED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core.turnover import Change, Turnover
+from halog.core.placement.turnover import Change, Turnover
 
 pytestmark = pytest.mark.feature("P13", "P2")
 

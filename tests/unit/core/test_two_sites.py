@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from halog.core import records
-from halog.core.chain import Chain, Verdict
 from halog.core.ids import digest
+from halog.core.log import records
+from halog.core.log.chain import Chain, Verdict
 from tests.unit.core.switching_model import Site, World
 
 pytestmark = pytest.mark.feature("M5", "X3")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev, records
+from halog.core import events as ev
 from halog.core.ids import Member, Position
+from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import SYNC, Replica
+from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, B, C, Core, create, tx, update
 
 pytestmark = pytest.mark.feature("R6", "P1")

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev, records
-from halog.core.judging import became_of
-from halog.core.ledger import Decision, Ledger
-from halog.core.outcomes import Outcomes
+from halog.core import events as ev
+from halog.core.commit.outcome_answers import became_of
+from halog.core.commit.participant import SPREAD_AT_ONCE, Voting
+from halog.core.log import records
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Decision, Ledger
 from halog.core.settings import Settings
-from halog.core.voting import SPREAD_AT_ONCE, Voting
 from tests.unit.core.kit import A, B, Core, create, delete
 
 pytestmark = pytest.mark.feature("D4", "D5")

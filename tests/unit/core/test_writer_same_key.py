@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
-from halog.core.chain import Chain, ChainState
+from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
-from halog.core.outcomes import Outcomes
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.chain import Chain, ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.core.settings import Settings
-from halog.core.writer import Writer
 
 OLD, NEW = b"o" * 24, b"n" * 24
 

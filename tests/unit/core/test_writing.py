@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev, records
+from halog.core import events as ev
 from halog.core.ids import ABSENT
+from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Settings
 from tests.unit.core.kit import B, C, Core, create, delete, update

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.zones import TRANSITIONS, Count, Sight, State, Zone, count, first_state, happening, next_state
+from halog.core.table.zones import TRANSITIONS, Count, Sight, State, Zone, count, first_state, happening, next_state
 
 ALL = frozenset("ABCD")
 HAPPENINGS = sorted({h for ways in TRANSITIONS.values() for h in ways})

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
-from halog.core.records import CREATE, DELETE, Change
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.records import CREATE, DELETE, Change
 from halog.demo.journal import ACKNOWLEDGED, DENIED, UNKNOWN, Journal, Note, claims, read
 from halog.demo.verify_log import Found, Logged, accepted_ids, judge
 from halog.ports import Entry, TopicPartition

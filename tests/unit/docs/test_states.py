@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halog.core.life import TRANSITIONS
+from halog.core.table.states import TRANSITIONS
 from tools.diagrams import PATH, document
 
 

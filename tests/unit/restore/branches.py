@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from restore.merge import Committed, Instance
 
 Step = tuple[bytes, bool, bytes]

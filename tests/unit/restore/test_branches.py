@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory.log import MemoryLog
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, UPDATE, Change
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.records import CREATE, UPDATE, Change
 from halog.ports import TopicPartition
 from restore.branch import aborted, side
 from restore.branches import Compared, compared

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState
 from halog.core.ids import NO_EPOCH, EpochId, digest
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState
 from halog.errors import DivergedError
 from restore.divergence import (
     BEGINNING,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import DivergedError
 from restore.merge import (
     AGREED,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, DELETE, UPDATE
+from halog.core.log.records import CREATE, DELETE, UPDATE
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
 from restore.merge import AGREED, Committed, Difference, Instance, Kind, State, differences, touched
 from restore.plan import Choice, Fate, Written, chosen, fates, totals

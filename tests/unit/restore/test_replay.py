@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import EpochId, digest
-from halog.core.records import Branch, EpochMerged, Merged, MergePart
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.records import Branch, EpochMerged, Merged, MergePart
 from restore import replay
 from restore.branch import Branch as Read
 from restore.branches import Compared

@@ -6,9 +6,9 @@ import pytest
 
 from halog.adapters.kafka import conf as kafka_conf
 from halog.config.check import LOG_BYTES
-from halog.core import records
+from halog.core.commit.size_limits import most_bytes
 from halog.core.ids import EpochId
-from halog.core.sizes import most_bytes
+from halog.core.log import records
 from restore.merge import Committed, Difference, Instance, Kind
 from restore.plan import Choice
 from restore.report import entry, merged

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from halog.core.chain import ChainState
 from halog.core.ids import NO_EPOCH, digest
+from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from restore import results
 from restore.branch import Branch

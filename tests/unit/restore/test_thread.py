@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import records
 from halog.core.ids import NO_TX, digest
-from halog.core.records import EpochMerged
+from halog.core.log import records
+from halog.core.log.records import EpochMerged
 from halog.errors import LogError
 from restore import thread as thread_module
 from restore.branch import Since, aborted, branch, side

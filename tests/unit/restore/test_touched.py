@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.core.directory import entry_key
+from halog.core.keys.directory import entry_key
 from halog.errors import LogError
 from restore import thread as thread_module, touched as touched_module
 from restore.branches import Side, aborted, branch

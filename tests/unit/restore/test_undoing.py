@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import records
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, Change, Merged
+from halog.core.log import records
+from halog.core.log.records import CREATE, Change, Merged
 from halog.errors import RefusedError
 from restore import thread as thread_module
 from restore.merge import Difference, Instance, Kind, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halog.core.ids import EpochId
-from halog.core.records import Branch, EpochMerged, Header
+from halog.core.log.records import Branch, EpochMerged, Header
 from restore.undoings import Undoings, undoing
 
 pytestmark = pytest.mark.feature("M2")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from halog.core.ids import ABSENT, NO_TX, EpochId
-from halog.core.records import (
+from halog.core.log.records import (
     CREATE,
     DELETE,
     UPDATE,

@@ -12,7 +12,7 @@ from typing import Any
 
 import halog
 from halog.config import Config
-from halog.core.mapping import PolicyMapping
+from halog.core.keys.mapping import PolicyMapping
 from halog.errors import AvailabilityError, ConflictError, DuplicateKeyError, OutcomeUnknownError
 from halog.runtime import mappings
 from halog.runtime.mapping import Places

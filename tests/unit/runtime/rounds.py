@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter as Count
 
-from halog.core.directory import is_entry, object_key, unpacked
-from halog.core.mapping import PolicyMapping
+from halog.core.keys.directory import is_entry, object_key, unpacked
+from halog.core.keys.mapping import PolicyMapping
 from halog.runtime.copy import Copy
 from halog.runtime.mapping import Places
 from halog.testing.cluster import Cluster, wait_until

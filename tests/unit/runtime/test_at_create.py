@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import halog
-from halog.core.mapping import PolicyMapping
+from halog.core.keys.mapping import PolicyMapping
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, MapperError, RefusedError
 from halog.runtime.mapping import layout_of
 from halog.schema.placed import new_object

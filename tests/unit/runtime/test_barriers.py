@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from halog import aio
-from halog.core import records
 from halog.core.ids import barrier_id
+from halog.core.log import records
 from halog.core.partition import Partition
 from halog.errors import DeadlineError, NotActiveError, QuorumError, RefusedError
 from halog.ports import TopicPartition

@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from halog.adapters.memory.store import MemoryStore
-from halog.core import records
-from halog.core.chain import ChainState
-from halog.core.directory import entry_key, packed
 from halog.core.ids import REF_BYTES, EpochId
-from halog.core.ledger import Applied, Ledger
-from halog.core.merged import MergedIn
-from halog.core.outcomes import Outcomes
-from halog.core.records import CREATE, DELETE, UPDATE, Change, Commit, Header, Merged
+from halog.core.keys.directory import entry_key, packed
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Commit, Header, Merged
+from halog.core.log.transactions import Applied, Ledger
 from halog.runtime import references
 from halog.runtime.consistency import Consistency
 from halog.runtime.objects import ObjectTable

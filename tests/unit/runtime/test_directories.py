@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import halog
-from halog.core.directory import is_entry, object_key, unpacked
+from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.errors import ConflictError, CrossPartitionError, RefusedError, UnknownTypeError
 from halog.runtime.open import Node
 from halog.schema import Registry

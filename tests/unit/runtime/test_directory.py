@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from halog.backend import Found, Work
-from halog.core.directory import is_entry
+from halog.core.keys.directory import is_entry
 from halog.errors import ConflictError, DuplicateKeyError, HalogError, RemappedError
 from halog.testing.cluster import wait_until
 from halog.transactions.node import Node

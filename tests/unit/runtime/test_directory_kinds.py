@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core.mapping import Place
+from halog.core.keys.mapping import Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError
 from halog.testing.cluster import wait_until
 from tests.unit.runtime.remapped import (

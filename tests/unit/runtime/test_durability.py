@@ -13,7 +13,7 @@ import pytest
 import halog
 from halog.config import TimingConfig
 from halog.core.durability import Durability
-from halog.core.early import EARLY
+from halog.core.log.provisional import EARLY
 from halog.errors import ConfigError, QuorumError, RefusedError, ReplicasError, StoreError
 from halog.runtime.copy import Copy
 from halog.testing.cluster import Cluster, wait_until
@@ -41,7 +41,7 @@ def running(nodes: int = 2, sync: int = 1) -> Iterator[Cluster]:
         yield cluster
 
 
-def table(cluster: Cluster) -> halog.core.table.PartitionTable:
+def table(cluster: Cluster) -> halog.core.table.table.PartitionTable:
     return cluster.tables()[cluster.partition_of(Counter, "c")]
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, strategies as st
 
 from halog.adapters.memory.store import MemoryStore
 from halog.backend import Found
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import ABSENT, EpochId
-from halog.core.records import Change, Commit, EpochOpened, Header
+from halog.core.log import records
+from halog.core.log.chain import ChainState
+from halog.core.log.records import Change, Commit, EpochOpened, Header
 from halog.runtime.objects import ObjectTable, merged
 
 pytestmark = pytest.mark.feature("R6")

@@ -9,7 +9,7 @@ import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
-from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.errors import RefusedError
 from halog.ports import UnknownResult
 from halog.runtime.groups import GiveUpUnlogged, change_table

@@ -14,9 +14,9 @@ import pytest
 
 from halog.adapters.memory import MemoryCoordinator
 from halog.core import events as ev
-from halog.core.group import without
-from halog.core.life import State
-from halog.core.table import Group, PartitionTable
+from halog.core.table.group import without
+from halog.core.table.states import State
+from halog.core.table.table import Group, PartitionTable
 from halog.errors import ConfigError, HalogError, OutcomeUnknownError, QuorumError, RefusedError
 from halog.runtime import copy as copy_module, groups
 from halog.runtime.clock import wall_ms

@@ -13,7 +13,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.roles import Role
-from halog.core.table import Group, PartitionTable
+from halog.core.table.table import Group, PartitionTable
 from halog.errors import UnreachableError
 from halog.events import DISCARDED, INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
 from halog.ports import Noted, TopicPartition

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
-from halog.core.mapping import Layout, PolicyMapping, begun, opened, turned_back
+from halog.core.keys.mapping import Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError, RemappedError
 from halog.runtime import frames, jobs, mappings, wishes
 from halog.runtime.jobs import Announced, Announcement, Jobs

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import halog
-from halog.core import sizes
+from halog.core.commit import size_limits as sizes
 from halog.errors import RecordTooLargeError
 from halog.schema import Registry
 from halog.testing.cluster import Cluster

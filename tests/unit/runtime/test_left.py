@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from halog.adapters.memory.store import MemoryStore
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.core.roles import Role
 from halog.errors import StoreError
 from halog.runtime.left import found, leave

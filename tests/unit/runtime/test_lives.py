@@ -12,7 +12,7 @@ import pytest
 
 import halog
 from halog.adapters.memory import MemoryBroker, MemoryLog
-from halog.core.table import SYNC, PartitionTable, Replica, Target
+from halog.core.table.table import SYNC, PartitionTable, Replica, Target
 from halog.errors import ClosedError
 from halog.ports import TopicPartition
 from halog.runtime import lives

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.directory import is_entry
+from halog.core.keys.directory import is_entry
 from halog.errors import UnreachableError, ZoneQuorumError
 from halog.runtime import frames, loads
 from halog.runtime.counting import Counting, memory

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryLog
-from halog.core.chain import ChainState
 from halog.core.ids import digest
+from halog.core.log.chain import ChainState
 from halog.errors import LogError
 from halog.ports import TopicPartition
 from halog.runtime import placing

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from halog.core import events as ev
-from halog.core.migrating import left
 from halog.core.roles import Role
+from halog.core.table.migration import left
 from halog.errors import ConfigError, DeadlineError, RefusedError, UnknownNameError
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until

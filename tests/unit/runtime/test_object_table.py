@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pytest
 
 from halog.adapters.memory.store import MemoryStore
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
-from halog.core.records import CREATE, DELETE, Change, Commit, Header
+from halog.core.log.chain import ChainState
+from halog.core.log.records import CREATE, DELETE, Change, Commit, Header
 from halog.runtime.objects import ObjectTable, StoredPosition
 
 pytestmark = pytest.mark.feature("R6", "R1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from halog.core.ids import Member
-from halog.core.zones import Sight
+from halog.core.table.zones import Sight
 from halog.ports import Peer
 from halog.runtime import frames, members
 from halog.runtime.members import Membership, NodeInfo

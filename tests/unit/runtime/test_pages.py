@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from halog.backend import Found
-from halog.core.ledger import Decision, Ledger
+from halog.core.log.transactions import Decision, Ledger
 from halog.runtime import frames, ledger_rows
 from halog.runtime.pages import ITEM_BYTES, first_of, page, pieces, room_in, size_of
 from spark_jobs.mover import Misplaced

@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 
 from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, PolicyConfig, parse_config
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.runtime import drained, plans
 from halog.runtime.cluster import create_tables, planned_tables
 from halog.testing.cluster import Cluster, wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
-from halog.core.table import Target
+from halog.core.table.table import Target
 from halog.errors import CoordinatorError
 from halog.ports import MAX_ZNODE_BYTES
 from halog.runtime import plans

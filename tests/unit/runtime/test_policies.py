@@ -17,7 +17,7 @@ import pytest
 
 import halog.aio
 from halog.backend import Work
-from halog.core.records import DELETE, Commit, Prepare, Record, decode
+from halog.core.log.records import DELETE, Commit, Prepare, Record, decode
 from halog.errors import DeadlineError, HalogError, OutcomeUnknownError, PartitionUnavailableError
 from halog.ports import TopicPartition
 from halog.runtime.placing import Placing

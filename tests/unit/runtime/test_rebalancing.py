@@ -14,8 +14,8 @@ import pytest
 
 from halog.adapters.memory import MemoryLog
 from halog.config import Config, TimingConfig
-from halog.core.defining import Differing
-from halog.core.table import Target
+from halog.core.table.definitions import Differing
+from halog.core.table.table import Target
 from halog.errors import RefusedError
 from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
 from halog.ports import TopicPartition

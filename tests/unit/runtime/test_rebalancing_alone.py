@@ -14,7 +14,7 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import Config, TimingConfig
 from halog.config.static import StaticPartition
 from halog.core.ids import Member
-from halog.core.table import DISABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DISABLED, Definition, PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Kind
 from halog.runtime import plans, rebalancing

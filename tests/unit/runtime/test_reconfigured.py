@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
-from halog.core.zones import Sight, Zone
+from halog.core.table.zones import Sight, Zone
 from halog.errors import UnreachableError
 from halog.runtime.zone_switch import ZoneSwitch, set_switch
 from halog.runtime.zoning import Zoning

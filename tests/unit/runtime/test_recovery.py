@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
 from halog.core.ids import NO_EPOCH, EpochId
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
 from halog.ports import Store, TopicPartition
 from halog.runtime import belonging, recovering, remembering

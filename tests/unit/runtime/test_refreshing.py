@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.ports import Versioned
 from halog.runtime import refreshing

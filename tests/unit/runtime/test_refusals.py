@@ -22,7 +22,7 @@ from halog.config import (
     ZoneQuorumConfig,
 )
 from halog.config.changes import MOVES, REFUSED
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import ConfigError
 from halog.runtime.cluster import create_tables
 from halog.runtime.refusals import Facts, facts, judged

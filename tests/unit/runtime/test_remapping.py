@@ -16,8 +16,8 @@ import pytest
 from halog.adapters.memory import MemoryDisk
 from halog.backend import Work
 from halog.config import SnapshotConfig
-from halog.core.mapping import begun, opened
-from halog.core.records import DELETE
+from halog.core.keys.mapping import begun, opened
+from halog.core.log.records import DELETE
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, RemappedError
 from halog.ports import TopicPartition
 from halog.runtime import frames, mappings, moving

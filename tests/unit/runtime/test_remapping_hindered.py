@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from halog.backend import Work
-from halog.core.mapping import Changing
+from halog.core.keys.mapping import Changing
 from halog.errors import HalogError, MapperError, RecordTooLargeError, RefusedError
 from halog.runtime.moving import Mover
 from halog.runtime.remapping import Remapping

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError, UnknownNameError
 from halog.runtime import defining
 from halog.runtime.placing import Placing

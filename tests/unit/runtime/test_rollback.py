@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
-from halog.core.table import DEFINED, DISABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DEFINED, DISABLED, Definition, PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.runtime import plans
 from halog.runtime.plans import Plan, Planned

@@ -9,7 +9,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
-from halog.core.table import SYNC, PartitionTable, Replica
+from halog.core.table.table import SYNC, PartitionTable, Replica
 from halog.errors import NotActiveError, PartitionUnavailableError
 from halog.runtime import frames
 from halog.runtime.afar import Far

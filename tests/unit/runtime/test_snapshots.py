@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryStore
-from halog.core.chain import ChainState
+from halog.core.log.chain import ChainState
 from halog.errors import LogError, RefusedError
 from halog.runtime import snapshots
 from halog.runtime.copy import Copy

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from halog.core import events as ev, records
-from halog.core.chain import ChainState
+from halog.core import events as ev
 from halog.core.ids import EpochId, digest
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.errors import StoreError
 from halog.ports import Store
 from halog.runtime import stowed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryDisk
-from halog.core import records
+from halog.core.log import records
 from halog.core.roles import Role
 from halog.errors import StoreError
 from halog.runtime import stowed

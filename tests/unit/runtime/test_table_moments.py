@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 from halog.adapters.memory.store import MemoryStore
 from halog.backend import Found
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
-from halog.core.ledger import Applied, Decided, Decision
-from halog.core.merged import MergedIn
-from halog.core.moments import OverError, Past
-from halog.core.records import DELETE, UPDATE, Change, Commit, EpochOpened, Header, Merged
+from halog.core.log.chain import ChainState
+from halog.core.log.merge_parts import MergedIn
+from halog.core.log.records import DELETE, UPDATE, Change, Commit, EpochOpened, Header, Merged
+from halog.core.log.transactions import Applied, Decided, Decision
+from halog.core.replica.moments import OverError, Past
 from halog.runtime.objects import ObjectTable
 
 pytestmark = pytest.mark.feature("R5")

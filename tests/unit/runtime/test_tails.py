@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from halog.core.roles import Role
-from halog.core.table import Target
+from halog.core.table.table import Target
 from halog.ports import TopicPartition
 from halog.runtime.tails import Tails
 from tests.unit.core.kit import A, B, table

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from halog.cli.shared import txn_views as doubts
-from halog.core import records
 from halog.core.ids import EpochId
-from halog.core.ledger import Ledger, Undecided
+from halog.core.log import records
+from halog.core.log.transactions import Ledger, Undecided
 from halog.runtime import ballots, frames
 
 PARTITIONS = tuple(f"some-policy-{i}" for i in range(100))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
-from halog.core.mapping import Changing, Layout, PolicyMapping, begun, opened, turned_back
+from halog.core.keys.mapping import Changing, Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError
 from halog.runtime import mappings, wishes
 

@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory import MemoryDisk
 from halog.config import SnapshotConfig
-from halog.core.chain import ChainState
+from halog.core.log.chain import ChainState
 from halog.runtime.copy import Copy
 from halog.runtime.snapshots import MARKER, Snapshots, marked_position
 from halog.testing.cluster import Cluster

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from halog.core.ids import NO_HASH, EpochId
-from halog.core.record_types import Branch, Joined
+from halog.core.log.record_types import Branch, Joined
 from halog.runtime.site_votes import Held
 from tests.unit.sites.test_site_votes import MINE, OLD, Rig
 

@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.ids import EpochId
-from halog.core.site_candidate import Candidate
+from halog.core.sites.takeover_candidate import Candidate
 from halog.errors import UnreachableError
 from halog.runtime.outside import Remote
 from halog.runtime.site_takeover import TakenOver, Takeovers

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError
 from halog.runtime import claims, unfinished
 from halog.runtime.line import Line

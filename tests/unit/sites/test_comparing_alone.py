@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
-from halog.core.mirror import Checkpoint
-from halog.core.table import PartitionTable
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table.table import PartitionTable
 from halog.ports import TopicPartition
 from halog.runtime import line, mirroring
 from halog.runtime.line import Line

@@ -10,8 +10,8 @@ import pytest
 
 import halog
 import halog.aio
-from halog.core.chain import ChainState
-from halog.core.records import Merged
+from halog.core.log.chain import ChainState
+from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.runtime import restoring
 from halog.runtime.restores import DONE, NOTHING, Restore

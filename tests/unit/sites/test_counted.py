@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import ClosedError, HalogError, RefusedError
 from halog.ports import UnknownResult
 from halog.runtime import retention, sites, switching as switching_module

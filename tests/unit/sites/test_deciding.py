@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halog.core.ids import ABSENT
-from halog.core.records import CREATE, Change
+from halog.core.log.records import CREATE, Change
 from halog.runtime import deciding
 from halog.runtime.deciding import Deciding
 from halog.runtime.reopening import Lost

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
-from halog.core.mirror import Checkpoint
-from halog.core.table import PartitionTable
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table.table import PartitionTable
 from halog.runtime import drawing_level
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.outside import Remote

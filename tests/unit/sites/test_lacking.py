@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
-from halog.core.chain import ChainState
-from halog.core.mirror import Checkpoint
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint
 from halog.runtime.arrivals import FRESH_S, Awaited, note
 from halog.runtime.lacking import lacking
 from halog.runtime.sites import COMPARES, Standing, write

@@ -7,10 +7,10 @@ import time
 import msgspec
 import pytest
 
-from halog.core.chain import ChainState
 from halog.core.ids import NO_EPOCH, EpochId
-from halog.core.mirror import Checkpoint, Mirror
-from halog.core.records import EpochStarted, Header, encode
+from halog.core.log.chain import ChainState
+from halog.core.log.records import EpochStarted, Header, encode
+from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.ports import TopicPartition
 from halog.runtime.line import POLL_S, Line, _Way
 from halog.testing.cluster import Cluster, wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core.chain import ChainState
+from halog.core.log.chain import ChainState
 from halog.events import Event
 from halog.ports import TopicPartition
 from halog.runtime import partings, splits

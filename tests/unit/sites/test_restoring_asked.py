@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
-from halog.core.mirror import Checkpoint
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.ports import Coordinator
 from halog.runtime import restores, restoring

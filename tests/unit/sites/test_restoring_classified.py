@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
-from halog.core.ledger import Undecided
+from halog.core.log.transactions import Undecided
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime import classified, restores, restoring, retention

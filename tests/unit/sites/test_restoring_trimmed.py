@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from halog.core import records
-from halog.core.chain import ChainState
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from halog.ports import TopicPartition
 from halog.runtime import retention

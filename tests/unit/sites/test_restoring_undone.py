@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.records import EpochMerged, decode
+from halog.core.log.records import EpochMerged, decode
 from halog.ports import TopicPartition
 from halog.runtime import restores, restoring, retention
 from halog.runtime.reopening import Reopening

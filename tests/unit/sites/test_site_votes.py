@@ -11,7 +11,7 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core import events as ev
 from halog.core.ids import EpochId
-from halog.core.table import PartitionTable
+from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.runtime import site_votes
 from halog.runtime.outside import Remote

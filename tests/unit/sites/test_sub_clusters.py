@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from halog.core.records import EpochMerged, decode
+from halog.core.log.records import EpochMerged, decode
 from halog.ports import TopicPartition
 from halog.runtime.restores import DONE
 from halog.testing.cluster import Cluster

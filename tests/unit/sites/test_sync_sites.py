@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryLog
-from halog.core import records
-from halog.core.chain import Chain
 from halog.core.events import TooFew
 from halog.core.ids import digest
+from halog.core.log import records
+from halog.core.log.chain import Chain
 from halog.errors import HalogError, RefusedError, SitesError
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime.arrivals import Arrived, awaited

@@ -14,7 +14,7 @@ from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.adapters.memory.tree import MemoryTree
 from halog.core import events as ev
 from halog.core.settings import Settings, SiteVotes
-from halog.core.site_quorum import SiteQuorum
+from halog.core.sites.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
 from halog.ports import LogSession
 from halog.runtime.outside import Remote

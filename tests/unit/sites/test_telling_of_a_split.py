@@ -11,8 +11,8 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.ids import EpochId
-from halog.core.mirror import Checkpoint
-from halog.core.table import PartitionTable
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table.table import PartitionTable
 from halog.ports import UnknownResult, Versioned
 from halog.runtime.outside import Remote
 from halog.runtime.sites import COMPARES, Standing

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import NO_TX, EpochId, digest
-from halog.core.records import (
+from halog.core.log.chain import Chain, ChainState, Verdict
+from halog.core.log.records import (
     CREATE,
     Change,
     Commit,

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.chain import ChainState
-from halog.core.records import decode
+from halog.core.log.chain import ChainState
+from halog.core.log.records import decode
 from halog.errors import DivergedError, LogError
 from restore.branch import side
 from restore.branches import Compared, compared

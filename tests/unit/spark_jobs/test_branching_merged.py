@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core.chain_state import ChainState
+from halog.core.log.chain_state import ChainState
 from halog.ports import Entry, TopicPartition
 from halog.runtime import restoring
 from halog.runtime.restores import DONE

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import DivergedError
 from restore.branches import Compared, outcomes
 from restore.divergence import Same

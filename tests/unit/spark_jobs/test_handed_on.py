@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from halog.core.ids import NO_EPOCH, digest
-from halog.core.ledger import Undecided
-from halog.core.outcomes import KEEP
+from halog.core.log.outcomes import KEEP
+from halog.core.log.transactions import Undecided
 from halog.errors import RefusedError
 from halog.ports import Entry
 from restore import replay, results

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 import mappers
 import spark_jobs
 from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, PolicyConfig, SiteConfig, ZoneConfig
-from halog.core.directory import DIRECTORY, entry_key
+from halog.core.keys.directory import DIRECTORY, entry_key
 from halog.embedded import jars
 from halog.errors import ConfigError, MapperError
 from halog.runtime.mapping import Places

@@ -11,11 +11,11 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.adapters.memory.log import MemoryLog
 from halog.config import ClusterConfig, Config, PolicyConfig, RemoteSiteConfig, SiteConfig
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId
-from halog.core.ledger import Ledger, Undecided
-from halog.core.mirror import Checkpoint
-from halog.core.records import Header, Prepare
+from halog.core.log.chain import ChainState
+from halog.core.log.records import Header, Prepare
+from halog.core.log.transactions import Ledger, Undecided
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import RefusedError
 from halog.ports import TopicPartition
 from halog.runtime import classified, ledger_rows, restores, retention

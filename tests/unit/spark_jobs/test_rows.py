@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from halog.backend import Found
-from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import RecordFormatError, SchemaChangedError
 from halog.runtime.pages import pieces
 from halog.schema import Definition, Ref, Registry, managed

@@ -14,9 +14,9 @@ from msgspec.structs import replace as replace_struct
 from halog.adapters.memory import MemoryLog
 from halog.adapters.memory.broker import Row
 from halog.config import SnapshotConfig
-from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
+from halog.core.log import records
+from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from halog.ports import Entry, TopicPartition
 from halog.runtime.snapshots import Snapshots

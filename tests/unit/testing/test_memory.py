@@ -6,7 +6,7 @@ import pytest
 
 from halog.backend import Work, Write
 from halog.core.durability import Durability
-from halog.core.records import CREATE, UPDATE, decode
+from halog.core.log.records import CREATE, UPDATE, decode
 from halog.errors import ConflictError, DuplicateKeyError, RecordTooLargeError, RefusedError
 from halog.testing.memory import MemoryBackend, MemoryCluster
 

@@ -11,8 +11,8 @@ import pytest
 
 from halog import aio
 from halog.backend import View, Work
-from halog.core.directory import entry_key, is_entry, object_key, unpacked
-from halog.core.records import UPDATE
+from halog.core.keys.directory import entry_key, is_entry, object_key, unpacked
+from halog.core.log.records import UPDATE
 from halog.errors import ConflictError, CrossPartitionError, DuplicateKeyError, NotFoundError
 from halog.testing.memory import MemoryCluster, MemoryView
 from halog.testing.nodes import MemoryNode

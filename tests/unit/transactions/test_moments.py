@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from halog.backend import Mapped, View
-from halog.core.directory import is_entry
+from halog.core.keys.directory import is_entry
 from halog.errors import ConflictError
 from halog.testing.memory import MemoryCluster, MemoryView
 from halog.testing.nodes import MemoryNode

@@ -10,7 +10,7 @@ import pytest
 
 from halog import aio
 from halog.backend import Work, Write
-from halog.core.records import CREATE
+from halog.core.log.records import CREATE
 from halog.errors import RecordFormatError
 from halog.schema import TypeInfo
 from halog.schema.scalars import write_long

@@ -1,0 +1,78 @@
+"""The end of an override that was to last a while (Q3): this copy counts it no more from its time on, whether or not
+anybody has taken it out of the znode.
+
+The znode tells the end as a time on the wall. Law: from the first look on it is a time of the driver's clock, and a
+later look at the wall may bring it nearer and never puts it off; so a clock that is set back gives nobody more time,
+and what is over stays over. The driver's clock is compared before each event is taken: a process that was stopped
+beyond the end counts no acknowledgement by an override that is over. What was counted before it may be heard later.
+
+What is over is not in the copy's table. So every part of the core goes by the quorum again, and the next
+compare-and-set of this copy takes it out of the znode, if nobody else does before (`halog.runtime.groups`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from halog.core.table.changes import ended
+from halog.core.table.group import ends, without
+from halog.core.table.table import PartitionTable
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+FAR: Final = 1 << 63
+
+CLOCKS_MS: Final = 1_000
+"""Two nodes' clocks are no further apart, where they are kept: whoever finds an override gone from the znode so long
+before its end takes it that a node did it for which that is over, and not an operator."""
+
+
+class Overrides:
+    """Of one copy. `ahead`: how far the wall's clock (ms since 1970) is ahead of the driver's."""
+
+    __slots__ = ("_ahead", "_ends", "_p", "due", "over")
+
+    def __init__(self, p: Partition, ahead: int) -> None:
+        self._p, self._ahead = p, ahead
+        self._ends = {until: until - ahead for until in ends(p.table.group)}
+        """By the end as the znode tells it, when that is on the driver's clock."""
+        self.over: frozenset[int] = frozenset()
+        """Those that are over, and were in the znode when it was seen last."""
+        self.due = min(self._ends.values(), default=FAR)
+        """When the next one ends."""
+
+    def of(self, table: PartitionTable) -> PartitionTable:
+        """What counts of a table that the znode holds."""
+        before = self._ends
+        self._ends = {t: min(t - self._ahead, before.get(t, FAR)) for t in ends(table.group)}
+        return self._left(table)
+
+    def passed(self) -> frozenset[int]:
+        """The ends, as the znode tells them, of those in this copy's table that are over for some node by now."""
+        now = self._p.now + self._ahead
+        return frozenset(until for until in ends(self._p.table.group) if until - now <= CLOCKS_MS)
+
+    def look(self, ahead: int) -> None:
+        """At the clock on the wall."""
+        self._ahead = ahead
+        if self.due != FAR:
+            self._ends = {t: min(t - ahead, end) for t, end in self._ends.items()}
+            self.due = min(end for t, end in self._ends.items() if t not in self.over)
+            if self._p.now >= self.due:
+                self.end()
+
+    def end(self) -> None:
+        """The time of at least one of them is over."""
+        p = self._p
+        p.table = self._left(p.table)
+        if p.leading is not None:
+            p.leading.sites_changed()
+
+    def _left(self, table: PartitionTable) -> PartitionTable:
+        known, self.over = self.over, frozenset(t for t, end in self._ends.items() if end <= self._p.now)
+        self._p.out += ended(table, self.over - known)
+        self.due = min((end for t, end in self._ends.items() if t not in self.over), default=FAR)
+        return msgspec.structs.replace(table, group=without(table.group, self.over)) if self.over else table

@@ -1,0 +1,68 @@
+"""When the active gives its role to a node that is to have it rather: by a planned hand-over, after a stay (Q2).
+
+It begins only what would be over in a moment: the successor has everything but a few records. One that fails all the
+same is tried again later and later, since callers wait for as long as a drain may take each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from halog.core import events as ev
+from halog.core.ids import Member
+from halog.core.roles import Role
+from halog.core.table.group import priority, rank
+from halog.core.table.migration import is_moving, preferred
+from halog.core.table.preference import NEVER
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+OWN: Final = 0
+"""The token of a hand-over that nobody asked for."""
+
+MOST_PATIENCE: Final = 16
+"""Stays between two attempts, at most: after four failures there is no hurry."""
+
+
+class Returning:
+    """Of one epoch. Times are ms as its copy has lived through them."""
+
+    def __init__(self, p: Partition) -> None:
+        self.p = p
+        self._listed_at: dict[Member, int] = {}
+        self._moved_at, self._patience = 0, 1
+        """When this epoch began, or last failed to give the role away; how many stays to wait for the next try."""
+
+    def failed(self, now: int) -> None:
+        """A hand-over was called off."""
+        self._moved_at, self._patience = now, min(2 * self._patience, MOST_PATIENCE)
+
+    def due(self, now: int, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
+        """The hand-over that is due now, if any."""
+        p, table, me = self.p, self.p.table, self.p.me.node
+        self._listed_at = {r.member: self._listed_at.get(r.member, now) for r in table.replicas}
+        unfit = priority(table, me) == NEVER
+        moving = is_moving(table) and not unfit
+        stay = (p.settings.drain_ms if unfit or moving else p.settings.min_stay_ms) * self._patience
+        if p.role is not Role.ACTIVE or not stay or now - self._moved_at < stay or table.group.designated == me:
+            return None  # the others of a designated node may not even go on alone
+        if moving:
+            return self._to_new_home(could_take_over)
+        for r in sorted(table.replicas, key=lambda r: rank(table, r.node)):
+            stayed = now - self._listed_at[r.member] >= stay
+            better = unfit or (stayed and rank(table, r.node) < rank(table, me))
+            if better and priority(table, r.node) != NEVER and could_take_over(r.member):
+                why = f"{me} is not to be active" if unfit else f"{r.node} is preferred, and is back"
+                return ev.HandOverAsked(OWN, r.node, why)
+        return None
+
+    def _to_new_home(self, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
+        """A migration gives the role once, to the node that is to keep it, as soon as that can take it."""
+        table, me = self.p.table, self.p.me.node
+        best = preferred(table)
+        for r in table.replicas:
+            if r.node == best and could_take_over(r.member):
+                return ev.HandOverAsked(OWN, r.node, f"{me} moves {table.name} to {r.node}")
+        return None

@@ -1,0 +1,143 @@
+"""Transactions an ended epoch left behind, until it is certain that they did not happen (Q4, R4).
+
+What was in flight when an epoch ended is unknown; so is a record that readers skip, for its id may have been tried
+again. Both are certain once a higher epoch has opened and a caller's repetitions have had their time: whatever has not
+happened by then did not. One that happens meanwhile is taken out at once, for the outcome table may forget it before.
+A vote of a transaction over several partitions, too: none of them commits without the votes of all in their logs (T1,
+T2). Where it is given after all the log has it, and what became of it: then it was not lost, and is told by nobody.
+A record that readers skip is in the log; one that was in flight may be nowhere else, so what is told of it carries its
+bytes, as the log was given them. Bounded in number and in bytes; tells, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halog.core.commit.writer import InFlight
+from halog.core.events import Tell
+from halog.core.log import records
+from halog.core.log.outcomes import Outcomes
+from halog.core.log.transactions import Ledger
+from halog.core.roles import Role
+from halog.events import DISCARDED, ITEMS
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+KEEP = 10_000
+"""Ids waited for per partition: more than may be in flight. What comes beyond is in the log's own list only."""
+
+KEEP_BYTES = 8 << 20
+"""Of the records kept with them, the first ones first: those are the acknowledged. Of what comes beyond the id and the
+size are told."""
+
+RECORD_BYTES = 4 << 20
+"""A larger record is not kept either: in base64 no topic of halog's takes it."""
+
+EVENT_BYTES = 256 << 10
+"""So much goes into one event, or one record that is larger."""
+
+
+_Attempt = records.Commit | records.Prepare
+
+
+class _Left(msgspec.Struct, frozen=True, gc=False):
+    epoch: int
+    lsn: int
+    since: int
+    why: str
+    record: _Attempt | None = None
+    size: int = 0
+    """In bytes; 0: its record is in the log."""
+    answered: bool = False
+
+    def told(self, tx: bytes) -> dict[str, Any]:
+        """What an event says of it."""
+        more: dict[str, Any] = {"bytes": self.size} if self.size else {}
+        if self.answered:
+            more["acknowledged"] = True
+        if self.record is not None:
+            more["record"] = records.encode(self.record)
+        return {"tx": tx.hex(), "lsn": self.lsn, **more}
+
+
+class Discarded:
+    """Of one copy."""
+
+    __slots__ = ("_left", "_outcomes")
+
+    def __init__(self, outcomes: Outcomes, ledger: Ledger) -> None:
+        self._outcomes = outcomes
+        self._left: dict[bytes, _Left] = outcomes.awaited
+        ledger.awaited = self._left
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def in_flight(self, queue: Iterable[InFlight], epoch: int, now: int, why: str) -> None:
+        """What the log has not acknowledged when an epoch ends may be discarded with it."""
+        room = KEEP_BYTES - sum(x.size for x in self._left.values() if x.record is not None)
+        for item in queue:
+            record = item.record
+            if isinstance(record, _Attempt) and record.changes:
+                kept = record if item.size <= min(room, RECORD_BYTES) else None
+                left = _Left(epoch, item.lsn, now, why, kept, item.size, item.answered)
+                if self._wait(item.tx, left) and kept is not None:
+                    room -= item.size
+
+    def left(self, tx: bytes, epoch: int, lsn: int, now: int, why: str) -> None:
+        """`tx` was to be `lsn` of an epoch that ended, and readers skipped its record."""
+        self._wait(tx, _Left(epoch, lsn, now, why))
+
+    def _wait(self, tx: bytes, left: _Left) -> bool:
+        """Of several attempts the one of the last epoch: until that is over another may count."""
+        known, was = self._outcomes.get(tx) is not None or self._outcomes.expired(tx), self._left.get(tx)
+        if known or (len(self._left) >= KEEP if was is None else left.epoch <= was.epoch):
+            return False
+        if was is not None and was.answered:
+            left = msgspec.structs.replace(left, answered=True)
+        self._left[tx] = left
+        return True
+
+    def certain(self, now: int, wait_ms: int, led: int) -> Iterator[Tell]:
+        """Tell what is certain by now. `led`: number of the last epoch opened."""
+        due = [(tx, x) for tx, x in self._left.items() if led > x.epoch and now - x.since >= wait_ms]
+        groups: dict[tuple[int, str], list[tuple[bytes, _Left]]] = {}
+        for tx, x in due:
+            del self._left[tx]
+            groups.setdefault((x.epoch, x.why), []).append((tx, x))
+        for (epoch, why), found in groups.items():
+            for part in _parts(found):
+                told = [x.told(tx) for tx, x in part]
+                yield Tell(DISCARDED, "", why, {"count": len(told), "of_epoch": epoch, "transactions": told})
+
+
+def _parts(found: Iterable[tuple[bytes, _Left]]) -> Iterator[list[tuple[bytes, _Left]]]:
+    """What goes into an event each."""
+    part: list[tuple[bytes, _Left]] = []
+    room = EVENT_BYTES
+    for tx, x in found:
+        size = 0 if x.record is None else x.size
+        if part and (len(part) == ITEMS or size > room):
+            yield part
+            part, room = [], EVENT_BYTES
+        part.append((tx, x))
+        room -= size
+    if part:
+        yield part
+
+
+def passed_over(p: Partition, record: records.Record) -> None:
+    """A record that counts for nobody. One copy tells: all read it. Of what is mirrored the home site tells."""
+    if not isinstance(record, _Attempt) or not record.changes or p.role is Role.LOADING or p.chain.state.owner:
+        return
+    if type(record) is records.Prepare and p.ledger.voted(record.header.tx):
+        return
+    teller = p.table.replicas[0].member if p.table.replicas else p.table.active
+    if teller == p.me:
+        why = "its record landed behind a higher epoch, or did not continue its own"
+        h = record.header
+        p.discarded.left(h.tx, h.epoch.number, h.lsn, p.now, why)

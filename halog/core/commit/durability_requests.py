@@ -1,0 +1,89 @@
+"""Transactions of one epoch that ask for less than their policy, or for more, as the active node sees them (R6).
+
+What cannot be given is refused before anything is appended. Replicas are asked to flush as often as it takes: the
+question may be lost, and so may be its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.durability import Durability, why_not
+from halog.core.ids import Member
+
+if TYPE_CHECKING:
+    from halog.core.active.leader import Leading
+
+
+class Asking:
+    """Of one epoch."""
+
+    def __init__(self, leading: Leading) -> None:
+        self._leading, self._p = leading, leading.p
+        self._asked_at = leading.p.now
+
+    def submit(self, e: ev.Submitted, durability: Durability) -> None:
+        """A repeated id is answered or joined; a new one is refused, or appended with what it asks for."""
+        p, leading = self._p, self._leading
+        refusal = None if self._is_known(e.tx) else self._refusal(durability)
+        if refusal is not None:
+            p.out.append(ev.Reply(e.token, refusal))
+            return
+        leading.writer.submit(e, p.now, p.out)
+        if leading.writer.tag > p.tag:
+            leading.sent()
+            leading.writer.asks(durability)
+        if durability.flushed:
+            self._ask()
+
+    def _is_known(self, tx: bytes) -> bool:
+        """It may have happened: that comes first (W6)."""
+        outcomes = self._p.outcomes
+        return self._leading.knows(tx) or outcomes.get(tx) is not None or outcomes.expired(tx)
+
+    def _refusal(self, durability: Durability) -> ev.Result | None:
+        p, limit = self._p, self._p.settings.max_in_flight
+        why = why_not(durability, p.table, p.settings.local_sync)
+        if why is not None:
+            return ev.Refused(why)
+        there = len((p.table.sync_set & p.alive) - self._leading.silent)
+        if there < durability.flushed:
+            return ev.TooFew(there, durability.flushed, "sync replicas")
+        return ev.Busy(limit) if len(self._leading.writer.demands.wanted) >= limit else None
+
+    # --- replicas ---
+
+    def flushed(self, e: ev.ReplicaAck) -> bool:
+        """A replica says what is on its disk: is it more than before?"""
+        known = self._leading.writer.demands.flushed
+        if e.flushed <= known.get(e.member, 0):
+            return False
+        known[e.member] = e.flushed
+        return True
+
+    def have_flushed(self, members: Iterable[Member], upto: int) -> bool:
+        """Have all of them everything up to `upto` on their disks? If not they are asked, now and then."""
+        flushed = self._leading.writer.demands.flushed
+        late = [m for m in members if flushed.get(m, 0) < upto]
+        if late and self._may_ask():
+            self._send(late, upto)
+        return not late
+
+    def _may_ask(self) -> bool:
+        return self._p.now - self._asked_at >= self._p.settings.ack_every_ms
+
+    def _ask(self) -> None:
+        writer = self._leading.writer
+        upto, flushed = writer.demands.upto, writer.demands.flushed
+        self._send([m for m in writer.wait_set if m in self._p.alive and flushed.get(m, 0) < upto], upto)
+
+    def _send(self, to: Sequence[Member], upto: int) -> None:
+        if to:
+            self._asked_at = self._p.now
+            self._p.out.append(ev.AskFlush(tuple(sorted(m.node for m in to)), self._leading.epoch, upto))
+
+    def ticked(self) -> None:
+        if self._leading.writer.asked and self._may_ask():
+            self._ask()

@@ -1,0 +1,354 @@
+"""Transactions over several partitions, as the active of one epoch takes part in them (T1-T8).
+
+Law: an outcome is answered from the accepted history, never from what is in flight. A `Prepare` is appended only where
+versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
+first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long, and
+has not been asked for his vote again for as long, asks the first to abort, and the first aborts what it is itself in
+doubt of: asking finds the decision, or makes sure that there is one. A commit is spread until every participant has
+confirmed it, one of an earlier epoch as soon as this one serves; an abort is spread once, and a vote that it overtakes
+is followed (unless too much is in flight) or refused. The horizon never passes what is undecided, in flight or
+unconfirmed. A request that was routed by an older mapping than the one served is refused; before one of a newer mapping
+is served, `MapperChanged` stands in the chain. Records of this kind wait for the log, whatever the policy says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from halog.core import events as ev
+from halog.core.commit.writer import NOBODY, InFlight, Writer
+from halog.core.log import records
+from halog.core.log.outcomes import STAMP_BYTES
+from halog.core.log.transactions import Applied, Decided, Decision, Ledger, Locks
+
+SPREAD_AT_ONCE = 200
+"""Unconfirmed commits spread again in one go: after a failover there may be thousands, nearly all confirmed before."""
+
+
+FOLLOWED_MS = 10
+"""What the next record follows at once leaves with that one; it never waits for so long."""
+
+TOLD_MS = 1
+"""The transaction is answered; its objects here are locked until the log has this. The next one of the same client over
+the same partitions comes within that time, and is in one request with it: one less for broker and client, and it does
+not wait for this one."""
+
+NOT_PREPARED = ev.Refused("it is not prepared")
+
+
+class Voting:
+    """Of one epoch of partition `name`. Methods append effects to `out`."""
+
+    def __init__(self, writer: Writer, ledger: Ledger, name: str, now: int) -> None:
+        self.writer, self.ledger, self.name, self.settings = writer, ledger, name, writer.settings
+        self.preparing: dict[bytes, InFlight] = {}
+        self.deciding: dict[bytes, InFlight] = {}
+        """In flight, by id."""
+        self._ahead = b""
+        """The horizon on its way to the log."""
+        self._since = dict.fromkeys(ledger.undecided, now)
+        """Since when this epoch knows of each that is undecided, or last asked about it, or was asked for the vote."""
+        self.unconfirmed = {
+            tx: set(others) for tx, d in reversed(ledger.decided.items()) if (others := self._others(d))
+        }
+        """Commits decided here → the participants that may not have them. Of an earlier epoch's the latest come first:
+        whoever decided them may have died before it told anybody, and their objects are held until they are told."""
+        self._spread_at = now - self.settings.doubt_ms
+        self._looked_at = now - self.settings.doubt_ms
+        """When the horizon was last to move: with thousands of decisions that is no small question."""
+        self._remapping: InFlight | None = None
+        """The last `MapperChanged` on its way to the log."""
+        self._asked: dict[bytes, tuple[str, ...]] = {}
+        """Who may have been asked to prepare what is being aborted here without being known."""
+        self._given_up: dict[bytes, int] = {}
+        """Aborts this one was told of before it was asked to prepare, and when: a request may still be on its way."""
+        self.closed = False
+        """Is nothing new to be voted on? Then the epoch ends soon, with nothing in doubt."""
+        writer.votes, writer.mapping = self, ledger.mapping
+        writer.locks = Locks()
+        for u in ledger.undecided.values():
+            writer.locks.take(u.prepare)
+
+    @property
+    def unsettled(self) -> int:
+        """So many are in doubt here, or not known to have been confirmed."""
+        return len(self.ledger.undecided) + len(self.preparing) + len(self.deciding) + len(self.unconfirmed)
+
+    def _others(self, d: Decision) -> set[str]:
+        return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
+
+    def asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked, now: int, out: list[ev.Effect]) -> None:
+        """Each is answered through `Writer.settle`, once the log and the replicas have its record."""
+        if isinstance(e, ev.PrepareAsked):
+            self.prepare(e, now, out)
+        elif isinstance(e, ev.DecideAsked):
+            self.decide(e, now, out)
+        else:
+            self.remap(e.version, e.token, now, out)
+
+    # --- the mapping (T8) ---
+
+    def admits(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> bool:
+        """A commit was routed by another mapping than the one served here: may it go on? What is known of its id is
+        told whatever it was routed by (W6)."""
+        writer = self.writer
+        if e.mapping > writer.mapping:
+            self.remap(e.mapping, NOBODY, now, out)
+            return True
+        known = e.tx in writer.by_tx or writer.outcomes.get(e.tx) is not None or writer.outcomes.expired(e.tx)
+        if not known:
+            out.append(ev.Reply(e.token, ev.Remapped(writer.mapping)))
+        return known
+
+    def remap(self, version: int, token: int, now: int, out: list[ev.Effect]) -> None:
+        """Say in the log that `version` is served from here on, unless it says so already. `token` waits for it."""
+        writer = self.writer
+        if version > writer.mapping:
+            record = records.MapperChanged(writer.header(), version)
+            self._remapping = writer.append_vote(record, records.encode(record), now, token, out)
+            writer.mapping = version
+        elif token and version > self.ledger.mapping and self._remapping is not None:
+            self._remapping.tokens.append(token)
+        elif token:
+            self._when_held(writer.chain.state.lsn, token, out)
+
+    def _expired(self, tx: bytes) -> bool:
+        """Is it at or below the horizon, or the one on its way?"""
+        return self.ledger.expired(tx) or tx[:STAMP_BYTES] <= self._ahead
+
+    # --- prepare ---
+
+    def prepare(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+        """Validate and append, or answer at once. The outcome of the last vote follows it at once: what it needs, a
+        `Prepare` before it in this log and all other votes, is there whenever it is."""
+        if self._known(e, now, out):
+            return
+        writer = self.writer
+        if e.mapping > writer.mapping:
+            self.remap(e.mapping, NOBODY, now, out)
+        refusal = ev.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
+        if self.closed:
+            refusal = ev.NotServing(None)
+        if e.last and e.first != self.name:
+            refusal = ev.Refused(f"its first partition is {e.first}")
+        if refusal is not None:
+            out.append(ev.Reply(e.token, refusal))
+            return
+        e = writer.as_read(e)
+        reads, changes = tuple((key, version) for key, version in e.reads), tuple(e.changes)
+        record = records.Prepare(writer.header(e.tx), e.first, e.participants, e.mapping, e.digest, changes, reads)
+        data = writer.encoded(record, e.token, out, moves=e.moves)
+        if data is None:
+            return
+        token, patience_ms = (NOBODY, FOLLOWED_MS) if e.last else (e.token, 0)
+        self.preparing[e.tx] = writer.append_vote(record, data, now, token, out, patience_ms=patience_ms)
+        writer.locks.take(record)
+        if e.last:
+            self._decide(e.tx, e.token, now, out, commit=True)
+
+    def _known(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> bool:
+        """Answers a repeated id (T1, W6)."""
+        tx = e.tx
+        if e.last and self._voted(e):
+            self.decide(ev.DecideAsked(e.token, tx, commit=True, decides=True), now, out)
+            return True
+        if (item := self.preparing.get(tx)) is not None:
+            assert isinstance(item.record, records.Prepare)
+            if item.record.digest == e.digest:
+                item.tokens.append(e.token)
+                return True
+            result: ev.Result = _other()
+        elif (undecided := self.ledger.undecided.get(tx)) is not None:
+            if undecided.prepare.digest == e.digest:
+                self._since[tx] = now  # its initiator lives
+                self._when_held(undecided.prepare.header.lsn, e.token, out)
+                return True
+            result = _other()
+        elif (decision := self.ledger.decided.get(tx)) is not None:
+            result = ev.Happened(decision.lsn) if decision.commit else ev.Otherwise(decision.lsn)
+        elif tx in self.deciding:
+            result = ev.Unknown("it is being decided")
+        elif tx in self._given_up:
+            result = ev.Otherwise(0)
+        elif self._expired(tx):
+            result = ev.Expired(max(self.ledger.horizon, self._ahead))
+        else:
+            return False
+        out.append(ev.Reply(e.token, result))
+        return True
+
+    def _voted(self, e: ev.PrepareAsked) -> bool:
+        """Has this one voted on it, or decided it, or is about to?"""
+        vote = self._vote(e.tx)
+        known = e.tx in self.ledger.decided or e.tx in self.deciding
+        return known if vote is None else vote.digest == e.digest
+
+    def _when_held(self, lsn: int, token: int, out: list[ev.Effect]) -> None:
+        """The log has it; answered once the replicas do, too."""
+        if lsn <= self.writer.acknowledged():
+            out.append(ev.Reply(token, ev.Happened(lsn)))
+        else:
+            self.writer.park(lsn, token)
+
+    # --- decide ---
+
+    def decide(self, e: ev.DecideAsked, now: int, out: list[ev.Effect]) -> None:
+        """Append the outcome, or say how it stands."""
+        decision, item = self.ledger.decided.get(e.tx), self.deciding.get(e.tx)
+        if decision is not None:
+            self._stands(e, decision, out)
+        elif item is not None:
+            assert isinstance(item.record, records.Outcome)
+            if item.record.commit == e.commit:
+                item.tokens.append(e.token)
+            else:
+                out.append(ev.Reply(e.token, ev.Unknown("it is being decided")))
+        elif (refusal := self._undecidable(e)) is not None:
+            if not e.commit and refusal == NOT_PREPARED:
+                self._given_up.setdefault(e.tx, now)
+                if len(self._given_up) > self.settings.max_outcomes:
+                    del self._given_up[next(iter(self._given_up))]
+            out.append(ev.Reply(e.token, refusal))
+        else:
+            self._asked[e.tx] = e.participants
+            self._decide(e.tx, e.token, now, out, commit=e.commit, patience_ms=TOLD_MS if e.patient else 0)
+
+    def _stands(self, e: ev.DecideAsked, decision: Decision, out: list[ev.Effect]) -> None:
+        if decision.commit == e.commit:
+            self._when_held(decision.lsn, e.token, out)
+        elif decision.lsn <= self.writer.acknowledged():
+            out.append(ev.Reply(e.token, ev.Otherwise(decision.lsn)))
+        else:
+            out.append(ev.Reply(e.token, ev.Unknown("it is decided, and not with all replicas yet")))
+
+    def _undecidable(self, e: ev.DecideAsked) -> ev.Result | None:
+        if self.ledger.expired(e.tx):
+            return ev.Expired(self.ledger.horizon)
+        if e.tx[:STAMP_BYTES] <= self._ahead:  # behind it an outcome would be void; and it may never get there
+            return ev.Unknown("the horizon is on its way to the log")
+        if e.commit and e.tx in self.preparing:
+            return ev.Unknown("it is being prepared")
+        vote = self._vote(e.tx)
+        if vote is None and (e.commit or not e.decides):
+            return NOT_PREPARED
+        if vote is not None and (vote.first == self.name) is not e.decides:
+            return ev.Refused(f"its first partition is {vote.first}")
+        return self.writer.short or self.writer.full()
+
+    def _vote(self, tx: bytes) -> records.Prepare | None:
+        """In the log, or on its way there: an abort can follow it."""
+        if (item := self.preparing.get(tx)) is not None:
+            assert isinstance(item.record, records.Prepare)
+            return item.record
+        undecided = self.ledger.undecided.get(tx)
+        return None if undecided is None else undecided.prepare
+
+    def _decide(
+        self, tx: bytes, token: int, now: int, out: list[ev.Effect], *, commit: bool, patience_ms: int = 0
+    ) -> None:
+        record = records.Outcome(self.writer.header(tx), commit)
+        data = records.encode(record)
+        self.deciding[tx] = self.writer.append_vote(record, data, now, token, out, patience_ms=patience_ms)
+
+    # --- the log ---
+
+    def logged(self, item: InFlight, offset: int, now: int, out: list[ev.Effect]) -> Applied:
+        """The head of the queue, no commit, is in the log: what it means."""
+        undecided = self.ledger.undecided.get(item.tx)
+        meant = self.ledger.accepted(item.record, offset)
+        if item.tokens:
+            self.writer.waiting.append((item.lsn, item.tokens))
+        if type(item.record) is records.Prepare:
+            del self.preparing[item.tx]
+            self._since[item.tx] = now
+        elif type(item.record) is records.Outcome:
+            del self.deciding[item.tx]
+            self._since.pop(item.tx, None)
+        elif type(item.record) is records.Horizon:
+            self._ahead = b""
+        if type(meant) is Decided:
+            if undecided is not None:
+                self.writer.locks.release(undecided.prepare)
+            self._decided(item.tx, meant, out)
+        return meant
+
+    def _decided(self, tx: bytes, meant: Decided, out: list[ev.Effect]) -> None:
+        decision, asked = meant.decision, self._asked.pop(tx, ())
+        if decision.commit:
+            self.writer.outcomes.add(tx, decision.lsn)
+        to = set(decision.participants or asked) - {self.name}
+        if decision.participants and decision.first != self.name:
+            return
+        if decision.commit and to:
+            self.unconfirmed[tx] = set(to)
+        if to:
+            out.append(ev.Spread(tx, decision.commit, tuple(sorted(to))))
+
+    def confirmed(self, e: ev.Confirmed) -> None:
+        """T6."""
+        waits_for = self.unconfirmed.get(e.tx)
+        if waits_for is not None:
+            waits_for.discard(e.participant)
+            if not waits_for:
+                del self.unconfirmed[e.tx]
+
+    # --- time ---
+
+    def ticked(self, now: int, out: list[ev.Effect], *, serving: bool) -> None:
+        if not serving:
+            return
+        while self._given_up and now - next(iter(self._given_up.values())) >= self.settings.doubt_ms:
+            del self._given_up[next(iter(self._given_up))]
+        if self.ledger.undecided:
+            self._doubt(now, out)
+        if self.unconfirmed and now - self._spread_at >= self.settings.doubt_ms:
+            self._spread_at = now
+            for tx in list(self.unconfirmed)[:SPREAD_AT_ONCE]:
+                others = self.unconfirmed[tx] = self.unconfirmed.pop(tx)  # behind those that had no turn
+                out.append(ev.Spread(tx, True, tuple(sorted(others))))
+        too_many = len(self.ledger.decided) > self.settings.max_outcomes * 11 // 10
+        if too_many and now - self._looked_at >= self.settings.doubt_ms:
+            self._looked_at = now
+            self._move_horizon(now, out)
+
+    def _doubt(self, now: int, out: list[ev.Effect]) -> None:
+        """D5: its initiator may be dead."""
+        for tx, u in list(self.ledger.undecided.items()):
+            if now - self._since[tx] < self.settings.doubt_ms or tx in self.deciding:
+                continue
+            self._since[tx] = now
+            if u.prepare.first != self.name:
+                out.append(ev.AskDecision(tx, u.prepare.first))
+            elif (self.writer.short or self.writer.full()) is None:
+                self._decide(tx, NOBODY, now, out, commit=False)
+
+    def _move_horizon(self, now: int, out: list[ev.Effect]) -> None:
+        """Forget the oldest (T6)."""
+        ledger, writer = self.ledger, self.writer
+        if self._ahead or writer.full() is not None:
+            return
+        horizon = int.from_bytes(ledger.horizon, "big")
+        limit = min((_stamp(tx) - 1 for tx in self._open()), default=None)
+        if limit is not None and limit <= horizon:
+            return
+        wanted = sorted(_stamp(tx) for tx in ledger.decided)[-self.settings.max_outcomes - 1]
+        stamp = wanted if limit is None else min(wanted, limit)
+        if stamp > horizon:
+            record = records.Horizon(writer.header(), stamp)
+            writer.append_vote(record, records.encode(record), now, NOBODY, out)
+            self._ahead = stamp.to_bytes(STAMP_BYTES, "big")
+
+    def _open(self) -> Iterator[bytes]:
+        """What the horizon must not pass."""
+        yield from self.ledger.undecided
+        yield from self.preparing
+        yield from self.deciding
+        yield from self.unconfirmed
+
+
+def _stamp(tx: bytes) -> int:
+    return int.from_bytes(tx[:STAMP_BYTES], "big")
+
+
+def _other() -> ev.Refused:
+    return ev.Refused("another transaction has this id")

@@ -1,0 +1,92 @@
+"""Which replicas a commit waits for, and how that set changes (rules S1-S5).
+
+Law: what the active waits for always contains every set the znode may hold (S1). Shrinking is compare-and-set first,
+then stop waiting (S2); growing is wait first, confirm what is acknowledged and in flight, then compare-and-set (S3). A
+set whose result is unknown stays in the union until the version has moved on (S4). Members are incarnations (S5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from halog.core.ids import Member
+from halog.core.table.group import counts
+from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
+
+if TYPE_CHECKING:
+    from halog.core.active.leader import Leading
+
+
+class SyncSet:
+    """The sets of one epoch's active node. `plan` proposes the next node list; the caller performs the set."""
+
+    __slots__ = ("_held", "joining", "unsettled")
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._held: tuple[frozenset[Member], ...] = (table.sync_set,)
+        self.joining: dict[Member, int] = {}
+        """Members waited for but not yet in the znode's set, with the lsn each must confirm first."""
+        self.unsettled = False
+        """A set was sent and its result is unknown: one more must go through, or the version must have moved."""
+
+    def wait_set(self) -> frozenset[Member]:
+        """Everyone a commit must wait for now."""
+        return frozenset(self.joining).union(*self._held)
+
+    @property
+    def backed(self) -> bool:
+        """Does every set the znode may hold name somebody? Then whoever wins an election has what was waited for, or
+        has heard from one that has it (E2)."""
+        return all(self._held)
+
+    def plan(
+        self,
+        table: PartitionTable,
+        usable: list[Member],
+        acks: Mapping[Member, int],
+        last_lsn: int,
+        sync: int,
+    ) -> tuple[Replica, ...] | None:
+        """The node list to set next, or None if the table is as it should be. `usable`: alive, in configured order,
+        and either in the table or close behind; `last_lsn`: the last lsn given out, in flight included;
+        `sync`: so many of them are sync."""
+        wanted = usable[:sync]
+        self._join([m for m in wanted if m not in table.sync_set], last_lsn)
+        replicas: list[Replica] = []
+        for m in usable:
+            full = sum(r.kind == SYNC for r in replicas) >= sync
+            may = m in table.sync_set or (m in self.joining and acks.get(m, -1) >= self.joining[m])
+            replicas.append(Replica(m.node, m.incarnation, SYNC if may and not full else ASYNC))
+        proposal = tuple(replicas)
+        return None if proposal == table.replicas and not self.unsettled else proposal
+
+    def _join(self, members: list[Member], last_lsn: int) -> None:
+        self.joining = {m: self.joining.get(m, last_lsn) for m in members}
+
+    def proposed(self, replicas: tuple[Replica, ...]) -> None:
+        """A set is about to be sent: from now on the znode may hold it."""
+        self._held = (*self._held, frozenset(r.member for r in replicas if r.kind == SYNC))
+
+    def settled(self, table: PartitionTable) -> None:
+        """The znode is known to hold `table`, and no earlier set can land any more."""
+        self._held = (table.sync_set,)
+        self.joining = {m: lsn for m, lsn in self.joining.items() if m not in table.sync_set}
+        self.unsettled = False
+
+    def unknown(self) -> None:
+        """The set may or may not have happened: keep waiting for the union, and set once more."""
+        self.unsettled = True
+
+
+def usable(leading: Leading) -> list[Member]:
+    """Living configured members in priority order: those in the table, and those close behind."""
+    p, acks = leading.p, leading.writer.acks
+    listed = leading.listed
+    up = {m.node: m for m in p.alive - leading.silent if m.node not in (p.me.node, p.table.away)}
+    order = [up[n] for n in p.table.configured if n in up]
+    if leading.writer.quorum:  # those who count first: async ones acknowledge late
+        order.sort(key=lambda m: not counts(p.table, m.node))
+    order.sort(key=lambda m: p.table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
+    near = leading.writer.last_lsn - p.settings.ready_lag
+    return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]

@@ -1,0 +1,64 @@
+"""Why this node stands for election, in words for operators: what it saw of the end of the epoch before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core.ids import NO_EPOCH, Member
+from halog.core.replica.tail import holders
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+    from halog.core.table.table import PartitionTable
+
+
+class Causes:
+    """As one copy saw it."""
+
+    def __init__(self, p: Partition) -> None:
+        self.p = p
+        self._lost: tuple[Member | None, str] = (None, "")
+        """The active that was last seen to go, and why."""
+        self._gave_up: tuple[int, str] = (-1, "")
+        """Number of the epoch whose writer gave it up by itself, and how that reads."""
+
+    def witnessed(self, why: str) -> None:
+        """The active died while this node watched."""
+        self._lost = (self.p.table.active, why)
+
+    def gave_up(self, why: str) -> None:
+        """This node ended its own epoch."""
+        p = self.p
+        self._gave_up = (p.table.epoch.number, f"{p.me.node} gave up epoch {p.table.epoch.number}: {why}")
+
+    def watch(self, table: PartitionTable) -> None:
+        """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
+        before, number = self.p.table, table.epoch.number
+        if self.p.unlogged and _given_up(before, table):
+            names = ", ".join(sorted(m.node for m in holders(before)))
+            self._gave_up = (number, f"an operator gave up what {names} may have in memory")
+        elif table.active is None and before.active is not None and number != self._gave_up[0]:
+            self._gave_up = (number, f"{before.active.node} gave up epoch {number}")
+
+    def because(self, *, handed_over: bool) -> str:
+        """Why now."""
+        table = self.p.table
+        active, number = table.active, table.epoch.number
+        if handed_over:
+            return f"{active.node if active else 'the node before it'} handed over"
+        if self._gave_up[0] == number:
+            return self._gave_up[1]
+        if active is None:
+            return "the partition never had an active node" if table.epoch == NO_EPOCH else "no node was active"
+        if self._lost[0] == active and self._lost[1]:
+            return self._lost[1]
+        restarted = any(m.node == active.node for m in self.p.alive)
+        return f"{active.node} {'was restarted' if restarted else 'is not up'}"
+
+
+def _given_up(before: PartitionTable, now: PartitionTable) -> bool:
+    """Did an operator give up those who may hold what the log lacks (E3)? Nobody else takes the role away and leaves
+    those whom commits waited for in the node list, none of them sync."""
+    listed = {r.member for r in now.replicas}
+    same_epoch = now.active is None and now.epoch == before.epoch
+    return same_epoch and bool(before.sync_set) and not now.sync_set and before.sync_set <= listed

@@ -1,0 +1,46 @@
+"""Where an accepted history ends, as a value: what `halog.core.log.chain` moves, and what is stored."""
+
+from __future__ import annotations
+
+import msgspec
+
+from halog.core.ids import NO_EPOCH, NO_HASH, EpochId, Position
+from halog.core.log.record_types import Joined
+
+
+class ChainState(msgspec.Struct, frozen=True):
+    """Where an accepted history ends; stored beside the objects it produced, in the same write."""
+
+    log_id: bytes
+    site: str
+    epoch: EpochId = NO_EPOCH
+    """The highest epoch started."""
+    opened: bool = False
+    void: bool = False
+    """The rest of `epoch` does not count: voided, or closed by its own `HandedOver`."""
+    closed_for: str = ""
+    """The node `epoch` was handed over to, if its last accepted record is a `HandedOver`."""
+    led: int = 0
+    """Number of the last epoch opened: the first half of the position."""
+    lsn: int = 0
+    hash: bytes = NO_HASH
+    lineage: tuple[tuple[EpochId, int], ...] = ()
+    """Every opened epoch with the lsn of its `EpochOpened`, oldest first; kept for ever (F4)."""
+    owner: str = ""
+    """The other site whose history is mirrored into this log; "": it is the own site's (F1)."""
+    fenced: int = 0
+    """While it is mirrored: the highest epoch number the own site has started here. What it wrote before is dead."""
+
+    joined: tuple[Joined, ...] = ()
+    """Epochs of it that stand on several branches, oldest first; kept for ever, too."""
+    undoings: tuple[bytes, ...] = ()
+    """Names of what has undone merges, in any of its branches; kept for ever, since that is done once."""
+
+    @property
+    def head(self) -> tuple[EpochId, int]:
+        """Where this history ends: its last opened epoch, and the lsn."""
+        return (self.lineage[-1][0] if self.lineage else NO_EPOCH), self.lsn
+
+    @property
+    def position(self) -> Position:
+        return Position(self.led, self.lsn)

@@ -1,0 +1,177 @@
+"""Other sites whose logs must have a commit before it is acknowledged (M5), as the active node of one epoch sees them.
+
+The theory: such a site is one more member of the wait set; it acknowledges by what its log has accepted. That stays
+true whoever tells it, however late or often: a log that was taken over meanwhile has the record before that. So acks
+need no incarnation, only the epoch, whose one writer gave the lsn to one record.
+
+Law: `PartitionTable.synced` names sites whose logs have everything acknowledged. What is waited for contains all that
+the znode may name (S1); a site is taken out there first (S2), and put in once it has confirmed what is acknowledged and
+in flight, and is waited for (S3). A strict policy waits for all of its sites, named or not, but those that an operator
+let go; while one of them is away new commits are refused. Else a site that is away is taken out. Either way it is back
+once it has caught up, one that was let go by what it says from then on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.ids import Member
+from halog.core.sites.site_quorum import SiteQuorum
+from halog.core.table.table import PartitionTable
+from halog.events import SITE_AWAY, SITE_BACK
+
+if TYPE_CHECKING:
+    from halog.core.active.leader import Leading
+
+SITE: Final = -1
+"""The incarnation of a site among members: its log has no runs."""
+
+AWAY, BEHIND, SYNC, LET_GO = "away", "behind", "sync", "let go"
+
+
+def as_member(site: str) -> Member:
+    """The site, among those a commit waits for."""
+    return Member(site, SITE)
+
+
+class SyncSites:
+    """Of one epoch."""
+
+    def __init__(self, leading: Leading) -> None:
+        p = leading.p
+        self._leading, self._p, self._policy = leading, p, p.settings.sites
+        self._held: tuple[frozenset[str], ...] = (frozenset(p.table.synced),)
+        """What the znode may name."""
+        self._joining: dict[str, int] = {}
+        """Sites waited for and not named yet, with the lsn each must confirm first."""
+        self._heard = dict.fromkeys((*self._policy.names, *p.table.synced), 0)
+        """When each has last confirmed something new, or all there is."""
+        self._let_go: dict[str, int] = {}
+        """Since when it is known of a site that an operator let it go."""
+        self._away: frozenset[str] = frozenset()
+        self._told = p.table.synced
+        self.quorum = SiteQuorum(leading)
+        """Their votes."""
+
+    def waited(self) -> frozenset[Member]:
+        """All that a commit must wait for now."""
+        if not self._heard:
+            return self.quorum.waited()
+        names = set(self._joining).union(*self._held)
+        if self._policy.strict:
+            names.update(n for n in self._policy.names if n not in self._p.table.let_go)
+        return self.quorum.waited().union(map(as_member, names))
+
+    def short(self) -> ev.TooFew | None:
+        """What a new commit is told while a site that it needs is away, or its votes are missing."""
+        needed = self._needed()
+        gone = tuple(n for n in needed if n in self._away)
+        return ev.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
+
+    @property
+    def _away_before(self) -> int:
+        """Who was heard of last before that is away."""
+        return self._leading.awake_ms - self._policy.away_ms
+
+    def _needed(self) -> tuple[str, ...]:
+        """The sites without which nothing is to be committed."""
+        return tuple(n for n in self._policy.names if n not in self._p.table.let_go) if self._policy.strict else ()
+
+    # --- what is heard ---
+
+    def acked(self, e: ev.SiteAck) -> None:
+        """Counts for this epoch only: an lsn by itself may be one of a history that has parted from this one."""
+        writer, m = self._leading.writer, as_member(e.site)
+        if e.site not in self._heard or e.epoch != self._leading.epoch or e.lsn > writer.last_lsn:
+            return
+        known = writer.acks.get(m, -1)
+        if e.lsn > known or e.lsn >= self._p.chain.state.lsn:
+            self._heard[e.site] = self._leading.awake_ms
+        if e.lsn > known:
+            writer.acks[m] = e.lsn
+            writer.settle(self._p.out)
+            self._leading.hand_over.progress()
+        if e.site not in self._p.table.synced and (e.lsn > known or e.site in self._let_go):
+            self._leading.reconcile()
+
+    def ticked(self) -> bool:
+        """Look who is away, and whose votes are missing; has that changed?"""
+        counted = self.quorum.ticked()
+        away = frozenset(n for n, at in self._heard.items() if at < self._away_before)
+        before, self._away = self._away, away
+        for n in self._needed():
+            if (n in away) is not (n in before):
+                self._tell(n, "new commits are refused" if n in away else "", back=n in before)
+        return counted or away != before
+
+    # --- what the znode says ---
+
+    def plan(self) -> None:
+        """Wait for those that are close behind, from now on (S3)."""
+        writer, table = self._leading.writer, self._p.table
+        near = writer.last_lsn - self._p.settings.ready_lag
+        self._let_go = {n: self._let_go.get(n, self._leading.awake_ms) for n in table.let_go}
+        for n in self._policy.names:
+            at = writer.acks.get(as_member(n))
+            if n in table.synced or n in self._away or at is None or at < near or self._is_silent(n):
+                self._joining.pop(n, None)
+            else:
+                self._joining.setdefault(n, writer.last_lsn)
+
+    def _is_silent(self, site: str) -> bool:
+        """Since it was let go? It may have had everything when it was lost."""
+        return self._heard[site] <= self._let_go.get(site, -1)
+
+    def due(self) -> PartitionTable | None:
+        """The table as it is to be; None: it is."""
+        table = self._p.table
+        synced = tuple(n for n in self._policy.names if self._is_in(n))
+        let_go = tuple(n for n in table.let_go if n in self._policy.names and n not in synced)
+        quorum = self.quorum
+        overruled = tuple(n for n in table.overruled if quorum.is_counted(n) and not quorum.gives(n))
+        if (synced, let_go, overruled) == (table.synced, table.let_go, table.overruled):
+            return None
+        return msgspec.structs.replace(table, synced=synced, let_go=let_go, overruled=overruled)
+
+    def _is_in(self, site: str) -> bool:
+        if site in self._p.table.synced:
+            return self._policy.strict or site not in self._away or self._heard[site] >= self._away_before
+        at = self._joining.get(site)
+        return at is not None and self._leading.writer.acks.get(as_member(site), -1) >= at
+
+    def proposed(self, table: PartitionTable) -> None:
+        """A set is about to be sent."""
+        if self._heard or table.synced:
+            self._held = (*self._held, frozenset(table.synced))
+
+    def settled(self) -> None:
+        """The znode holds the table that the partition knows, and no earlier set can land any more."""
+        now = self._p.table.synced
+        self._held = (frozenset(now),)
+        for n in now:
+            self._joining.pop(n, None)
+        for n in (n for n in self._told if n not in now):
+            let_go = n in self._p.table.let_go
+            self._tell(n, f"commits go on without it{', as an operator says' if let_go else ''}")
+        for n in (n for n in now if n not in self._told):
+            self._tell(n, back=True)
+        self._told = now
+
+    def _tell(self, site: str, why: str = "", *, back: bool = False) -> None:
+        kind = SITE_BACK if back else SITE_AWAY
+        self._p.out.append(ev.Tell(kind, "", why or "its log has what was committed", {"site": site}))
+
+    # --- for operators ---
+
+    def view(self) -> dict[str, tuple[str, int]]:
+        """By site: how it stands, and how many records it has not confirmed yet."""
+        writer, table = self._leading.writer, self._p.table
+        found = {}
+        for n in self._policy.names:
+            at = writer.acks.get(as_member(n), 0)
+            known = SYNC if n in table.synced else LET_GO if n in table.let_go else BEHIND
+            found[n] = (AWAY if n in self._away and known != LET_GO else known), self._p.chain.state.lsn - at
+        return found

@@ -1,0 +1,210 @@
+"""What nodes say of a partition (P7): they define where it is to be, enable that, and disable it for themselves.
+
+All of it stands in the partition's table, so that every node sees it, and one compare-and-set decides. A definition is
+one node's and changes nothing; enabled it becomes the target of an ordinary migration (`halog.core.table.migration`),
+or the first placement of a partition that had none. It is never removed by anybody but its own node's next run: a
+partition that the application places asks each run of a node to define and enable it again (P8). A wish that was not
+enabled ends with its run everywhere; a disable outlasts every run, until the node enables the partition.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.table.migration import no_list
+from halog.core.table.table import DEFINED, DISABLED, ENABLED, Definition, PartitionTable, Target
+
+
+class Status(enum.Enum):
+    """How a node has a partition (P8)."""
+
+    LOCAL_DEFINED = "LocalDefined"
+    LOCAL_ENABLED = "LocalEnabled"
+    LOCAL_DISABLED = "LocalDisabled"
+    REMOTE_DEFINED = "RemoteDefined"
+    REMOTE_ENABLED = "RemoteEnabled"
+    UNDEFINED = "Undefined"
+    """Named by the configuration, and defined by nobody yet."""
+
+
+IN_USE = frozenset({Status.LOCAL_ENABLED, Status.REMOTE_ENABLED})
+"""Of a node that has it defined and enabled."""
+
+_LOCAL = {DEFINED: Status.LOCAL_DEFINED, ENABLED: Status.LOCAL_ENABLED, DISABLED: Status.LOCAL_DISABLED}
+
+
+def status(table: PartitionTable, node: str) -> Status:
+    """The partition's status on `node`. One that the configuration places is defined and enabled by it, everywhere."""
+    own = table.definitions.get(node)
+    if own is not None:
+        return _LOCAL[own.said]
+    if table.admitted is None:
+        return Status.LOCAL_ENABLED
+    if node in table.admitted or any(d.said == ENABLED for d in table.definitions.values()):
+        return Status.REMOTE_ENABLED
+    return Status.REMOTE_DEFINED if table.configured or table.definitions else Status.UNDEFINED
+
+
+def listed(table: PartitionTable) -> tuple[str, ...]:
+    """The cluster's node list: where it is to be, in priority order."""
+    return table.configured if table.target is None else table.target.nodes
+
+
+# --- define ---
+
+
+def why_not_define(table: PartitionTable, node: str, target: Target) -> str | None:
+    """What speaks against this definition by `node`, or None."""
+    return no_list(table.name, target) or not_as_listed(table, node, target)
+
+
+def not_as_listed(table: PartitionTable, node: str, target: Target) -> str | None:
+    """A definition by `node` as a foreign partition that says otherwise than the cluster (P10); None: it does not."""
+    if node not in target.nodes and listed(table) and target.nodes != listed(table):
+        return (
+            f"{node} defines {table.name} as a foreign partition on {', '.join(target.nodes)}, and the cluster has it "
+            f"on {', '.join(listed(table))}: define it as the cluster has it"
+        )
+    return None
+
+
+def defined(table: PartitionTable, node: str, target: Target) -> PartitionTable:
+    """The table with that definition, which is not in effect yet. Where it is disabled it stays so: only `enabled`
+    puts the new definition in the place of that."""
+    own = table.definitions.get(node)
+    said = DISABLED if own is not None and own.said == DISABLED else DEFINED
+    return _said(table, node, Definition(target.nodes, target.sync_replicas, said))
+
+
+def _said(table: PartitionTable, node: str, definition: Definition) -> PartitionTable:
+    return msgspec.structs.replace(table, definitions={**table.definitions, node: definition})
+
+
+# --- enable ---
+
+
+def why_not_enable(table: PartitionTable, node: str) -> str | None:
+    """What speaks against enabling it on `node`, or None."""
+    if node not in table.definitions and table.admitted is not None:
+        return f"{node} has not defined {table.name} in this run: define it first"
+    return None
+
+
+def enabled(table: PartitionTable, node: str, up: Collection[str]) -> tuple[PartitionTable, Target | None]:
+    """The table with the definition of `node` in effect, and where the partition is to go for it; None: it is there, or
+    goes there already, or `node` is none of its nodes. `up`: the nodes that hear of it now."""
+    own = table.definitions.get(node)
+    if own is None:
+        return table, None
+    if own.said == DISABLED and node not in own.nodes:  # it came back to its foreign definition
+        own = msgspec.structs.replace(own, nodes=listed(table))
+    after = _said(table, node, msgspec.structs.replace(own, said=ENABLED))
+    if node not in own.nodes:
+        return after, None
+    after = admitting(after, own.nodes, up)
+    now = table.target or Target(table.configured, table.sync_replicas)
+    return after, None if now == own.target else own.target
+
+
+def admitting(table: PartitionTable, nodes: Collection[str], up: Collection[str]) -> PartitionTable:
+    """These of its nodes that are up may host it, in their present run."""
+    if table.admitted is None:
+        return table
+    able = {*table.admitted, *(n for n in nodes if n in up)}
+    return msgspec.structs.replace(table, admitted=tuple(sorted(able & {*table.hosts, *table.node_list, *nodes})))
+
+
+# --- disable ---
+
+
+def why_not_disable(table: PartitionTable, node: str) -> str | None:
+    """What speaks against disabling it on `node`, or None."""
+    if status(table, node) in (Status.UNDEFINED, Status.REMOTE_DEFINED):
+        return f"{table.name} is not enabled on {node}: there is nothing to disable"
+    return None
+
+
+def disabled(table: PartitionTable, node: str) -> tuple[PartitionTable, Target | None]:
+    """The table without it on `node`, and where the partition is to go for it; None: nowhere, since `node` is none of
+    its nodes, or the only one. The definition is kept as it was, to be enabled again."""
+    now = table.target or Target(table.configured, table.sync_replicas)
+    own = table.definitions.get(node)
+    was = own if own is not None and own.said == DISABLED else Definition(now.nodes, now.sync_replicas, DISABLED)
+    after = _said(table, node, was)
+    nodes = tuple(n for n in now.nodes if n != node)
+    if node not in now.nodes or not nodes:
+        return after, None
+    return after, Target(nodes, min(now.sync_replicas, len(nodes) - 1))
+
+
+def shut(table: PartitionTable) -> ev.Result | None:
+    """What a new commit is told where the partition is disabled on its only node; None: it is not."""
+    if not table.shut:
+        return None
+    return ev.Refused(
+        f"{table.name} is disabled on {table.configured[0]}, the only node it has: it can be read, and takes nothing "
+        "new; enable it there, or move it"
+    )
+
+
+def why_nobody_is_left(table: PartitionTable, node: str, target: Target, up: Collection[str]) -> str | None:
+    """What speaks against leaving it to `target`, where `node` is disabled: those that are up have not enabled it since
+    they were started, so that none of them would host it. None: one will. `up`: the nodes that run."""
+    able = [n for n in target.nodes if n in up]
+    if table.admitted is None or not able or any(n in table.admitted for n in able):
+        return None
+    return (
+        f"{', '.join(able)} would have {table.name} without {node}, and has not enabled it since it was started: "
+        "define and enable it there first"
+    )
+
+
+# --- a node's next run ---
+
+
+def forgotten(table: PartitionTable, node: str) -> PartitionTable:
+    """`node` begins a new run: what it said of a partition that the application places, it has to say again (P8), and
+    so it has a wish that was not enabled, wherever. It does not take back that it disabled it; if it is the only node,
+    it goes on hosting what can only be read."""
+    own = table.definitions.get(node)
+    ended = own is not None and (own.said == DEFINED or (own.said == ENABLED and table.admitted is not None))
+    stays = table.admitted is None or node not in table.admitted or table.shut
+    if stays and not ended:
+        return table
+    return msgspec.structs.replace(
+        table,
+        admitted=table.admitted if stays else tuple(n for n in table.admitted or () if n != node),
+        definitions={n: d for n, d in table.definitions.items() if n != node or not ended},
+    )
+
+
+class Differing(NamedTuple):
+    """Two node lists of one partition: one that `node` has defined and not put into effect, and the cluster's (P10)."""
+
+    partition: str
+    node: str
+    defined: tuple[str, ...]
+    listed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.node} has defined {self.partition} on {', '.join(self.defined)} and not enabled it, and the "
+            f"cluster has it on {', '.join(self.listed)}: enable it on {self.node}, or define it there as the "
+            "cluster has it"
+        )
+
+
+def differing(table: PartitionTable, running: Collection[str]) -> list[Differing]:
+    """Definitions that are not in effect and say otherwise than the cluster (P10): the partition is not rebalanced
+    before somebody has decided. `running`: nodes that could decide; what another one said ends with its run."""
+    ours = listed(table)
+    return [
+        Differing(table.name, node, d.nodes, ours)
+        for node, d in table.definitions.items()
+        if d.said == DEFINED and node in running and ours and d.nodes != ours
+    ]

@@ -1,0 +1,301 @@
+"""Moving a partition to other nodes while it works (P12): make before break, one compare-and-set after the other.
+
+The wish stands in the znode (`PartitionTable.target`), so that whoever is active goes on with it, whoever else died. A
+node that is to come makes a copy and follows the log, counted by nobody. Once it is close behind it becomes one of the
+configured nodes, and with that an ordinary replica. When every wanted node is in the node list, with as many sync
+replicas among them as are wanted, the role goes to the preferred one by a planned hand-over, and the others leave.
+
+The law that keeps a quorum one (R7): the configured nodes change by one at a time, so that any two quorums, before and
+after, have a node in common; and not before a quorum of the present ones has confirmed all that was given out before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core.ids import Member
+from halog.core.replica.tail import holders
+from halog.core.table import resync
+from halog.core.table.group import majority, priority, why_no_quorum
+from halog.core.table.preference import NEVER
+from halog.core.table.table import DEFINED, ENABLED, SYNC, PartitionTable, Target
+
+if TYPE_CHECKING:
+    from halog.core.active.leader import Leading
+
+
+# --- the wish ---
+
+
+def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> str | None:
+    """What speaks against moving to `target`, or None. `replace`: give up a migration under way for it."""
+    nodes, name = target.nodes, table.name
+    if wrong := no_list(name, target):
+        return wrong
+    if off := [n for n in nodes if n in table.disabled_on]:
+        return f"{name} is disabled on {', '.join(off)}: enable it there first (`halog partition enable {name}`)"
+    if all(priority(table, n) == NEVER for n in nodes):
+        return f"{', '.join(nodes)} have priority never for {name}: nobody could be active; raise one of them first"
+    if too_few := why_no_quorum(table, nodes):
+        return too_few
+    if held := overridden(table):
+        return f"{name} cannot move while {held}: take that back first (`halog partition require|designate`)"
+    if table.target is not None and table.target != target and not replace:
+        return (
+            f"{name} is moving to {', '.join(table.target.nodes)} already; `halog partition migrate --replace` "
+            "gives that up for this"
+        )
+    return None
+
+
+def no_list(name: str, target: Target) -> str | None:
+    """Why this can be no partition's node list, or None."""
+    nodes = target.nodes
+    twice = sorted({n for n in nodes if nodes.count(n) > 1})
+    if not nodes:
+        return f"{name} needs at least one node: name those that shall host it, the preferred one first"
+    if twice:
+        return f"{', '.join(twice)} is named twice for {name}: name each node once, the preferred one first"
+    if not 0 <= target.sync_replicas < len(nodes):
+        most = len(nodes) - 1
+        return f"{name} on {', '.join(nodes)} can have {most} sync replicas at most, not {target.sync_replicas}"
+    return None
+
+
+def moving(table: PartitionTable, target: Target, rate: int = 0) -> PartitionTable:
+    """The table with that wish; unchanged if it stands there, or is fulfilled. `rate`: see `copy_rate`."""
+    wished = msgspec.structs.replace(_with(table, target), copy_rate=rate)
+    as_it_is = table.target is None and table.sync_replicas == target.sync_replicas and _fulfilled(wished)
+    return table if as_it_is or target == table.target else wished
+
+
+def paced(table: PartitionTable, rate: int) -> PartitionTable:
+    """The table with another rate for the copies of the migration under way; no other wish."""
+    return table if table.target is None else msgspec.structs.replace(table, copy_rate=rate)
+
+
+def copy_rate(table: PartitionTable, node: str) -> int:
+    """Bytes a second that `node` may read to make its copy; 0: as fast as it can. Only a copy that a migration alone
+    asks for may take its time: not that of a member, nor one made while a member is missing from the node list."""
+    target = table.target
+    if target is None or node in table.configured or not all(n in table.node_list for n in table.configured):
+        return 0
+    return table.copy_rate
+
+
+def assigned(table: PartitionTable, target: Target) -> PartitionTable:
+    """The table as if the partition had always been there: where none of its nodes is up, nobody could move it. What
+    the log has is all there is then, and whoever can read the log may win an election (E2).
+
+    It still names who was active: he may be alive and only have lost his session, so that his lease is waited for (R5),
+    and he gives the role away if he comes back first."""
+    quorum = majority(len(target.nodes)) if table.quorum else 0
+    return msgspec.structs.replace(
+        _with(table, target), configured=target.nodes, sync_replicas=target.sync_replicas, quorum=quorum, replicas=()
+    )
+
+
+def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
+    """What speaks against `assigned`, or None. `unlogged`: commits of its policy do not wait for the log (R6), so that
+    it may lack what its nodes have."""
+    if not table.configured:
+        return None  # nobody has had it yet
+    away = ", ".join(table.configured)
+    if table.quorum and not table.present:
+        return (
+            f"{table.name} has not been enabled by a majority of {away} since they were started, and it asks for a "
+            "quorum of them: define it there as it was, and enable it, first"
+        )
+    if table.quorum:
+        return f"none of {away} is running, and {table.name} asks for a quorum of them: start a majority first"
+    if unlogged and (wanted := holders(table)):
+        names = ", ".join(sorted(m.node for m in wanted))
+        return (
+            f"none of {away} is running, and {names} may have commits of {table.name} that its log lacks: start one of "
+            f"them, or give that up with `halog partition accept-loss {table.name}`"
+        )
+    return None
+
+
+def _with(table: PartitionTable, target: Target) -> PartitionTable:
+    """Definitions in effect, and those of nodes that do not host it, follow (P8, P9). Of replicas that are copied anew
+    only the one that may have dropped its copy goes on."""
+    known = dict(table.definitions)
+    for node, d in known.items():
+        if d.said == ENABLED or (d.said == DEFINED and node not in d.nodes):
+            known[node] = msgspec.structs.replace(d, nodes=target.nodes, sync_replicas=target.sync_replicas)
+    return msgspec.structs.replace(
+        table,
+        target=target,
+        config_version=table.config_version + 1,
+        definitions=known,
+        resync=resync.begun(table),
+        copy_rate=0,
+    )
+
+
+# --- its steps ---
+
+
+def preferred(table: PartitionTable) -> str | None:
+    """The node that is to be active when the migration is over: by priority, then by place."""
+    assert table.target is not None
+    able = [n for n in table.target.nodes if priority(table, n) != NEVER]
+    return max(able, key=lambda n: priority(table, n), default=None)
+
+
+def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable | None:
+    """The table after the next step; None: nothing can be done just now. `ready`: nodes whose copy is close behind."""
+    target = table.target
+    if target is None or not is_moving(table):
+        return None
+    members = list(table.configured)
+    joining = [n for n in target.nodes if n not in members and n in ready]
+    leaving = [n for n in members if n not in target.nodes and _may_leave(table, n)]
+    if joining:
+        members.append(joining[0])
+    elif leaving:  # the dead first: while they are members a quorum needs more of the living
+        members.remove(min(leaving, key=lambda n: n in table.node_list))
+    after = _placed(table, members, target)
+    if _fulfilled(after):
+        return msgspec.structs.replace(after, target=None, sync_replicas=target.sync_replicas, copy_rate=0)
+    return None if after == table else after
+
+
+def _placed(table: PartitionTable, members: Sequence[str], target: Target) -> PartitionTable:
+    """The wanted nodes first, as wanted, then those that are to leave."""
+    wanted = [n for n in target.nodes if n in members]
+    levels = {n: level for n, level in table.group.priorities.items() if n in members or n in target.nodes}
+    return msgspec.structs.replace(
+        table,
+        configured=(*wanted, *(n for n in members if n not in wanted)),
+        sync_replicas=max(table.sync_replicas, target.sync_replicas),
+        quorum=majority(len(members)) if table.quorum else 0,
+        replicas=tuple(r for r in table.replicas if r.node in members),
+        group=msgspec.structs.replace(table.group, priorities=levels),
+    )
+
+
+def overridden(table: PartitionTable) -> str:
+    """A migration stands still while one of these holds: they say how many nodes, and which, an operator relies on."""
+    group = table.group
+    if group.designated:
+        return f"{group.designated} is designated"
+    return f"{group.required} nodes are required" if group.required else ""
+
+
+def is_moving(table: PartitionTable) -> bool:
+    """Is a migration under way that does not stand still?"""
+    return table.target is not None and not overridden(table)
+
+
+def _is_whole(table: PartitionTable) -> bool:
+    """Is every wanted node in the node list, and are there as many sync replicas among them as wanted?"""
+    assert table.target is not None
+    nodes = table.target.nodes
+    have = sum(r.kind == SYNC and r.node in nodes for r in table.replicas)
+    there = table.active is not None and all(n in table.configured and n in table.node_list for n in nodes)
+    return there and have >= table.target.sync_replicas
+
+
+def _may_leave(table: PartitionTable, node: str) -> bool:
+    """The active node hands over before; see `returning.py`."""
+    return _is_whole(table) and table.active is not None and table.active.node != node
+
+
+def _fulfilled(table: PartitionTable) -> bool:
+    """Is it as wanted, the role included?"""
+    target = table.target
+    assert target is not None
+    at_home = table.active is not None and table.active.node == preferred(table)
+    return table.configured == target.nodes and at_home and _is_whole(table) and not overridden(table)
+
+
+def left(table: PartitionTable) -> tuple[str, ...]:
+    """What a migration still has to do, for people; empty: none is under way."""
+    target = table.target
+    if target is None:
+        return ()
+    if held := overridden(table):
+        return (f"it stands still while {held}",)
+    steps = [f"{n} makes its copy{_at_most(table, n)}" for n in target.nodes if n not in table.configured]
+    steps += [f"{n} catches up" for n in target.nodes if n in table.configured and n not in table.node_list]
+    if table.active is None:
+        steps.append("a node becomes active")
+    elif (best := preferred(table)) is not None and table.active.node != best:
+        steps.append(f"{table.active.node} hands over to {best}")
+    steps += [f"{n} leaves" for n in table.configured if n not in target.nodes]
+    return tuple(steps) or ("the last step is confirmed",)
+
+
+def _at_most(table: PartitionTable, node: str) -> str:
+    rate = copy_rate(table, node)
+    return f" at {rate:,} bytes a second at most" if rate else ""
+
+
+# --- who does them ---
+
+
+class Migrating:
+    """Of one epoch."""
+
+    def __init__(self, leading: Leading) -> None:
+        self._leading = leading
+        self._since: int | None = None
+        """What was given out when the next step was first due: a quorum is to confirm it before."""
+        self.anew = resync.Anew(leading)
+        self._left_at = 0
+        """The same, when somebody was first to leave: those who stay are to flush it before."""
+
+    def settled(self) -> None:
+        """The znode holds something new."""
+        self._since, self._leading.writer.demands.leaving = None, frozenset()
+
+    def due(self) -> PartitionTable | None:
+        """The table to set next, if it is time."""
+        p = self._leading.p
+        after, gone = self._next(p.table)
+        if after is None or (set(after.configured) != set(p.table.configured) and not self._confirmed()):
+            return None
+        leaving = frozenset(p.table.hosts) - frozenset(after.hosts) | gone
+        if gone and not self._confirmed(gone):
+            return None
+        return None if leaving and not self._flushed_without(leaving) else after
+
+    def _next(self, table: PartitionTable) -> tuple[PartitionTable | None, frozenset[str]]:
+        """The next step, and whose copy it lets go of though it stays where it is."""
+        if table.resync is not None:
+            self.anew.look()
+            after = resync.next_table(table, {m.node for m in self._up()})
+            if after is not None:
+                return after, frozenset({after.away} - {""})
+        return (None if table.target is None else next_table(table, self._ready())), frozenset()
+
+    def _flushed_without(self, leaving: frozenset[str]) -> bool:
+        """Whatever the disks of those who leave were asked to keep (R6), the sync replicas that stay have on theirs."""
+        leading = self._leading
+        if leading.writer.demands.leaving != leaving:
+            leading.writer.demands.leaving, self._left_at = leaving, leading.writer.last_lsn
+        stay = [r.member for r in leading.p.table.replicas if r.kind == SYNC and r.node not in leaving]
+        return leading.asking.have_flushed(stay, self._left_at)
+
+    def _ready(self) -> set[str]:
+        """Nodes that would be in the node list within milliseconds."""
+        leading, p = self._leading, self._leading.p
+        near = leading.writer.last_lsn - p.settings.ready_lag
+        return {m.node for m in self._up() if leading.writer.acks.get(m, -1) >= max(0, near)}
+
+    def _up(self) -> frozenset[Member]:
+        return self._leading.p.alive - self._leading.silent
+
+    def _confirmed(self, without: frozenset[str] = frozenset()) -> bool:
+        """Has a quorum of those who stay all that was given out when the step was first due?"""
+        writer = self._leading.writer
+        if self._since is None:
+            self._since = writer.last_lsn
+        since = self._since
+        stay = [m for m in writer.counted if m.node not in without]
+        return sum(writer.acks.get(m, -1) >= since for m in stay) >= writer.quorum

@@ -1,0 +1,164 @@
+"""Copying replicas anew while the partition works (P12, "force replication"): one after the other, each from the state
+topic and the log, as behind a restart with an empty disk.
+
+The wish stands in the znode (`PartitionTable.resync`), so that whoever is active goes on with it. A replica whose turn
+it is leaves the node list first, by an ordinary step that shrinks the sync set (S2), so no commit waits for it; it
+drops its copy and says so in the znode; then it catches up and is counted again like one that was restarted. What the
+old copy acknowledged counts for nothing from the moment it is out, however late it arrives: the new one is the same run
+of its node, and is known by an lsn that was given out after the old one was gone.
+
+The law: it goes out only while every other node that is up is in the node list, so that never two are out; only where
+the others are enough for a quorum, so that commits go on; and only when others have taken its place in the sync set, if
+there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.roles import Role
+from halog.core.table.group import counts, needed
+from halog.core.table.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
+
+if TYPE_CHECKING:
+    from halog.core.active.leader import Leading
+
+
+def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
+    """What speaks against copying these replicas anew, or None. Those that are waited for already need no reason."""
+    name = table.name
+    nodes = [n for n in nodes if table.resync is None or n not in table.resync.nodes]
+    if table.active is None:
+        return f"{name} has no active node: there is nobody who could go on while a replica is copied"
+    if table.target is not None:
+        return f"{name} is moving to {', '.join(table.target.nodes)}: every copy it needs is made by that"
+    if not nodes and table.resync is None:
+        return f"{name} has no replica in its node list ({', '.join(table.node_list)})"
+    if wrong := [n for n in nodes if n not in table.node_list]:
+        return f"{', '.join(wrong)} is not in the node list of {name}: {', '.join(table.node_list)}"
+    if table.active.node in nodes:
+        return f"{table.active.node} is active for {name}: its copy is what the others are compared with"
+    return next((why for n in nodes if (why := _why_too_few(table, n))), None)
+
+
+def _why_too_few(table: PartitionTable, node: str, nodes: Sequence[str] = ()) -> str | None:
+    """Why the others of these nodes (of those in the node list, unless said) would not be enough."""
+    assert table.active is not None
+    need = needed(table, table.active.node)
+    left = [n for n in nodes or table.node_list if n != node and (n == table.active.node or counts(table, n))]
+    if len(left) >= need:
+        return None
+    return f"without {node} only {', '.join(left)} would count for {table.name}, {need} are needed: commits would stop"
+
+
+def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
+    """The table with that wish, behind what is still to be done of an earlier one."""
+    before = () if table.resync is None else table.resync.nodes
+    passed = () if table.resync is None else tuple(n for n in table.passed_over if n not in nodes)
+    phase = WAITING if table.resync is None else table.resync.phase
+    added = tuple(n for n in nodes if n not in before)
+    if not added:
+        return table
+    return msgspec.structs.replace(
+        table,
+        resync=Resync((*before, *added), phase),
+        passed_over=passed,
+        config_version=table.config_version + 1,
+    )
+
+
+def replicas(table: PartitionTable) -> tuple[str, ...]:
+    """All of them, those first that no commit waits for."""
+    return tuple(r.node for r in sorted(table.replicas, key=lambda r: r.kind == SYNC))
+
+
+def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | None:
+    """The table after the active node's next step; None: nothing can be done just now. `up`: nodes it hears."""
+    assert table.resync is not None
+    assert table.active is not None
+    node, phase = table.resync.nodes[0], table.resync.phase
+    if node not in up or node == table.active.node or node not in table.configured:
+        return _rest(table, passed=phase != EMPTY)  # who comes back, or stood aside, is copied as far as it needs
+    if phase == WAITING and (node not in table.node_list or _why_too_few(table, node, table.configured)):
+        # Its copy may have stopped with an error, and would never be dropped; an override that let it begin has ended.
+        return _rest(table, passed=True)
+    kept = tuple(r for r in table.replicas if r.node != node)
+    if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
+        return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))
+    if phase == EMPTY and node in table.node_list:
+        return _rest(table)
+    return None
+
+
+def _all_others(table: PartitionTable, node: str, up: Collection[str]) -> bool:
+    return all(n in table.node_list for n in table.present if n in up and n != node)
+
+
+def _enough(table: PartitionTable, kept: Sequence[Replica]) -> bool:
+    """Do as many sync replicas stay as are wanted, if so many stay at all?"""
+    return sum(r.kind == SYNC for r in kept) >= min(table.sync_replicas, len(kept))
+
+
+def _rest(table: PartitionTable, *, passed: bool = False) -> PartitionTable:
+    """Without the first, whose turn is over; `passed`: it still has the copy it had."""
+    assert table.resync is not None
+    first, *nodes = table.resync.nodes
+    over = (*table.passed_over, first) if passed else table.passed_over
+    return msgspec.structs.replace(table, resync=Resync(tuple(nodes)) if nodes else None, passed_over=over)
+
+
+def begun(table: PartitionTable) -> Resync | None:
+    """What is left where a migration takes its place."""
+    if table.resync is None or table.resync.phase == WAITING:
+        return None
+    return Resync(table.resync.nodes[:1], table.resync.phase)
+
+
+def emptied(table: PartitionTable, node: str) -> PartitionTable:
+    """`node`, whose turn it is, has dropped its copy."""
+    if table.away != node:
+        return table
+    assert table.resync is not None
+    return msgspec.structs.replace(table, resync=Resync(table.resync.nodes, EMPTY))
+
+
+def left(table: PartitionTable) -> tuple[str, ...]:
+    """What is still to do, for people; empty: nothing is."""
+    if table.resync is None:
+        return ()
+    first, *others = table.resync.nodes
+    now = {WAITING: "waits for the other replicas", OUT: "drops its copy", EMPTY: "is copied anew and catches up"}
+    return (f"{first} {now[table.resync.phase]}", *(f"{n} waits for its turn" for n in others))
+
+
+class Anew:
+    """Of one epoch: whose acknowledgements may still be of a copy that is no more."""
+
+    def __init__(self, leading: Leading) -> None:
+        self._leading = leading
+        self._beyond: tuple[str, int] | None = None
+        """A node that was seen to have dropped its copy, and the last lsn that was given out until then."""
+
+    def look(self) -> None:
+        """Once it is seen that a copy was dropped, give out an lsn that only the new one can acknowledge."""
+        leading, table = self._leading, self._leading.p.table
+        node = _empty_one(table)
+        if node and leading.p.role is Role.ACTIVE and (self._beyond is None or self._beyond[0] != node):
+            self._beyond = node, leading.writer.last_lsn
+            leading.append_nothing()
+        if table.resync is not None and table.resync.phase == OUT:
+            self._beyond = None
+
+    def stale(self, e: ev.ReplicaAck) -> bool:
+        """May it be of the copy that was dropped?"""
+        if self._beyond is not None and e.member.node == self._beyond[0]:
+            return e.lsn <= self._beyond[1]
+        return e.member.node == _empty_one(self._leading.p.table)
+
+
+def _empty_one(table: PartitionTable) -> str:
+    return table.resync.nodes[0] if table.resync is not None and table.resync.phase == EMPTY else ""

@@ -1,0 +1,242 @@
+"""The states of a partition (P8) as one node knows them: a table, and how what the node sees is a row of it.
+
+INITIAL      known, and not yet enabled here, or served by nobody yet
+ACTIVE       a node is active for it
+MIGRATING    the role goes to another node
+REPLICATING  the role stays; copies are made
+UPDATING     objects go to other partitions
+UNAVAILABLE  no node can be active
+
+The theory: nothing is told for the sake of states. Every node watches the partition's znode and the members, and what
+changes there is a happening of this table. A look that finds several at once (a hand-over that is over before it was
+seen) takes them one after the other, so none is lost. MIGRATING, REPLICATING and UPDATING are transient. No clock, I/O.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from halog.core.ids import Member
+from halog.core.table.definitions import IN_USE, status
+from halog.core.table.group import counts, needed, priority
+from halog.core.table.migration import is_moving, preferred
+from halog.core.table.preference import NEVER
+from halog.core.table.table import DISABLED, PartitionTable
+
+
+class State(enum.Enum):
+    """See the module."""
+
+    INITIAL = "Initial"
+    ACTIVE = "Active"
+    MIGRATING = "Migrating"
+    REPLICATING = "Replicating"
+    UPDATING = "Updating"
+    UNAVAILABLE = "Unavailable"
+
+
+TRANSIENT: Final = frozenset({State.MIGRATING, State.REPLICATING, State.UPDATING})
+
+_TRANSIENT = {"done": State.ACTIVE, "no node can be active": State.UNAVAILABLE}
+
+TRANSITIONS: Final[dict[State | None, dict[str, State]]] = {
+    None: {"define": State.INITIAL},
+    State.INITIAL: {
+        "enable, nothing to copy": State.ACTIVE,
+        "enable, active node changes": State.MIGRATING,
+        "enable, a replica needs data": State.REPLICATING,
+    },
+    State.ACTIVE: {
+        "hand-over": State.MIGRATING,
+        "failover": State.MIGRATING,
+        "active disabled": State.MIGRATING,
+        "redefined with another active": State.MIGRATING,
+        "replicas redefined": State.REPLICATING,
+        "replication forced": State.REPLICATING,
+        "replica restored": State.REPLICATING,
+        "objects change partition": State.UPDATING,
+        "quorum lost": State.UNAVAILABLE,
+        "last node gone": State.UNAVAILABLE,
+        "disabled on its only node": State.UNAVAILABLE,
+    },
+    State.MIGRATING: _TRANSIENT,
+    State.REPLICATING: _TRANSIENT,
+    State.UPDATING: _TRANSIENT,
+    State.UNAVAILABLE: {"quorum back": State.MIGRATING, "node assigned": State.MIGRATING},
+}
+"""`None`: nothing is known of it."""
+
+
+def next_state(state: State | None, happening: str) -> State:
+    """The table's answer; AssertionError naming both where it has none."""
+    try:
+        return TRANSITIONS[state][happening]
+    except KeyError:
+        was = "nothing" if state is None else state.value
+        raise AssertionError(f"no transition from {was!r} on {happening!r}") from None
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """What node `me` knows at one moment."""
+
+    me: str
+    table: PartitionTable
+    up: frozenset[Member]
+    offline: bool = False
+    """Has this node no quorum in one of its zones (Q1)?"""
+    handing: bool = False
+    """Is it active, and gives the role away just now?"""
+    updating: bool = False
+    """Do objects go from or to this partition?"""
+
+
+class Step(NamedTuple):
+    """One row of the table, taken."""
+
+    before: State
+    happening: str
+    now: State
+
+    @property
+    def transient(self) -> bool:
+        """Into or out of a transient state?"""
+        return self.before in TRANSIENT or self.now in TRANSIENT
+
+
+class Life:
+    """Of one partition, in one run of a node."""
+
+    def __init__(self) -> None:
+        self.state = next_state(None, "define")
+        self.table: PartitionTable | None = None
+        """As it was looked at last."""
+
+    def look(self, sight: Sight) -> list[Step]:
+        """What has happened since the last look."""
+        steps = []
+        for happening in happenings(self.state, self.table, sight):
+            now = next_state(self.state, happening)
+            steps.append(Step(self.state, happening, now))
+            self.state = now
+        self.table = sight.table
+        return steps
+
+
+def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Iterator[str]:
+    """What this sight means in `state`, in order; `before`: the table of the look before."""
+    was = None if before is None else before.active
+    moved = state is not State.MIGRATING and None not in (was, sight.table.active) and was != sight.table.active
+    stands, why = standing(sight)
+    if state is State.MIGRATING and stands is State.REPLICATING and is_moving(sight.table):
+        return  # it lasts until the nodes that leave have left
+    if state is State.INITIAL:
+        first = _first(stands, sight)
+        if first is None:
+            return
+        yield first
+        state, moved = next_state(state, first), False
+    while (step := _next(state, stands, why, moved, before, sight)) is not None:
+        moved = moved and next_state(state, step) is not State.MIGRATING
+        yield step
+        state = next_state(state, step)
+
+
+def _first(stands: State, sight: Sight) -> str | None:
+    """The way out of INITIAL: once it is enabled here, and a node serves it."""
+    table = sight.table
+    if status(table, sight.me) not in IN_USE or table.active is None or table.active not in sight.up:
+        return None
+    if stands is State.MIGRATING:
+        return "enable, active node changes"
+    if stands is State.REPLICATING and sight.me in _waited_for(sight):
+        return "enable, a replica needs data"
+    return None if stands is State.UNAVAILABLE else "enable, nothing to copy"
+
+
+def _next(
+    state: State, stands: State, why: str, moved: bool, before: PartitionTable | None, sight: Sight
+) -> str | None:
+    if state is State.ACTIVE:
+        if moved and stands is not State.UNAVAILABLE:
+            return _how(before, sight)
+        return None if stands is State.ACTIVE else why
+    if state is State.UNAVAILABLE:
+        if stands is State.UNAVAILABLE:
+            return None
+        return "quorum back" if before is None or before.hosts == sight.table.hosts else "node assigned"
+    if stands is State.UNAVAILABLE:
+        return "no node can be active"
+    return None if stands is state and not moved else "done"
+
+
+def _how(before: PartitionTable | None, sight: Sight) -> str:
+    """The role went to another node, or another run of it: who handed over is a replica then."""
+    was = None if before is None else before.active
+    return "hand-over" if was in {r.member for r in sight.table.replicas} else "failover"
+
+
+# --- how it stands ---
+
+
+def standing(sight: Sight) -> tuple[State, str]:
+    """The state that this sight shows, whatever was before, and the happening that leads there from ACTIVE."""
+    table, active = sight.table, sight.table.active
+    if table.shut:
+        return State.UNAVAILABLE, "disabled on its only node"
+    if lost := _why_nobody(sight):
+        return State.UNAVAILABLE, lost
+    if active is None or active not in sight.up:
+        return State.MIGRATING, "failover"
+    if sight.handing:
+        return State.MIGRATING, "hand-over"
+    return _copying(sight, active)
+
+
+def _copying(sight: Sight, active: Member) -> tuple[State, str]:
+    table = sight.table
+    if is_moving(table):  # one that stands still, for an override, is none
+        if preferred(table) in (None, active.node):
+            return State.REPLICATING, "replicas redefined"
+        own = table.definitions.get(active.node)
+        off = own is not None and own.said == DISABLED
+        return State.MIGRATING, "active disabled" if off else "redefined with another active"
+    if table.resync is not None:
+        return State.REPLICATING, "replication forced"
+    if _waited_for(sight):
+        return State.REPLICATING, "replica restored"
+    return (State.UPDATING, "objects change partition") if sight.updating else (State.ACTIVE, "done")
+
+
+def _why_nobody(sight: Sight) -> str:
+    """Why no node can be active; "": one can."""
+    table = sight.table
+    if sight.offline:
+        return "quorum lost"
+    there = [m.node for m in sight.up if m.node in table.present]
+    if all(priority(table, n) == NEVER for n in there) and table.active not in sight.up:
+        return "last node gone"
+    able = [n for n in there if counts(table, n)]
+    if not any(len({*able, n}) >= needed(table, n) for n in there):
+        return "quorum lost"
+    return ""
+
+
+def _waited_for(sight: Sight) -> set[str]:
+    """Nodes that are up, host it, and are not in the node list in their present run."""
+    table = sight.table
+    in_list = {table.active, *(r.member for r in table.replicas)}
+    return {m.node for m in sight.up if m.node in table.present and m not in in_list}
+
+
+# --- who tells of it ---
+
+
+def teller(table: PartitionTable, up: frozenset[Member]) -> str | None:
+    """The node that tells of what all nodes see: the active one, else the first of its own that is up, else of all."""
+    names = {m.node for m in up}
+    first = (*table.node_list, *table.hosts, *sorted(names))
+    return next((n for n in first if n in names), None)
