@@ -19,14 +19,14 @@ from benchmarks.model import CLASSES, Kept
 from benchmarks.payload import payload
 from halog.config import load_config
 from halog.errors import HalogError
-from halog.runtime import wishes
+from halog.runtime.remap import remap_request as wishes
 
 OBJECTS_EACH = 100
 """Objects of each caller: callers never conflict, and every write is an update of an object read before."""
 
 
 IMPORTED_LATE = (
-    "halog.runtime.open",
+    "halog.runtime.node.open",
     "halog.adapters.tcp.channel",
     "halog.adapters.kafka.log",
     "halog.adapters.rocksdb.store",

@@ -19,7 +19,7 @@ from halog.core.log.chain import Chain, ChainState
 from halog.core.log.records import UPDATE, Change, Commit, EpochOpened, EpochStarted, Header, Record, encode
 from halog.core.table.table import PartitionTable
 from halog.embedded import EmbeddedSite
-from halog.runtime.outside import Remote
+from halog.runtime.support.adapters import Remote
 from spark_jobs.site import ReadOnlyLog
 from spark_jobs.snapshot import Place
 

@@ -34,7 +34,7 @@ from benchmarks.run import machine, say
 from benchmarks.scene import Scene, wait_until
 from halog.cli.shared.connection import Connection, connect
 from halog.config import PolicyConfig, load_config
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
 from spark_jobs import progress
 from spark_jobs.rebalance import changed

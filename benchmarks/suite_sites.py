@@ -29,12 +29,12 @@ from halog.demo.split.sites import NAMES, Sites, other
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
 from halog.ports import TopicPartition
-from halog.runtime.cluster import state_topic
-from halog.runtime.outside import Remote
-from halog.runtime.reuniting import Reuniting
-from halog.runtime.sites import table_of
-from halog.runtime.state_topic import Mark
-from halog.runtime.switching import Switching
+from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.placement.bootstrap import state_topic
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.sites.switchover import Switching
+from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.state_topic import Mark
 
 KIND, PARTITIONS = "Kept", 4
 PLAIN: Final = "Item"

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
     from halog import aio as aio, errors as errors
     from halog.core.durability import Durability as Durability
-    from halog.runtime.compensating import on_conflict as on_conflict
-    from halog.runtime.lives import PartitionChange as PartitionChange, partition_notifier as partition_notifier
-    from halog.runtime.open import node as node
+    from halog.runtime.events.partition_states import (
+        PartitionChange as PartitionChange,
+        partition_notifier as partition_notifier,
+    )
+    from halog.runtime.merge.compensation import on_conflict as on_conflict
+    from halog.runtime.node.open import node as node
     from halog.schema import Decimals as Decimals, Ref as Ref, managed as managed
     from halog.transactions import (
         Node as Node,
@@ -32,7 +35,7 @@ _PUBLIC: dict[str, str] = {
     "Decimals": "halog.schema:Decimals",
     "Durability": "halog.core.durability:Durability",
     "Node": "halog.transactions:Node",
-    "PartitionChange": "halog.runtime.lives:PartitionChange",
+    "PartitionChange": "halog.runtime.events.partition_states:PartitionChange",
     "Ref": "halog.schema:Ref",
     "Token": "halog.transactions.token:Token",
     "Transaction": "halog.transactions:Transaction",
@@ -41,9 +44,9 @@ _PUBLIC: dict[str, str] = {
     "errors": "halog.errors",
     "field": "dataclasses:field",
     "managed": "halog.schema:managed",
-    "on_conflict": "halog.runtime.compensating:on_conflict",
-    "partition_notifier": "halog.runtime.lives:partition_notifier",
-    "node": "halog.runtime.open:node",
+    "on_conflict": "halog.runtime.merge.compensation:on_conflict",
+    "partition_notifier": "halog.runtime.events.partition_states:partition_notifier",
+    "node": "halog.runtime.node.open:node",
     "transaction": "halog.transactions:transaction",
 }
 

@@ -338,6 +338,6 @@ def _take(objects: Any, count: int) -> tuple[list[Any], RecordFormatError | None
 
 async def open(*args: Any, **kwargs: Any) -> Node:  # noqa: A001 - read as `halog.aio.open`
     """`halog.node(...)` without blocking the loop, as an awaitable node."""
-    from halog.runtime.open import node
+    from halog.runtime.node.open import node
 
     return Node(await asyncio.to_thread(node, *args, **kwargs))

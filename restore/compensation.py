@@ -7,8 +7,8 @@ each field by itself. A trigger sees fields by name, decoded by the type's newes
 A verdict that settles the conflict may have objects of its type created, `also`, beside the one that was asked about:
 each by all its fields, under a key of its own. What that takes, `restore.creating` says.
 
-Pure. A verdict takes effect once, since it is a part of its merge, which is one epoch: `halog.runtime.compensating`
-asks triggers, as often as the merge is begun, and lets them change nothing.
+Pure. A verdict takes effect once, since it is a part of its merge, which is one epoch:
+`halog.runtime.merge.compensation` asks triggers, as often as the merge is begun, and lets them change nothing.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ import msgspec
 
 from halog.errors import ConfigError, DivergedError, LogError
 from halog.ports import Log
-from halog.runtime.outside import Remote
-from halog.runtime.sites import table_of
-from halog.runtime.wiring import remote_site
+from halog.runtime.node.wiring import remote_site
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.support.adapters import Remote
 from restore.divergence import Accepted
 from spark_jobs import kafka, progress as saved, shared
 from spark_jobs.branching import (

@@ -24,9 +24,9 @@ import pyarrow as pa
 from halog.config import Config
 from halog.errors import ConfigError, LogError, RefusedError
 from halog.ports import TopicPartition
-from halog.runtime import ledger_rows
-from halog.runtime.mapping import layout_of
-from halog.runtime.snapshots import MARKER, read_marker
+from halog.runtime.host.snapshotter import MARKER, read_marker
+from halog.runtime.keys.key_owners import layout_of
+from halog.runtime.topics import ledger_rows
 from spark_jobs import kafka, progress as saved
 from spark_jobs.finding import (
     CARRIED,

@@ -18,8 +18,8 @@ from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.merge_parts import continues
 from halog.core.log.transactions import Decided, Ledger
 from halog.ports import Entry
-from halog.runtime import ledger_rows
-from halog.runtime.verdicts import judge_backwards
+from halog.runtime.topics import ledger_rows
+from halog.runtime.topics.log_judge import judge_backwards
 from restore.report import changes_of
 
 

@@ -1,4 +1,4 @@
-"""What a job holds of the logs while it runs, and for a time after it was killed (`halog.runtime.retention`)."""
+"""What a job holds of the logs while it runs, and for a time after it was killed (`halog.metadata.log_holds`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from halog.errors import HalogError
+from halog.metadata import log_holds as retention
 from halog.ports import Coordinator, KeyedLog, TopicPartition, UnknownResult
-from halog.runtime import retention
 from spark_jobs.snapshot import Place
 
 

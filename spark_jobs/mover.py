@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from halog.runtime.pages import key_size, pieces
+from halog.runtime.rpc.pages import key_size, pieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """A change of a policy's mapping, with Spark finding what is to move and the nodes moving it (S1, P13, T8).
 
-Begun, or joined where it is under way: the job says that it does the bulk of it (`halog.runtime.jobs`), shows every
-object to the mapper, hands those that belong elsewhere to the nodes, says that it has ended, and waits until the nodes
-have looked through their partitions and found nothing that is left. Killed at any point it can be started again, from
-its checkpoint or without; if nobody starts it, the nodes go on by themselves.
+Begun, or joined where it is under way: the job says that it does the bulk of it (`halog.metadata.move_jobs`), shows
+every object to the mapper, hands those that belong elsewhere to the nodes, says that it has ended, and waits until the
+nodes have looked through their partitions and found nothing that is left. Killed at any point it can be started again,
+from its checkpoint or without; if nobody starts it, the nodes go on by themselves.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from halog.config import Config
 from halog.core.keys.mapping import Layout
-from halog.runtime import mappings, wishes
-from halog.runtime.jobs import Announced, Announcement
-from halog.runtime.router import Router
-from halog.runtime.wishes import DONE, MOVES, Progress
+from halog.metadata.move_jobs import Announced, Announcement
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.remap import remap_request as wishes
+from halog.runtime.remap.remap_request import DONE, MOVES, Progress
+from halog.runtime.rpc.router import Router
 from spark_jobs.finder import HOLD_MS, Finder, Report, Tell
 from spark_jobs.node_mover import ATTEMPT_S, NodeMover
 from spark_jobs.site import Site

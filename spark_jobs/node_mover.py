@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Final
 
 from halog.errors import AvailabilityError, ConflictError, HalogError, OutcomeUnknownError, RefusedError, RemappedError
-from halog.runtime import frames
-from halog.runtime.router import Router
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
 from spark_jobs.mover import Counts, Misplaced
 
 logger = logging.getLogger("halog.spark")

@@ -1,8 +1,8 @@
 """Where an object belongs, asked on an executor: the very mappers the nodes ask (P6).
 
-Bindings, bases and custom mappers come together in `halog.runtime.mapping.Places`; here its answer is made into one
-function for each stored definition, from index keys to partitions, as arrays. The routing key is cut out of the index
-key, never written anew. A custom mapper's module is imported where it is asked: in the executors' processes.
+Bindings, bases and custom mappers come together in `halog.runtime.keys.key_owners.Places`; here its answer is made into
+one function for each stored definition, from index keys to partitions, as arrays. The routing key is cut out of the
+index key, never written anew. A custom mapper's module is imported where it is asked: in the executors' processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from halog.config import Config
 from halog.core.keys.directory import DIRECTORY
 from halog.errors import MapperError
-from halog.runtime.mapping import Owner, Places, routing_of
+from halog.runtime.keys.key_owners import Owner, Places, routing_of
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 from mappers import ConsistentHash, MisplacedError, stable_hashes

@@ -21,12 +21,14 @@ import msgspec
 from halog.core.ids import digest
 from halog.core.log.transactions import Undecided
 from halog.errors import RefusedError
+from halog.metadata import restore_requests as restores
+from halog.metadata.identity import who
 from halog.ports import TopicPartition
-from halog.runtime import classified, cluster, restores
-from halog.runtime.doubts_elsewhere import Elsewhere
-from halog.runtime.outside import Remote
-from halog.runtime.who import who
-from halog.runtime.wiring import remote_site
+from halog.runtime.merge import spark_results as classified
+from halog.runtime.merge.in_doubt import Elsewhere
+from halog.runtime.node.wiring import remote_site
+from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.support.adapters import Remote
 from restore.branch import Side
 from restore.results import Manifest, packed, records_of
 from restore.thread import Thread

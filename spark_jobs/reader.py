@@ -17,8 +17,8 @@ import pyarrow as pa
 from halog.config import Config
 from halog.errors import ConfigError, LogError
 from halog.ports import TopicPartition
-from halog.runtime.pages import pieces, size_of
-from halog.runtime.snapshots import load
+from halog.runtime.host.snapshotter import load
+from halog.runtime.rpc.pages import pieces, size_of
 from spark_jobs.columns import arrow_schema, batch
 from spark_jobs.history import History, Step, steps_before
 from spark_jobs.rows import Changes, Values, change_schema, object_rows, object_schema

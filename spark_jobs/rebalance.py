@@ -19,8 +19,8 @@ import click
 
 from halog.config import Config
 from halog.errors import ConfigError
-from halog.runtime import wishes
-from halog.runtime.wishes import Progress
+from halog.runtime.remap import remap_request as wishes
+from halog.runtime.remap.remap_request import Progress
 from spark_jobs import moving
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, told
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder

@@ -21,15 +21,17 @@ from halog.adapters.kafka.read import Readers
 from halog.config import Config, load_config
 from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, UnknownTypeError
+from halog.metadata import bindings
 from halog.ports import Entry, TopicPartition
-from halog.runtime import bindings, cluster, frames
-from halog.runtime.configured import in_force
-from halog.runtime.mapping import Places
-from halog.runtime.outside import Adapters, Remote
-from halog.runtime.router import Router
-from halog.runtime.schemas import Definitions, of_both
-from halog.runtime.watching import watch
-from halog.runtime.wiring import adapters_for, addresses
+from halog.runtime.keys.key_owners import Places
+from halog.runtime.node.live_config import in_force
+from halog.runtime.node.wiring import adapters_for, addresses
+from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
+from halog.runtime.rpc.watch import watch
+from halog.runtime.support.adapters import Adapters, Remote
+from halog.runtime.topics.schemas import Definitions, of_both
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 from halog.schema.versions import several

@@ -20,9 +20,9 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import Change
 from halog.errors import LogError, RefusedError
 from halog.ports import Entry, KeyedLog, TopicPartition
-from halog.runtime import ledger_rows
-from halog.runtime.snapshots import Loaded, load
-from halog.runtime.stored import unpack_object
+from halog.runtime.host.snapshotter import Loaded, load
+from halog.runtime.store.encoding import unpack_object
+from halog.runtime.topics import ledger_rows
 from spark_jobs.history import Carried, History, Step, steps_before
 
 PIECE = 20_000

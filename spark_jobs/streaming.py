@@ -20,8 +20,8 @@ from halog.config import Config
 from halog.core.log.records import Change
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
-from halog.runtime.pages import pieces
-from halog.runtime.snapshots import load
+from halog.runtime.host.snapshotter import load
+from halog.runtime.rpc.pages import pieces
 from spark_jobs import kafka
 from spark_jobs.columns import arrow_schema, batch
 from spark_jobs.history import Carried, History, Step

@@ -32,8 +32,8 @@ PRELOADED = (
     "halog.adapters.kafka.topics",
     "halog.adapters.rocksdb.store",
     "halog.adapters.zookeeper.coordinator",
-    "halog.runtime.open",
-    "halog.runtime.views",
+    "halog.runtime.node.open",
+    "halog.runtime.node.status",
 )
 """They start no thread. Beside them all commands are, but `halog.cli.main`: it is what a new process runs."""
 

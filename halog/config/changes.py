@@ -1,8 +1,9 @@
 """What a change of each key means for a running cluster, and the keys two configurations differ in. Pure.
 
-Never judges by itself whether a change is possible now: that takes the cluster (`halog.runtime.refusals`). The theory:
-`RULES` has a line for every key there is, found out from the code that reads it, so that a difference is never shown
-without what becomes of it; a test compares it with the dataclasses of `model`.
+Never judges by itself whether a change is possible now: that takes the cluster
+(`halog.runtime.placement.config_admission`). The theory: `RULES` has a line for every key there is, found out from the
+code that reads it, so that a difference is never shown without what becomes of it; a test compares it with the
+dataclasses of `model`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The sites of a cluster in a configuration: how each is reached, and where the partitions of a policy begin (M5).
 
-Never connects to one; `halog.runtime.wiring` finds the addresses. The theory: a site is the same two servers whether it
-is this one or another, so both are checked by the same rules; and what would make a mirror lie is refused here.
+Never connects to one; `halog.runtime.node.wiring` finds the addresses. The theory: a site is the same two servers
+whether it is this one or another, so both are checked by the same rules; and what would make a mirror lie is refused
+here.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Does the record of a change have the bytes that it replaces, too?"""
     max_in_flight: int = 4_096
     """Commits per partition that wait for the log or a replica; beyond it callers are told `Busy`, and wait
-    (`halog.runtime.commits`)."""
+    (`halog.runtime.client.commits`)."""
     max_in_flight_bytes: int = 32_000_000
     """Bytes of a partition's records that the log has not acknowledged, six of the largest; beyond it likewise.
     Memory, and a producer's queue, are bounded by this however large the records are."""

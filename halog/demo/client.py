@@ -21,7 +21,7 @@ from halog.demo import dataset, rows
 from halog.demo.journal import Journal
 from halog.demo.replay import WORKERS, Gate, Replay
 from halog.errors import HalogError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 
 REPORT_S = 0.2
 """Fine enough for the faults to come at their row; a report costs 20 µs."""

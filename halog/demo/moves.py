@@ -18,8 +18,9 @@ from halog.demo.result import Change, Spread
 from halog.demo.scene import Scene
 from halog.demo.stage import Stage
 from halog.errors import HalogError
-from halog.runtime import plans, wishes
-from halog.runtime.migration import migrate
+from halog.runtime.placement import plan as plans
+from halog.runtime.placement.migration import migrate
+from halog.runtime.remap import remap_request as wishes
 
 LIMIT_S = 120.0
 """Each takes some seconds; a loaded machine may need ten times that."""

@@ -27,9 +27,9 @@ from halog.demo.watch import Watch, is_up
 from halog.embedded import EmbeddedSite
 from halog.embedded.progress import Progress
 from halog.errors import DeadlineError, HalogError
+from halog.metadata import config_versions as versions
 from halog.ports import Coordinator
-from halog.runtime import versions
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 
 STALL_S = 90.0
 """The client finished no row for so long: longer than it tries a single one."""

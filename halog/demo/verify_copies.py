@@ -14,7 +14,7 @@ from halog.backend import Found
 from halog.config import Config
 from halog.demo.result import Copies
 from halog.errors import HalogError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
 from mappers import ConsistentHash
 

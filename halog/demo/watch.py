@@ -14,8 +14,8 @@ import msgspec
 from halog.core import roles
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
-from halog.runtime import frames
-from halog.runtime.router import Router
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
 
 ASK_S = 0.5
 """A node that needs longer is shown as silent."""

@@ -39,8 +39,8 @@ from halog.config import (
 from halog.core.roles import Role
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
-from halog.runtime.open import Node, node
-from halog.runtime.outside import Adapters, Remote
+from halog.runtime.node.open import Node, node
+from halog.runtime.support.adapters import Adapters, Remote
 from halog.schema.registry import DEFAULT, Registry
 from halog.testing.gate import Gate, Gated
 from halog.transactions.node import Node as Verbs

@@ -31,7 +31,7 @@ from halog.core.log.transactions import Applied, Decided, Ledger
 from halog.core.settings import Settings
 from halog.core.table.table import PartitionTable
 from halog.errors import ConflictError, HalogError, UnreachableError
-from halog.runtime.results import to_error
+from halog.runtime.rpc.result_errors import to_error
 from mappers import NewObject
 
 Execute = Callable[[str, Invocation], Invoked]

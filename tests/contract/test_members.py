@@ -15,8 +15,8 @@ from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import CoordinatorError, UnreachableError, VersionError
 from halog.ports import Coordinator, SessionState, UnknownResult, Versioned
-from halog.runtime.router import Router
-from halog.runtime.watching import watch
+from halog.runtime.rpc.router import Router
+from halog.runtime.rpc.watch import watch
 from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, States, wait_for
 
 CONNECTED = SessionState.CONNECTED

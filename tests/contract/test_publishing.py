@@ -10,8 +10,8 @@ import pytest
 
 from halog.errors import HalogError, SchemaChangedError
 from halog.ports import TopicPartition
-from halog.runtime.publishing import publish
-from halog.runtime.schemas import Definitions
+from halog.runtime.topics.schema_publication import publish
+from halog.runtime.topics.schemas import Definitions
 from tests.contract.rigs import LogRig, new_topic
 from tests.unit.runtime.test_publishing import classes
 

@@ -14,8 +14,8 @@ import pytest
 from halog.adapters.rocksdb import written_mark as rocks_written
 from halog.adapters.rocksdb.store import RocksStore, set_aside
 from halog.errors import ClosedError, RefusedError, StoreError
-from halog.runtime import replaced
-from halog.runtime.wiring import open_store
+from halog.runtime.node.wiring import open_store
+from halog.runtime.store import replaced_mark as replaced
 
 _WRITER = """
 import sys, itertools

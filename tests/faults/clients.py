@@ -18,7 +18,7 @@ from typing import Any
 
 import halog
 from halog.errors import HalogError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from halog.transactions.node import Node as Verbs
 from tests.faults.history import Outcome
 from tests.faults.leaks import Footprint, footprints

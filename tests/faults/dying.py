@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from halog.core.table.table import PartitionTable
-from halog.runtime.restores import ASKED
+from halog.metadata.restore_requests import ASKED
 
 
 class Ran(NamedTuple):

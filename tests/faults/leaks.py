@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
 
-from halog.runtime.audience import MIRRORING
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
+from halog.runtime.sites.mirror_audience import MIRRORING
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import ROOT, wait
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import halog
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.faults.links import LENGTH, Link, Way, kafka_request, zookeeper_request
 from tests.integration.cluster.harness import Cluster
 

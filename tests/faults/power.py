@@ -41,7 +41,7 @@ def java_under(library: Path, **variables: str) -> Iterator[None]:
 
 class Flushed:
     """What processes started under `noted` or `preloaded` have flushed, and the loss of the rest. Those of `preloaded`
-    are on a machine whose run is named as this says (`halog.runtime.clock.machine_run`)."""
+    are on a machine whose run is named as this says (`halog.runtime.support.clock.machine_run`)."""
 
     def __init__(self, directory: Path) -> None:
         self._notes, self._library = directory / "flushed.txt", preloadable("flushed.c", directory)

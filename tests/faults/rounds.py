@@ -15,8 +15,8 @@ from halog.cli.shared.connection import connect
 from halog.cli.shared.partition_log import PartitionLog
 from halog.core.log.chain import Verdict
 from halog.core.log.records import EpochMerged
-from halog.runtime import restores
-from halog.runtime.restores import ASKED, DONE, ENDED, MERGING, NOTHING, READING, SETTLING
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import ASKED, DONE, ENDED, MERGING, NOTHING, READING, SETTLING
 from tests import forked
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import tails

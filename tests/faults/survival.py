@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from halog.core.log.records import decode
 from halog.errors import HalogError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.faults.kinds import COMBINATIONS, KINDS, name_of
 from tests.integration.cluster.checker import entries
 from tests.integration.cluster.harness import TOML, Cluster

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from halog.errors import OutcomeUnknownError, SitesError
-from halog.runtime.restores import DONE, MERGING, NOTHING, READING, SETTLING
+from halog.metadata.restore_requests import DONE, MERGING, NOTHING, READING, SETTLING
 from tests.faults.dying import Ran, run_dying
 from tests.faults.rounds import Rounds, halog_said
 from tests.integration.cluster.harness import Cluster

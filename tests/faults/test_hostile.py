@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from halog.errors import RecordTooLargeError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from tests.faults.clients import Clients
 from tests.faults.conftest import MODULE
 from tests.faults.history import Outcome

@@ -10,7 +10,7 @@ import pytest
 
 from halog.core.durability import Durability
 from halog.embedded import EmbeddedSite
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.faults.conftest import MODULE
 from tests.faults.power import Flushed
 from tests.faults.scene import replica

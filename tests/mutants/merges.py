@@ -13,7 +13,7 @@ from halog.core.log.chain import Chain, Verdict
 from halog.core.log.merge_parts import MergedIn, Parts, continues
 from halog.core.log.records import EpochMerged, MergePart
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.runtime.restores import Closed
+from halog.metadata.restore_requests import Closed
 from restore import branches, creating, replay
 from restore.branch import Branch, Side, Since
 from restore.branches import Compared

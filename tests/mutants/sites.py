@@ -8,10 +8,10 @@ from typing import Any
 
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.record_types import EpochOpened, Record
-from halog.runtime import restoring
-from halog.runtime.drawing_level import DrawingLevel
-from halog.runtime.giving import GivingAway
-from halog.runtime.splits import Watching
+from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.relinquish import GivingAway
+from halog.runtime.sites.split_watch import Watching
 from restore import replay, results, undoing
 from restore.merge import Difference, Kind
 from restore.plan import Choice

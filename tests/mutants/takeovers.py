@@ -18,10 +18,10 @@ from halog.core.sites import site_quorum, takeover_candidate as site_candidate
 from halog.core.sites.site_quorum import NEVER, SiteQuorum
 from halog.core.sites.takeover_candidate import Candidate, Vote
 from halog.ports import Coordinator
-from halog.runtime import site_votes
-from halog.runtime.site_takeover import Takeovers
-from halog.runtime.site_votes import Held, SiteVoting, held, write
-from halog.runtime.unfinished import Unfinished
+from halog.runtime.sites import voting as site_votes
+from halog.runtime.sites.switchover_recovery import Unfinished
+from halog.runtime.sites.takeover import Takeovers
+from halog.runtime.sites.voting import Held, SiteVoting, held, write
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.mutants.sync_sites import what_the_own_log_has_happened
 from tests.sim.abroad import takeover

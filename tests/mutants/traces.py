@@ -14,11 +14,11 @@ import pytest
 
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.records import EpochStarted, Record, SiteSwitched
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import Closed
 from halog.ports import TopicPartition
-from halog.runtime import restores
-from halog.runtime.giving import GivingAway
-from halog.runtime.outside import Remote
-from halog.runtime.restores import Closed
+from halog.runtime.sites.relinquish import GivingAway
+from halog.runtime.support.adapters import Remote
 from restore.branch import Side
 from tests.mutants.registry import mutant, patch, simulated
 from tests.scenarios import test_merge_traces, test_mirror_traces

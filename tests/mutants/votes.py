@@ -12,7 +12,7 @@ from halog.core.commit.participant import NOT_PREPARED, Voting
 from halog.core.log import records
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
-from halog.runtime import ledger_rows
+from halog.runtime.topics import ledger_rows
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
 from tests.scenarios import test_spanning_traces

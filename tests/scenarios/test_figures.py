@@ -31,7 +31,7 @@ import halog
 from halog.config import PolicyConfig, TimingConfig, ZoneConfig, ZoneQuorumConfig
 from halog.config.static import StaticPartition
 from halog.errors import AvailabilityError, ZoneQuorumError
-from halog.runtime.clock import monotonic_ms
+from halog.runtime.support.clock import monotonic_ms
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node

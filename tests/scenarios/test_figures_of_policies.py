@@ -9,7 +9,7 @@ import pytest
 
 from halog.config import ApplicationConfig, PolicyConfig, TimingConfig
 from halog.config.static import StaticPartition
-from halog.runtime import rebalancing
+from halog.runtime.placement import auto_rebalance as rebalancing
 from halog.testing.cluster import Cluster, wait_until
 from mappers import ConsistentHash
 from tests.scenarios.test_figures import TYPES, Order, active, change, copies, per_partition, running

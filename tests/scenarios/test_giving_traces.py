@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.runtime.restores import DONE
+from halog.metadata.restore_requests import DONE
 from tests.scenarios.two_sites import Command, TwoSites
 
 pytestmark = pytest.mark.feature("M2", "X3")

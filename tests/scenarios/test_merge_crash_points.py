@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from halog.core.log.records import decode
-from halog.runtime.restores import DONE
+from halog.metadata.restore_requests import DONE
 from tests.scenarios.two_sites import Command, TwoSites
 
 pytestmark = pytest.mark.feature("M2", "X3")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import halog
-from halog.runtime.site_votes import held
+from halog.runtime.sites.voting import held
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node

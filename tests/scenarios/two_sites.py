@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from halog.errors import HalogError
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import Restore
 from halog.ports import UnknownResult
-from halog.runtime import restores
-from halog.runtime.outside import Remote
-from halog.runtime.restores import Restore
-from halog.runtime.reuniting import Reuniting, undo
-from halog.runtime.sites import table_of
-from halog.runtime.switching import Switching
+from halog.runtime.merge.restore_command import Reuniting, undo
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.sites.switchover import Switching
+from halog.runtime.support.adapters import Remote
 from tests.sim.abroad import pair as pairs
 from tests.sim.abroad.accounts import finish
 from tests.sim.abroad.pair import SITES, Pair

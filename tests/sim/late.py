@@ -106,7 +106,7 @@ def _back(world: World, to: str) -> None:
 
 
 def exactly(request: ev.Submitted, client: Client, epoch: int) -> ev.Submitted:
-    """The request as `halog.runtime.service` hands it over, in these histories."""
+    """The request as `halog.runtime.node.request_server` hands it over, in these histories."""
     return request if client.slow is None else msgspec.structs.replace(request, epoch=epoch, exact=True)
 
 

@@ -55,7 +55,7 @@ class Shown(NamedTuple):
 
 
 def place(key: bytes, mapping: PolicyMapping) -> Place:
-    """As `halog.runtime.mapping.Owner.place`."""
+    """As `halog.runtime.keys.key_owners.Owner.place`."""
     return place_by_ring(key, mapping)._replace(listed=mapping.kind)
 
 

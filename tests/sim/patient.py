@@ -1,5 +1,5 @@
 """Banks whose tellers say that they live (D5): while a participant does not vote, a failover of its own perhaps, those
-that have are asked for the same vote again, as `halog.runtime.living` does, well before they doubt anybody.
+that have are asked for the same vote again, as `halog.runtime.client.heartbeat` does, well before they doubt anybody.
 
 They are histories of their own. What a participant says then is believed: one that has copied an abort of the first
 partition says that nothing happened, and the teller repeats that.

@@ -105,7 +105,7 @@ def owner(key: bytes, layout: Layout) -> str:
 
 
 def place(key: bytes, mapping: PolicyMapping) -> Place:
-    """As `halog.runtime.mapping.Owner.place`."""
+    """As `halog.runtime.keys.key_owners.Owner.place`."""
     new = owner(key, mapping.newest)
     old = new if mapping.next is None else owner(key, mapping.now)
     return Place(new, mapping.version, "" if old == new else old)

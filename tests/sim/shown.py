@@ -34,7 +34,8 @@ DROPPED = 0.1
 
 
 class Overlay(dict[bytes, tuple[int, int, bytes | None]]):
-    """Key → (version, lsn, value) of what one copy shows and has not yet applied, as `halog.runtime.objects` does."""
+    """Key → (version, lsn, value) of what one copy shows and has not yet applied, as `halog.runtime.store.object_table`
+    does."""
 
     upto = 0
     """The last lsn of it."""

@@ -1,10 +1,10 @@
 """Readers of whole moments (R5): they read one copy object by object while it changes, as with `read="local"`.
 
 Each begins at some copy, at whatever point of its life, and looks at one object now and at another one later, as
-`halog.runtime.viewing` does: at the object, then at what was written down since. What it has seen in the end must be
-what the copy showed when it began, and, where that can be told by an lsn, the history's state there. Objects change one
-by one here, with readers in between, as threads meet them that take no lock. They draw from a chance of their own, in
-histories of their own.
+`halog.runtime.client.partition_views` does: at the object, then at what was written down since. What it has seen in the
+end must be what the copy showed when it began, and, where that can be told by an lsn, the history's state there.
+Objects change one by one here, with readers in between, as threads meet them that take no lock. They draw from a chance
+of their own, in histories of their own.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def holders_stop(w: World) -> None:
 
 
 def brought_along(node: Node) -> Tail:
-    """As `halog.runtime.left.found`."""
+    """As `halog.runtime.store.unlogged_tail.found`."""
     tail, disk = stowed.brought_along(node), node.disk
     tail.adopt(disk.left, disk.chain)
     if tail.run:

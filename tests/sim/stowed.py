@@ -43,7 +43,7 @@ def sets_aside(seed: int) -> bool:
 
 
 def set_aside(node: Node) -> None:
-    """As `halog.runtime.wiring.open_store` does, of a damaged store, before the next incarnation begins."""
+    """As `halog.runtime.node.wiring.open_store` does, of a damaged store, before the next incarnation begins."""
     node.disk.wipe()
     node.disk.noted += 1
     node.disk.since = frozenset()
@@ -63,7 +63,7 @@ def remote_sync(seed: int, settings: Settings) -> Sync:
 
 
 def perform(p: Process, e: ev.Stow | ev.Stand) -> None:
-    """As `halog.runtime.stowed` does."""
+    """As `halog.runtime.store.pushed_records` does."""
     disk = p.node.disk
     if isinstance(e, ev.Stand):
         disk.stood = e.incarnations
@@ -138,7 +138,7 @@ def _lose_power_anywhere(w: World, node: Node, p: Process) -> None:
 
 
 def brought_along(node: Node) -> Tail:
-    """As `halog.runtime.left.found`, of what was stowed."""
+    """As `halog.runtime.store.unlogged_tail.found`, of what was stowed."""
     disk = node.disk
     if disk.since is not None:
         disk.since |= {node.incarnation}

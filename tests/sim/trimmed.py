@@ -2,8 +2,8 @@
 the log no longer begins, starts from the newest snapshot and reads on behind it.
 
 A snapshot is what the active's disk holds when it has written everything, its ledger in the rows of the state topic
-(`halog.runtime.ledger_rows`). The log is kept from the oldest offset that `Snapshots` would keep it from: what is in
-doubt, or not confirmed by all. Only in some histories: the others are replayed as they were.
+(`halog.runtime.topics.ledger_rows`). The log is kept from the oldest offset that `Snapshots` would keep it from: what
+is in doubt, or not confirmed by all. Only in some histories: the others are replayed as they were.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
-from halog.runtime import ledger_rows
+from halog.runtime.topics import ledger_rows
 from tests.sim import faults
 from tests.sim.store import Disk, Objects
 

@@ -48,7 +48,7 @@ class States:
         return self.known.setdefault(p, self.shop.mapping)
 
     def updating(self, p: Process) -> bool:
-        """As `halog.runtime.mappings.Known.updating`."""
+        """As `halog.runtime.keys.mapping_cache.Known.updating`."""
         return name(p) in self.knows(p).updating(self.policy)
 
     def _look(self) -> None:

@@ -27,7 +27,7 @@ from halog.config.activated import disagreements, live, merged, waiting
 from halog.config.changes import AT_ONCE, BY_PLAN, NAMED, OWN_FILE, REFUSED, RESTART, RULES, differences, pattern, tree
 from halog.config.read import problems_of
 from halog.errors import ConfigError
-from halog.runtime.mapping import layout_of
+from halog.runtime.keys.key_owners import layout_of
 
 TABLE: dict[str, Any] = {
     "cluster": {"name": "fleet"},

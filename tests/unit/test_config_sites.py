@@ -15,8 +15,8 @@ from halog.config.changes import AT_ONCE, OWN_FILE, RESTART, differences, tree
 from halog.config.read import problems_of
 from halog.core.settings import Sites
 from halog.errors import ConfigError
-from halog.runtime.hosting import copy_policy
-from halog.runtime.wiring import addresses, remote_site
+from halog.runtime.node.assembly import copy_policy
+from halog.runtime.node.wiring import addresses, remote_site
 
 pytestmark = pytest.mark.feature("M5")
 

@@ -15,9 +15,9 @@ from halog.config.changes import AT_ONCE, OWN_FILE, RESTART, differences, tree
 from halog.config.read import problems_of
 from halog.config.whole import at_site, check_site, sites_named
 from halog.errors import ConfigError
-from halog.runtime.cluster import planned_tables
-from halog.runtime.versions import digest
-from halog.runtime.zoning import zones_of
+from halog.metadata.config_versions import digest
+from halog.runtime.membership.node_quorum import zones_of
+from halog.runtime.placement.bootstrap import planned_tables
 
 pytestmark = pytest.mark.feature("P5", "M5")
 

@@ -9,7 +9,7 @@ import pytest
 from halog.config import Config, ZoneConfig, ZoneQuorumConfig, load_config
 from halog.config.zones import expanded
 from halog.errors import ConfigError
-from halog.runtime.cluster import planned_tables
+from halog.runtime.placement.bootstrap import planned_tables
 
 TOML = """
 [cluster]

@@ -16,7 +16,7 @@ from halog.cli.shared.output import emit, emit_json, format_option
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
-    from halog.runtime.versions import Standing, Version
+    from halog.metadata.config_versions import Standing, Version
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,7 +99,7 @@ def diff(
     from halog.cli.cluster.config_views import compare, show
     from halog.cli.shared.remap_begin import foresee
     from halog.config.read import name_of, operators_config
-    from halog.runtime import versions
+    from halog.metadata import config_versions as versions
 
     with _reached(config_path, file, timeout_s) as connection:
         c = connection.coordinator
@@ -151,7 +151,7 @@ def activate(
     from halog.cli.shared.remap_begin import begin, foresee
     from halog.config.read import name_of, operators_config
     from halog.errors import RefusedError
-    from halog.runtime import versions
+    from halog.metadata import config_versions as versions
 
     path = file or config_path
     new = operators_config(path)
@@ -208,7 +208,7 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
 
     from halog.cli.cluster.config_views import when
     from halog.errors import HalogError
-    from halog.runtime import versions
+    from halog.metadata import config_versions as versions
 
     with _reached(config_path, None, timeout_s) as connection:
         c = connection.coordinator
@@ -239,7 +239,7 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
     import msgspec
 
     from halog.cli.cluster.config_views import DIGITS, when
-    from halog.runtime import versions
+    from halog.metadata import config_versions as versions
 
     with _reached(config_path, None, timeout_s) as connection:
         found = versions.history(connection.coordinator)
@@ -271,8 +271,8 @@ def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
 def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
     from halog.cli.cluster.config_views import tell
     from halog.config.read import STANDARD, name_of
-    from halog.runtime.versions import Draft, activate as activate_version
-    from halog.runtime.who import who
+    from halog.metadata.config_versions import Draft, activate as activate_version
+    from halog.metadata.identity import who
 
     why = " ".join(comment.split())  # one line of a table
     file = name_of(path) if path == STANDARD else str(path.absolute())

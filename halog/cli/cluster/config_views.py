@@ -13,8 +13,8 @@ from halog.cli.shared.output import emit_table
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, Change, key_text
 from halog.events import ACTIVATED, At, event
-from halog.runtime.refusals import Facts, facts, judged, turned_away
-from halog.runtime.versions import Version, digest
+from halog.metadata.config_versions import Version, digest
+from halog.runtime.placement.config_admission import Facts, facts, judged, turned_away
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

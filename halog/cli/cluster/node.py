@@ -23,8 +23,8 @@ from halog.signals import STOPPING
 
 if TYPE_CHECKING:
     from halog.config import Config
-    from halog.runtime.open import Node
-    from halog.runtime.witness import Witness
+    from halog.runtime.membership.witness import Witness
+    from halog.runtime.node.open import Node
 
 SETTLED_S = 3.0
 """For copies to be read, so that what fails then is told with the first word; a log that takes longer is read on."""
@@ -148,8 +148,8 @@ def _join(own: Config, name: str) -> Node:
     from halog.cli.shared.connection import modules_beside
     from halog.config.whole import check_site
     from halog.errors import UnknownNameError
-    from halog.runtime.open import node as join
-    from halog.runtime.wiring import active_version
+    from halog.runtime.node.open import node as join
+    from halog.runtime.node.wiring import active_version
 
     activated = active_version(own, name)
     config = activated.config
@@ -162,7 +162,7 @@ def _join(own: Config, name: str) -> Node:
 
 def _witness(config: Config) -> Witness | None:
     """Somebody who tells of this process's end, where others would wait for that."""
-    from halog.runtime.witness import Witness
+    from halog.runtime.membership.witness import Witness
 
     if not any(policy.lease_ttl_ms for policy in config.policies.values()):
         return None
@@ -172,7 +172,7 @@ def _witness(config: Config) -> Witness | None:
 
 
 def _say_ready(running: Node, format_: str, began: float) -> None:
-    from halog.runtime.views import settled
+    from halog.runtime.node.status import settled
 
     ms = round((time.monotonic() - began) * 1000)
     failed = settled(running.runtime, SETTLED_S)

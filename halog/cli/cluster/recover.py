@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.ports import Store
-    from halog.runtime.recovery import Plan, Recovered
+    from halog.runtime.node.cluster_recovery import Plan, Recovered
 
 
 def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
@@ -96,9 +96,9 @@ def recover(
     from halog.config import load_config
     from halog.errors import OutcomeUnknownError
     from halog.ports import UnknownResult
-    from halog.runtime.belonging import check_exists
-    from halog.runtime.recovering import carry_out, check_stopped
-    from halog.runtime.recovery import by_file
+    from halog.runtime.node.cluster_identity import check_exists
+    from halog.runtime.node.cluster_recovery import by_file
+    from halog.runtime.node.cluster_repair import carry_out, check_stopped
 
     if not from_logs:
         raise click.UsageError("say what to recover from: --from-logs")
@@ -123,7 +123,7 @@ def recover(
 
 
 def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
-    from halog.runtime.recovery import Looking
+    from halog.runtime.node.cluster_recovery import Looking
 
     log, coordinator = connection.adapters.log, connection.coordinator
     return Looking(log, coordinator, connection.config, stores, missing, say).plan()
@@ -134,7 +134,7 @@ def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[s
     """The stores that can be read, by the node they are of, and why others cannot. RefusedError where one is in use, or
     another cluster's. Nodes of several machines may have the same directory in the configuration."""
     from halog.errors import RefusedError
-    from halog.runtime.belonging import check_name, remembered
+    from halog.runtime.node.cluster_identity import check_name, remembered
 
     stores: dict[str, Store] = {}
     missing: dict[str, str] = {}
@@ -214,7 +214,7 @@ def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None
     """Who has done it; no node can know."""
     from halog.cli.shared.event_log import note
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
-    from halog.runtime.who import who
+    from halog.metadata.identity import who
 
     by, now_ms, cluster = who(), time.time_ns() // 1_000_000, connection.config.cluster.name
     at, name = At(cluster, connection.name), f"{connection.name}/recover/{now_ms}"

@@ -117,7 +117,7 @@ def quorum(
 
     from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
-    from halog.runtime.zone_switch import ZoneSwitch, read_switch, set_switch
+    from halog.metadata.zone_switches import ZoneSwitch, read_switch, set_switch
 
     with connect(config_path, timeout_s) as connection:
         _known(connection, name)
@@ -158,7 +158,7 @@ def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
     from halog.cli.shared.remote_nodes import hear_zones
     from halog.cli.shared.survey import ask_nodes
     from halog.cli.shared.zone_views import Heard
-    from halog.runtime.zone_switch import read_switch
+    from halog.metadata.zone_switches import read_switch
 
     if site != connection.config.site.name:
         return hear_zones(connection, site, names)
@@ -168,7 +168,7 @@ def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
 def _demand(connection: Connection, name: str) -> str:
     """What it asks for at this site, whose nodes alone count for it."""
     from halog.errors import RefusedError
-    from halog.runtime.zoning import zones_of
+    from halog.runtime.membership.node_quorum import zones_of
 
     config = connection.config
     if name not in config.zones:

@@ -20,7 +20,7 @@ from halog.core.log.chain import Verdict
 from halog.core.log.merge_parts import taken
 from halog.core.log.transactions import Decided, Ledger
 from halog.events import Event
-from halog.runtime.verdicts import Judged
+from halog.runtime.topics.log_judge import Judged
 
 DISCARDED, UNDECIDED = "discarded", "undecided"
 

@@ -15,7 +15,7 @@ from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.table.table import PartitionTable
 from halog.events import ROLE, SITES_ASKED, TRANSFER, UNLOGGED_LOST, Event
-from halog.runtime.verdicts import Judged
+from halog.runtime.topics.log_judge import Judged
 
 Lineage = tuple[tuple[EpochId, int], ...]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import PartitionTable
     from halog.ports import Entry
-    from halog.runtime.verdicts import Judge, Judged
+    from halog.runtime.topics.log_judge import Judge, Judged
 
 FOLLOW_S = 0.25
 """How long one wait for new records takes; Ctrl-C is noticed between two."""

@@ -16,7 +16,7 @@ from halog.cli.shared.options import MOST_BYTES, Name, Text, config_option, numb
 from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
-    from halog.runtime.retention import Hold
+    from halog.metadata.log_holds import Hold
 
 RESERVED = "restore-"
 
@@ -67,7 +67,7 @@ def hold_(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.shared.partition_log import place_of
-    from halog.runtime import retention
+    from halog.metadata import log_holds as retention
 
     with connect(config_path, timeout_s) as connection:
         table = connection.table(partition)
@@ -95,7 +95,7 @@ def holds_(partition: str | None, config_path: Path, format_: str, timeout_s: fl
       halog log holds flights-3 --format json
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime import retention
+    from halog.metadata import log_holds as retention
 
     with connect(config_path, timeout_s) as connection:
         names = [t.name for t in connection.tables] if partition is None else [connection.table(partition).name]
@@ -117,7 +117,7 @@ def release_(partition: str, name: str, config_path: Path, format_: str, timeout
       halog log release flights-3 audit
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime import retention
+    from halog.metadata import log_holds as retention
 
     with connect(config_path, timeout_s) as connection:
         retention.release(connection.coordinator, connection.table(partition).name, name)

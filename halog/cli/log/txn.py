@@ -144,7 +144,7 @@ def commit_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> N
 
 def _decide(txn_id: str, config_path: Path, format_: str, timeout_s: float, *, commit: bool) -> None:
     from halog.cli.shared.connection import connect
-    from halog.runtime import frames
+    from halog.runtime.rpc import frames
 
     wanted = "committed" if commit else "aborted"
     with connect(config_path, timeout_s) as connection:

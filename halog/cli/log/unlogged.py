@@ -14,7 +14,7 @@ import msgspec
 from halog.core.log import records
 from halog.errors import RecordFormatError
 from halog.events import DISCARDED, Event
-from halog.runtime.verdicts import NOWHERE, Judged
+from halog.runtime.topics.log_judge import NOWHERE, Judged
 
 UNLOGGED = "unlogged"
 """Where a record of the log has the reader's verdict."""

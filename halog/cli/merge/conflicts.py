@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import PartitionTable
     from halog.ports import Log
-    from halog.runtime.compensating import Compensate, Compensations
-    from halog.runtime.outside import Remote
+    from halog.runtime.merge.compensation import Compensate, Compensations
+    from halog.runtime.support.adapters import Remote
     from restore.branch import Side
     from restore.creating import Decided
     from restore.merge import Committed, Difference, Even, State
@@ -130,8 +130,8 @@ def _deciding(connection: Connection) -> tuple[Compensations, str]:
     """As the source's nodes decide; where the application's modules cannot be imported here, what a trigger may be
     asked about is left open, and why: a preview that is wrong is worse than none."""
     from halog.errors import ConfigError
-    from halog.runtime.compensating import Compensation, most_of, undecided
-    from halog.runtime.wiring import import_modules
+    from halog.runtime.merge.compensation import Compensation, most_of, undecided
+    from halog.runtime.node.wiring import import_modules
     from halog.schema.registry import DEFAULT
 
     try:
@@ -165,7 +165,7 @@ def _partition(
     three_way: bool,
     everything: bool,
 ) -> dict[str, Any]:
-    from halog.runtime.sites import table_of
+    from halog.runtime.sites.home_tables import table_of
     from restore.branches import compared
     from restore.creating import Into, with_created
     from restore.plan import totals
@@ -204,7 +204,7 @@ def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
 
 def _even(connection: Connection, source: Remote) -> Even | None:
     """For types that have several definitions: those of the source first, as its nodes will have them."""
-    from halog.runtime.schemas import of_both
+    from halog.runtime.topics.schemas import of_both
     from halog.schema.versions import bringing
 
     return bringing(of_both(source.log, connection.definitions))
@@ -222,8 +222,8 @@ def _side(connection: Connection, site: str, log: Log, table: PartitionTable) ->
     """A site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
     from halog.cli.shared.partition_log import place_of
     from halog.ports import TopicPartition
-    from halog.runtime.cluster import state_topic
-    from halog.runtime.state_topic import load
+    from halog.runtime.placement.bootstrap import state_topic
+    from halog.runtime.topics.state_topic import load
     from restore.branch import Side, read_on
 
     tp, begin = place_of(table), table.beginning(site)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
-    from halog.runtime.restores import Restore
+    from halog.metadata.restore_requests import Restore
 
 RESTORE_S = 300.0
 """All branches are closed, read, merged and followed: seconds; triggers may be slow, and the line, too."""
@@ -114,10 +114,10 @@ def _restore(
 ) -> None:
     from halog.cli.shared.by_spark import check_installed, classifying
     from halog.cli.shared.connection import connect
-    from halog.runtime.cluster import state_topic
-    from halog.runtime.outside import Remote
-    from halog.runtime.reuniting import Reuniting
-    from halog.runtime.sites import table_of
+    from halog.runtime.merge.restore_command import Reuniting
+    from halog.runtime.placement.bootstrap import state_topic
+    from halog.runtime.sites.home_tables import table_of
+    from halog.runtime.support.adapters import Remote
 
     if spark := spark or spark_master is not None or checkpoint is not None:
         if dry_run or classified:
@@ -204,7 +204,7 @@ def _active(
 def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: float) -> None:
     """This site serves again what is to be served by nodes of its own."""
     from halog.cli.partition.failover import hand_over
-    from halog.runtime.switching import Switching
+    from halog.runtime.sites.switchover import Switching
 
     if not active:
         return
@@ -247,8 +247,8 @@ def mergeable(
 
 
 def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Restore]:
-    from halog.runtime.restores import FAILED, Restore
-    from halog.runtime.who import who
+    from halog.metadata.identity import who
+    from halog.metadata.restore_requests import FAILED, Restore
 
     site = connection.config.site.name
     return {name: Restore(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
@@ -280,7 +280,7 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
     from halog.cli.merge.merge_ids import unknown
     from halog.cli.shared.connection import connect
     from halog.errors import NothingToDoError
-    from halog.runtime.reuniting import undo
+    from halog.runtime.merge.restore_command import undo
 
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
@@ -302,7 +302,7 @@ def of(tables: Iterable[PartitionTable]) -> str:
 def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
     """By partition, the one asked for, else the last that was made here; where there is none, nothing."""
     from halog.cli.merge.merge_ids import meant
-    from halog.runtime.restores import last_merge, restore_of
+    from halog.metadata.restore_requests import last_merge, restore_of
 
     if merge is not None:
         return meant(connection, tables, merge)
@@ -331,7 +331,7 @@ def _named(
 def _site_of(connection: Connection, partition: str, node: str) -> str:
     """The other site at which this node is active for the partition."""
     from halog.errors import HalogError, RefusedError
-    from halog.runtime.sites import table_of
+    from halog.runtime.sites.home_tables import table_of
 
     why = []
     for site in connection.config.other_sites:

@@ -25,7 +25,7 @@ from halog.errors import (
     RefusedError,
 )  # fmt: skip
 from halog.events import ITEMS, SETTLED, At, event
-from halog.runtime.pages import ITEM_BYTES, pieces
+from halog.runtime.rpc.pages import ITEM_BYTES, pieces
 from halog.schema.definition import ID_BYTES
 from restore.merge import Instance, State, changes_to
 from restore.report import Entry, is_known
@@ -257,7 +257,7 @@ def _commit(connection: Connection, ready: Sequence[_Ready]) -> int:
 def tell(connection: Connection, done: Sequence[Outcome], stands: str, names: Sequence[str], reason: str) -> bool:
     """A commit into the event history: what, who, why; False if it does not take it."""
     from halog.cli.shared.event_log import note
-    from halog.runtime.who import who
+    from halog.metadata.identity import who
 
     case, lsn, by = done[0].case, done[0].lsn, who()
     merge = case.report.name.hex()

@@ -69,7 +69,7 @@ def _works(connection: Connection, type_name: str, partition: str, found: Found)
     from halog.backend import Work, Write
     from halog.core.keys.directory import beside, entries_of
     from halog.core.log.records import DELETE
-    from halog.runtime.mapping import routing_of
+    from halog.runtime.keys.key_owners import routing_of
 
     gone = Write(DELETE, found.ref, found.key, None, found.version)
     parts = {partition: [gone]}
@@ -87,7 +87,7 @@ def _tell(connection: Connection, name: str, partition: str, shown: dict[str, An
     """Into the event history: what, and who."""
     from halog.cli.shared.event_log import note
     from halog.events import DELETED, At, event
-    from halog.runtime.who import who
+    from halog.metadata.identity import who
 
     by = who()
     told = event(

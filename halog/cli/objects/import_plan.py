@@ -33,16 +33,16 @@ from halog.errors import (
     RecordFormatError,
     RecordTooLargeError,
 )  # fmt: skip
-from halog.runtime.mapping import Owner
-from halog.runtime.pages import ITEM_BYTES
-from halog.runtime.results import object_too_large
+from halog.runtime.keys.key_owners import Owner
+from halog.runtime.rpc.pages import ITEM_BYTES
+from halog.runtime.rpc.result_errors import object_too_large
 from halog.schema import ForeignType
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from halog.cli.shared.connection import Connection
-    from halog.runtime.schemas import Definitions
+    from halog.runtime.topics.schemas import Definitions
 
 BATCH_OBJECTS = 500
 """Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""

@@ -10,10 +10,10 @@ from halog.cli.shared.event_log import note
 from halog.cli.shared.txn_views import votes_of
 from halog.errors import RefusedError, UnknownNameError
 from halog.events import RETIRED, At, event
+from halog.metadata.identity import who
 from halog.ports import TopicPartition
-from halog.runtime import cluster
-from halog.runtime.fitting import Runs, runners
-from halog.runtime.who import who
+from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.topics.schema_compatibility import Runs, runners
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 

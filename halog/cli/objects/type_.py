@@ -47,7 +47,7 @@ def list_(type_name: str | None, count: bool, config_path: Path, format_: str, t
     """
     from halog.cli.objects.retirement import counted, definitions_of
     from halog.cli.shared.connection import connect
-    from halog.runtime.fitting import runners
+    from halog.runtime.topics.schema_compatibility import runners
 
     with connect(config_path, timeout_s) as connection:
         found = definitions_of(connection, type_name)
@@ -98,7 +98,7 @@ def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, fo
 
 
 def _running(connection: Connection) -> Any:
-    from halog.runtime.fitting import runs
+    from halog.runtime.topics.schema_compatibility import runs
 
     return runs(connection.coordinator, connection.name)
 

@@ -16,7 +16,7 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.runtime.groups import GiveUpUnlogged
+    from halog.metadata.groups import GiveUpUnlogged
 
 
 @partition.command("accept-loss")
@@ -41,7 +41,7 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
     """
     from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
-    from halog.runtime.groups import GiveUpUnlogged, change_table
+    from halog.metadata.groups import GiveUpUnlogged, change_table
 
     with connect(config_path, timeout_s) as connection:
         policy = connection.config.policies.get(connection.table(name).policy)
@@ -60,7 +60,7 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
 
 def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict[str, int]) -> None:
     """RefusedError where nothing would be given up, or nobody says that it may be, in this cluster."""
-    from halog.runtime.groups import GiveUpUnlogged
+    from halog.metadata.groups import GiveUpUnlogged
 
     would = GiveUpUnlogged(up)
     would(connection.table(name))
@@ -73,7 +73,7 @@ def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: 
     from halog.cli.shared.event_log import note
     from halog.cli.shared.messages import say
     from halog.events import UNLOGGED_LOST, At, event
-    from halog.runtime.who import who
+    from halog.metadata.identity import who
 
     by, now_ms, names = who(), time.time_ns() // 1_000_000, giving_up.names
     told = event(

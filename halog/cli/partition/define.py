@@ -18,7 +18,7 @@ from halog.config.whole import check_nodes
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import PartitionTable
-    from halog.runtime.defining import Asked
+    from halog.runtime.placement.definitions import Asked
 
 node_option = click.option(
     "--node", type=Name(), required=True, metavar="NODE", help="The node in whose name it is said."
@@ -47,7 +47,7 @@ def define_(
       halog partition define eu --node C --nodes C,B --sync 1
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime.defining import define
+    from halog.runtime.placement.definitions import define
 
     with connect(config_path, timeout_s) as connection:
         _check_up(connection, node)
@@ -81,7 +81,7 @@ def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, c
     """
     from halog.cli.partition.move_events import Moves
     from halog.cli.shared.connection import connect
-    from halog.runtime.defining import enable
+    from halog.runtime.placement.definitions import enable
 
     with connect(config_path, timeout_s) as connection:
         _check_up(connection, node)
@@ -111,7 +111,7 @@ def disable_(name: str, node: str, wait: bool, timeout_s: float, config_path: Pa
     """
     from halog.cli.partition.move_events import Moves
     from halog.cli.shared.connection import connect
-    from halog.runtime.defining import disable
+    from halog.runtime.placement.definitions import disable
 
     with connect(config_path, timeout_s) as connection:
         c, up = connection.coordinator, ask_up(connection)
@@ -187,7 +187,7 @@ def replicate_(
     """
     from halog.cli.shared.connection import connect
     from halog.core.table.resync import left
-    from halog.runtime.defining import replicate
+    from halog.runtime.placement.definitions import replicate
 
     with connect(config_path, timeout_s) as connection:
         began = time.monotonic()
@@ -209,7 +209,7 @@ def replicate_(
 
 def _replicated(connection: Connection, table: PartitionTable, count: int, timeout_s: float) -> PartitionTable:
     """Wait for all of them, and show whose turn it is."""
-    from halog.runtime.defining import wait_until_replicated
+    from halog.runtime.placement.definitions import wait_until_replicated
 
     said = ""
     with progress() as bar:

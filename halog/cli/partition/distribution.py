@@ -15,7 +15,7 @@ from halog.core.placement.drain import Move
 from halog.core.placement.rebalance import Shape, rebalance
 from halog.core.placement.spread import Zone
 from halog.core.table.table import PartitionTable
-from halog.runtime.mapping import Owner
+from halog.runtime.keys.key_owners import Owner
 from mappers import ConsistentHash
 
 

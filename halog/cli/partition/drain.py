@@ -57,8 +57,8 @@ def drain(
       halog drain A --undo
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime.clock import wall_ms
-    from halog.runtime.drained import mark
+    from halog.metadata.drains import mark
+    from halog.runtime.support.clock import wall_ms
 
     if undo:
         others = {"--allow-fewer": allow_fewer, "--dry-run": dry_run}
@@ -91,7 +91,7 @@ def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: f
     """It counts as drained no more, also where the file has it no more: it may have been drained for that. UsageError
     for what else is asked for."""
     from halog.cli.shared.connection import connect
-    from halog.runtime.drained import drained_nodes, unmark
+    from halog.metadata.drains import drained_nodes, unmark
 
     for other in (name for name, given in others.items() if given):
         raise click.UsageError(f"--undo moves nothing: leave {other} away")
@@ -125,7 +125,7 @@ def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> l
 def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.core.placement.drain import plan
-    from halog.runtime.drained import drained_nodes
+    from halog.metadata.drains import drained_nodes
 
     config = connection.config
     zones = {name: config.hosts_of(name) for name in config.policies}

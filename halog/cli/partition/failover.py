@@ -66,7 +66,7 @@ def _check(connection: Connection, partition: str, target: str) -> str | None:
 def hand_over(connection: Connection, partition: str, target: str, timeout_s: float) -> None:
     """Ask, then wait until the coordinator names the new node."""
     from halog.errors import DeadlineError, RefusedError
-    from halog.runtime import frames
+    from halog.runtime.rpc import frames
 
     until = time.monotonic() + timeout_s
     router = connection.router

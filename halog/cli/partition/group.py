@@ -185,7 +185,7 @@ def _show_seen(table: PartitionTable, view: PartitionView) -> None:
 def _needed(table: PartitionTable) -> str:
     """How many nodes a commit needs, and why."""
     from halog.core.table.group import as_of, needed
-    from halog.runtime.clock import wall_ms
+    from halog.runtime.support.clock import wall_ms
 
     now, active = as_of(table, wall_ms()), "" if table.active is None else table.active.node
     number, why = needed(now, active), _overridden(now, active) or ("quorum" if table.quorum else "")

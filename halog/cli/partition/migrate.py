@@ -107,8 +107,8 @@ def ask(
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
-    """Set the wish; see `halog.runtime.migration.migrate`."""
-    from halog.runtime.migration import migrate
+    """Set the wish; see `halog.runtime.placement.migration.migrate`."""
+    from halog.runtime.placement.migration import migrate
 
     return migrate(
         connection.coordinator, connection.config, ask_up(connection), name, nodes, sync,
@@ -125,7 +125,7 @@ def wait_for(
     connection: Connection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
 ) -> list[PartitionTable]:
     """Wait for all of them, and show how many are there and what is left to do for the next one."""
-    from halog.runtime.migration import is_there, wait_until_there
+    from halog.runtime.placement.migration import is_there, wait_until_there
 
     tables_now = connection.router.tables
     until, said = time.monotonic() + timeout_s, ""
@@ -153,7 +153,7 @@ def wait_for(
 
 def _show(was: PartitionTable, table: PartitionTable, target: Target, ms: int, format_: str) -> None:
     from halog.core.table.migration import left
-    from halog.runtime.migration import is_there
+    from halog.runtime.placement.migration import is_there
 
     there = is_there(table, target)
     if format_ == "json":

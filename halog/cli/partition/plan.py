@@ -17,7 +17,7 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.runtime.plans import Plan
+    from halog.runtime.placement.plan import Plan
 
 AT_ONCE = 2
 """Partitions that move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
@@ -85,8 +85,8 @@ def create(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
-    from halog.runtime.drained import drained_at
-    from halog.runtime.plans import check, make, store
+    from halog.metadata.drains import drained_at
+    from halog.runtime.placement.plan import check, make, store
 
     with connect(config_path, timeout_s) as connection:
         drained = drained_at(connection.coordinator)  # first: who is drained meanwhile is not meant
@@ -139,7 +139,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan status --format json
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime.plans import MOVING, WAITING, states_of
+    from halog.runtime.placement.plan import MOVING, WAITING, states_of
 
     with connect(config_path, timeout_s) as connection:
         stored = _stored(connection)
@@ -197,7 +197,7 @@ def carry_out(
 ) -> dict[str, str]:
     """Move what waits, under a bar that counts partitions; how far each one is."""
     from halog.cli.partition.move_events import Moves
-    from halog.runtime import plans
+    from halog.runtime.placement import plan as plans
 
     with Moves(connection) as told, progress() as bar:
         task = bar.add_task("partitions moved", total=len(stored.moves), note="")
@@ -222,7 +222,7 @@ def carry_out(
 
 def exit_if_refused(states: dict[str, str]) -> None:
     """Exit code 5 if a move was refused, or something was in its way that somebody is to look at."""
-    from halog.runtime.plans import CHANGED, DONE
+    from halog.runtime.placement.plan import CHANGED, DONE
 
     if any(s not in (DONE, CHANGED) for s in states.values()):
         raise click.exceptions.Exit(REFUSED_EXIT)
@@ -241,7 +241,7 @@ def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan cancel --format json
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime.plans import MOVING, WAITING, cancel as cancel_plan, states_of
+    from halog.runtime.placement.plan import MOVING, WAITING, cancel as cancel_plan, states_of
 
     with connect(config_path, timeout_s) as connection:
         cancelled = cancel_plan(connection.coordinator)
@@ -272,7 +272,7 @@ def _tell_drained(made: Plan) -> None:
 def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
     """Static policies that were left alone, and have partitions that the configuration places otherwise."""
     from halog.core.table.table import Target
-    from halog.runtime.cluster import by_hand
+    from halog.runtime.placement.bootstrap import by_hand
 
     for name, policy in connection.config.policies.items():
         wanted = {} if name in named else by_hand(policy)
@@ -287,7 +287,7 @@ def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
 
 def _stored(connection: Connection) -> Plan:
     from halog.errors import NothingToDoError
-    from halog.runtime.plans import read
+    from halog.runtime.placement.plan import read
 
     stored = read(connection.coordinator)
     if stored is None:
@@ -303,7 +303,7 @@ def show_plan(
     copied: Mapping[str, int | None] | None = None,
 ) -> None:
     """What moves, and how far that is. `copied`: by partition, how many objects are copied for it, if that is known."""
-    from halog.runtime.plans import states_of
+    from halog.runtime.placement.plan import states_of
 
     known = states_of(stored, connection.tables) if states is None else states
     if format_ == "json":

@@ -28,7 +28,7 @@ from halog.cli.shared.output import emit, format_option
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.events import Event
-    from halog.runtime.plans import Plan
+    from halog.runtime.placement.plan import Plan
 
 COUNT_S = 3.0
 """How long to wait for the number of objects: a node that nobody has asked yet reads its keys, a million in a second or
@@ -73,7 +73,7 @@ def rollback(
       halog plan rollback 51d6f0c2 --partition flights-0 --partition flights-3
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime import plans, rollback as back
+    from halog.runtime.placement import plan as plans, plan_rollback as back
 
     with connect(config_path, min(timeout_s, TIMEOUT_S)) as connection:
         for each in only:
@@ -94,8 +94,8 @@ def rollback(
 
 def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
-    from halog.runtime import rollback as back
-    from halog.runtime.drained import drained_nodes
+    from halog.metadata.drains import drained_nodes
+    from halog.runtime.placement import plan_rollback as back
 
     undone, known = back.chosen(connection.coordinator, connection.tables, name)
     seen = survey(connection).nodes
@@ -136,8 +136,8 @@ def _moment(event: Event) -> str:
 
 def _objects_copied(connection: Connection, way: Plan) -> dict[str, int | None]:
     """By partition: its objects, as often as a node makes a copy of it; None: not counted in time."""
-    from halog.runtime.loads import objects_of
-    from halog.runtime.rollback import copies_of
+    from halog.runtime.keys.loads import objects_of
+    from halog.runtime.placement.plan_rollback import copies_of
 
     copies = copies_of(way.moves)
     wait_s = min(COUNT_S, connection.timeout_s)
@@ -166,7 +166,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan list --format json
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime.plans import known, states_of
+    from halog.runtime.placement.plan import known, states_of
 
     with connect(config_path, timeout_s) as connection:
         found = [(p, Counter(states_of(p, connection.tables).values())) for p in known(connection.coordinator)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from halog.core.table.table import PartitionTable
-    from halog.runtime.groups import Change
+    from halog.metadata.groups import Change
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LEVELS = ("never", "normal", "high", "highest")
@@ -65,8 +65,8 @@ def _change(
     from halog.cli.shared.survey import ask_nodes, partition_view
     from halog.cli.shared.table_events import Watched, tell
     from halog.config.whole import check_nodes
-    from halog.runtime.clock import wall_ms
-    from halog.runtime.groups import change_group
+    from halog.metadata.groups import change_group
+    from halog.runtime.support.clock import wall_ms
 
     asked_ms = wall_ms()  # before any `--for` can be over
     with connect(config_path, timeout_s) as connection:
@@ -94,7 +94,7 @@ def _change(
 
 def _shown(tables: Changed, format_: str) -> None:
     from halog.core.table.group import as_of, needed, priority
-    from halog.runtime.clock import wall_ms
+    from halog.runtime.support.clock import wall_ms
 
     if format_ == "json":
         emit_json([{"partition": t.name, "active": active or None, **as_json(t)} for t, active in tables])
@@ -149,7 +149,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
       halog partition priority flights-3 B highest
       halog partition priority flights C never      (all partitions of the policy)
     """
-    from halog.runtime.groups import priority_of
+    from halog.metadata.groups import priority_of
 
     _shown(_change(target, config_path, timeout_s, priority_of(node, level), node), format_)
 
@@ -187,7 +187,7 @@ def require_(
       halog partition require flights 1 --may-fork --cluster fleet --for 1h --reason "B and C burnt down"
     """
     from halog.core.table.group import forks
-    from halog.runtime.groups import required
+    from halog.metadata.groups import required
 
     change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)
     tables = _change(
@@ -214,7 +214,7 @@ def designate_(
       halog partition designate flights-3 A --for 2h --reason "B gets a new disk"
       halog partition designate flights-3 none
     """
-    from halog.runtime.groups import designated
+    from halog.metadata.groups import designated
 
     back = node == "none"
     change = designated("" if back else node, until_ms=_until(for_ms, back), reason=reason)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.core.keys.mapping import Layout
-    from halog.runtime.wishes import Progress
+    from halog.runtime.remap.remap_request import Progress
 
 WAIT_S = 3_600.0
 """How long it is waited for: a million objects take some minutes. The nodes go on without the command."""
@@ -129,7 +129,7 @@ def _by_spark(
 
 def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
     """All of them are checked before the first is begun."""
-    from halog.runtime import wishes
+    from halog.runtime.remap import remap_request as wishes
 
     config, coordinator, router = connection.activated.own, connection.coordinator, connection.router
     names = wishes.of_zone(coordinator, config, zone)
@@ -169,7 +169,8 @@ def _preview(connection: Connection, policies: list[str], format_: str, *, singl
 
 def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
     from halog.cli.shared.remap_begin import counted
-    from halog.runtime import mappings, wishes
+    from halog.runtime.keys import mapping_cache as mappings
+    from halog.runtime.remap import remap_request as wishes
 
     wanted = connection.activated.own
     layout = wishes.wished(wanted, policy)
@@ -186,7 +187,7 @@ def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
 
 
 def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> None:
-    from halog.runtime import wishes
+    from halog.runtime.remap import remap_request as wishes
 
     version = wishes.begin(connection.coordinator, connection.router, connection.activated.own, policy)
     if wait_s:
@@ -197,7 +198,7 @@ def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> 
 
 
 def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> None:
-    from halog.runtime import wishes
+    from halog.runtime.remap import remap_request as wishes
 
     layout = wishes.wished(connection.activated.own, policy)
     with progress() as bar:
@@ -227,7 +228,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
       halog rebalance status --format json
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime import wishes
+    from halog.runtime.remap import remap_request as wishes
 
     with connect(config_path, timeout_s) as connection:
         found = [wishes.progress(connection.coordinator, name) for name in connection.coordinator.children("policies")]
@@ -245,7 +246,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
     """What nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
     from halog.errors import HalogError
-    from halog.runtime import frames
+    from halog.runtime.rpc import frames
 
     problems: list[str] = []
     left_to: dict[str, str] = {}
@@ -274,7 +275,7 @@ def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float
       halog rebalance cancel --policy fleet
     """
     from halog.cli.shared.connection import connect
-    from halog.runtime import wishes
+    from halog.runtime.remap import remap_request as wishes
 
     with connect(config_path, timeout_s) as connection:
         name = _only_policy(connection.config, policy)

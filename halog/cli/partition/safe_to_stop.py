@@ -76,7 +76,7 @@ def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     from halog.cli.shared.survey import survey
     from halog.core.placement.stop_check import judge
     from halog.core.table.group import as_of
-    from halog.runtime.clock import wall_ms
+    from halog.runtime.support.clock import wall_ms
 
     seen = survey(connection)
     falling = offline_then(connection, seen.nodes, stopping)
@@ -97,8 +97,8 @@ def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: se
     answer is reached by nobody: it may be registered, and still be heard, for a moment after it froze."""
     from halog.cli.shared.survey import OFFLINE, UP
     from halog.core.table.zones import Sight, count
-    from halog.runtime.zone_switch import read_switch
-    from halog.runtime.zoning import zones_of
+    from halog.metadata.zone_switches import read_switch
+    from halog.runtime.membership.node_quorum import zones_of
 
     left = {n.node: n for n in nodes if n.state in (UP, OFFLINE) and n.node not in stopping}
     falling: dict[str, str] = {}

@@ -24,25 +24,29 @@ from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
+from halog.metadata import bindings
+from halog.metadata.policies import check_mapping
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
-from halog.runtime import belonging, bindings, cluster, frames, mappings
-from halog.runtime.agreement import check_mapping
-from halog.runtime.asking import Asker
-from halog.runtime.ballots import Ballots
-from halog.runtime.commits import Commits, says_nothing
-from halog.runtime.configured import in_force, of_file
-from halog.runtime.mapping import Owner, Places
-from halog.runtime.members import NodeInfo
-from halog.runtime.outside import Adapters
-from halog.runtime.pages import PAGE_OBJECTS, first_of, room_in
-from halog.runtime.reads import items_of
-from halog.runtime.request import Open
-from halog.runtime.results import perhaps_done
-from halog.runtime.router import Router
-from halog.runtime.schemas import Definitions
-from halog.runtime.spanning import Spanning
-from halog.runtime.watching import watch
-from halog.runtime.wiring import adapters_for
+from halog.runtime.client.caller import Asker
+from halog.runtime.client.commits import Commits, says_nothing
+from halog.runtime.client.reads import items_of
+from halog.runtime.client.two_phase import Spanning
+from halog.runtime.client.vote_calls import Ballots
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.keys.key_owners import Owner, Places
+from halog.runtime.membership.members import NodeInfo
+from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.node.live_config import in_force, of_file
+from halog.runtime.node.wiring import adapters_for
+from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.pages import PAGE_OBJECTS, first_of, room_in
+from halog.runtime.rpc.request import Open
+from halog.runtime.rpc.result_errors import perhaps_done
+from halog.runtime.rpc.router import Router
+from halog.runtime.rpc.watch import watch
+from halog.runtime.support.adapters import Adapters
+from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition
 
 LOG_PIECE = 20_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from halog.runtime.splits import Branch, Parted
+    from halog.runtime.sites.split_watch import Branch, Parted
 
 COLUMNS: Sequence[str] = (
     "partition", "parted from", "parted behind lsn", "touched here", "touched there", "known s ago", "",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.runtime.missing import log_missing
-from halog.runtime.wiring import addresses
+from halog.runtime.node.wiring import addresses
+from halog.runtime.rpc.missing_server import log_missing
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

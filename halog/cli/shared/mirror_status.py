@@ -21,8 +21,8 @@ ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serve
 
 def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
     """How each of them is mirrored; `why`: why it is not."""
-    from halog.runtime.arrivals import awaited
-    from halog.runtime.sites import COMPARES, standing
+    from halog.runtime.sites.acknowledgements import awaited
+    from halog.runtime.sites.home_tables import COMPARES, standing
 
     found = []
     for table in tables:
@@ -59,7 +59,7 @@ def standing_still(connection: Connection, tables: Iterable[PartitionTable]) -> 
 def unmirrored(connection: Connection, tables: Iterable[PartitionTable]) -> dict[str, tuple[str, ...]]:
     """By partition that is served here: the other sites that are to mirror it, and bring nothing. A site is to mirror
     what it has nodes for; where only its own file could tell that, what it has mirrored before."""
-    from halog.runtime.audience import mirrored_at
+    from halog.runtime.sites.mirror_audience import mirrored_at
 
     config = connection.config
     served = [t for t in tables if not t.owner and t.policy in config.policies]

@@ -1,7 +1,7 @@
 """A partition's log as tools read it: every record with its verdict, from the first one that is still there.
 
 Where the log's beginning was trimmed, the snapshot's marker says what went before it, and the records in front of the
-marker are judged backwards (`halog.runtime.verdicts`).
+marker are judged backwards (`halog.runtime.topics.log_judge`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from halog.cli.shared.snapshot_marker import read_marker
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.ports import TopicPartition
-from halog.runtime.verdicts import Judge, Judged, judge_backwards
+from halog.runtime.topics.log_judge import Judge, Judged, judge_backwards
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

@@ -12,9 +12,9 @@ from halog.backend import Found, Work, Write
 from halog.core.keys.directory import Looking, Standing, beside, entry_key, is_entry, look
 from halog.core.keys.mapping import Place
 from halog.errors import DeadlineError
-from halog.runtime.choosing import Choosing
-from halog.runtime.loads import Loads
-from halog.runtime.mapping import Owner
+from halog.runtime.keys.create_placement import Choosing
+from halog.runtime.keys.key_owners import Owner
+from halog.runtime.keys.loads import Loads
 from halog.schema.placed import new_object
 from mappers import NewObject
 

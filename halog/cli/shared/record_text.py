@@ -14,8 +14,8 @@ from halog.core.ids import NO_TX
 from halog.core.keys.directory import is_entry, unpacked
 from halog.core.log import records
 from halog.errors import HalogError
-from halog.runtime.schemas import Definitions
-from halog.runtime.verdicts import NOWHERE, Judged
+from halog.runtime.topics.log_judge import NOWHERE, Judged
+from halog.runtime.topics.schemas import Definitions
 from halog.schema.definition import ID_BYTES
 
 OPS = {records.CREATE: "create", records.UPDATE: "update", records.DELETE: "delete"}

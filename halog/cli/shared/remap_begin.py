@@ -11,7 +11,8 @@ from halog.cli.shared.messages import progress, say
 from halog.config import Config
 from halog.core.keys.directory import is_entry
 from halog.errors import HalogError
-from halog.runtime import mappings, wishes
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.remap import remap_request as wishes
 
 Moving = dict[str, dict[str, Any]]
 """By policy, for programs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.ports import TopicPartition
-from halog.runtime import cluster
-from halog.runtime.snapshots import MARKER, marked_position
+from halog.runtime.host.snapshotter import MARKER, marked_position
+from halog.runtime.placement import bootstrap as cluster
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

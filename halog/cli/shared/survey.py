@@ -22,12 +22,12 @@ from halog.core.table.group import as_of, counts, needed
 from halog.core.table.states import State
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
-from halog.runtime import frames
-from halog.runtime.clock import wall_ms
-from halog.runtime.drained import drained_nodes
-from halog.runtime.members import NodeInfo
-from halog.runtime.splits import Parted, parted
-from halog.runtime.versions import read
+from halog.metadata.config_versions import read
+from halog.metadata.drains import drained_nodes
+from halog.runtime.membership.members import NodeInfo
+from halog.runtime.rpc import frames
+from halog.runtime.sites.split_watch import Parted, parted
+from halog.runtime.support.clock import wall_ms
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -242,7 +242,7 @@ def survey_of(connection: Connection, table: PartitionTable) -> PartitionView:
 
 def plan_of(connection: Connection) -> PlanView | None:
     """The plan, as long as something of it waits or moves; what a cancelled one has not begun does not wait."""
-    from halog.runtime import plans
+    from halog.runtime.placement import plan as plans
 
     stored = plans.read(connection.coordinator)
     if stored is None:

@@ -16,13 +16,13 @@ from halog.cli.shared.messages import say
 from halog.core.table.changes import ended, group_changes
 from halog.core.table.group import as_of, ends
 from halog.events import At, Event, event
-from halog.runtime.who import who
+from halog.metadata.identity import who
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import Group, PartitionTable
     from halog.core.table.tell import Tell
-    from halog.runtime.groups import Change
+    from halog.metadata.groups import Change
 
 
 class Watched:

@@ -14,7 +14,7 @@ import msgspec
 
 from halog.core.ids import location_code
 from halog.errors import HalogError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

@@ -16,7 +16,7 @@ from halog.core.ids import REF_BYTES
 from halog.core.keys.directory import is_entry, object_key
 from halog.core.log.provisional import lsn_of
 from halog.errors import FieldTypeError, HalogError, RecordFormatError, UnknownTypeError
-from halog.runtime.schemas import Definitions
+from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition, ForeignType
 from halog.schema.definition import ID_BYTES
 from halog.schema.plain import from_plain

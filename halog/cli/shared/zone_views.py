@@ -14,8 +14,8 @@ import msgspec
 from halog.config import Config
 from halog.config.whole import at_site, sites_of
 from halog.core.table.zones import State, Zone
-from halog.runtime.zone_switch import ZoneSwitch
-from halog.runtime.zoning import zones_of
+from halog.metadata.zone_switches import ZoneSwitch
+from halog.runtime.membership.node_quorum import zones_of
 
 UNKNOWN, DOWN, SILENT = "unknown", "down", "silent"
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
-    from halog.runtime.members import NodeInfo
-    from halog.runtime.splits import Parted
+    from halog.runtime.membership.members import NodeInfo
+    from halog.runtime.sites.split_watch import Parted
 
 SWITCH_S = 60.0
 """A switch drains, mirrors what is left and elects: a second or two; a mirror may have to catch up first."""
@@ -66,7 +66,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     """
     from halog.cli.shared.connection import connect
     from halog.cli.shared.divergence_rows import COLUMNS, row
-    from halog.runtime.splits import parted
+    from halog.runtime.sites.split_watch import parted
 
     with connect(config_path, timeout_s) as connection:
         own, others = connection.config.site.name, connection.config.other_sites
@@ -156,7 +156,7 @@ def promote(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
-    from halog.runtime.switching import Switch, Switching
+    from halog.runtime.sites.switchover import Switch, Switching
 
     with connect(config_path, timeout_s) as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
@@ -231,7 +231,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
     from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
     from halog.errors import UnknownNameError
-    from halog.runtime.switching import Switching
+    from halog.runtime.sites.switchover import Switching
 
     with connect(config_path, timeout_s) as connection:
         config = connection.config
@@ -279,7 +279,7 @@ def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list
 def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:
     """RefusedError for what that site says it does not serve. If it cannot be reached nobody knows."""
     from halog.errors import RefusedError, UnreachableError
-    from halog.runtime.sites import serves
+    from halog.runtime.sites.home_tables import serves
 
     try:
         remote = connection.adapters.reach(site)
@@ -328,7 +328,7 @@ def _site(
 def _reached(connection: Connection, name: str) -> tuple[str, str]:
     """Its servers, and how many of its nodes answer over the line; the latter "off" where none is asked."""
     from halog.errors import HalogError
-    from halog.runtime.cluster import read_nodes
+    from halog.runtime.placement.bootstrap import read_nodes
 
     requests = connection.config.other_sites[name].requests
     try:

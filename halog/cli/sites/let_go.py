@@ -55,7 +55,7 @@ def let_go(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
-    from halog.runtime.switching import Switching
+    from halog.runtime.sites.switchover import Switching
 
     with connect(config_path, timeout_s) as connection:
         tables = _awaiting(connection, names, name)

@@ -42,7 +42,7 @@ def metrics(config_path: Path, timeout_s: float) -> None:
     from halog.cli.shared.mirror_status import mirrors
     from halog.cli.shared.survey import ask_nodes, partition_view
     from halog.cli.shared.with_home import with_home
-    from halog.runtime.splits import parted
+    from halog.runtime.sites.split_watch import parted
 
     with connect(config_path, timeout_s) as connection:
         config, tables = connection.config, with_home(connection, ())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from halog.cli.shared.event_log import note
 from halog.cli.shared.messages import say
 from halog.events import SITES_ASKED, At, event
-from halog.runtime.who import who
+from halog.metadata.identity import who
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

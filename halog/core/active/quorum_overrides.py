@@ -7,7 +7,7 @@ and what is over stays over. The driver's clock is compared before each event is
 beyond the end counts no acknowledgement by an override that is over. What was counted before it may be heard later.
 
 What is over is not in the copy's table. So every part of the core goes by the quorum again, and the next
-compare-and-set of this copy takes it out of the znode, if nobody else does before (`halog.runtime.groups`).
+compare-and-set of this copy takes it out of the znode, if nobody else does before (`halog.metadata.groups`).
 """
 
 from __future__ import annotations

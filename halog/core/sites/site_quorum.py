@@ -1,7 +1,7 @@
 """Which of several sites goes on where they cannot reach each other (Q1, M5): votes of their coordinators.
 
 The theory: each site's coordinator holds, for a partition, the name of the site that its votes belong to
-(`halog.runtime.site_votes`). The active node renews that at all of them, and may count on a vote for `lease_ms` from
+(`halog.runtime.sites.voting`). The active node renews that at all of them, and may count on a vote for `lease_ms` from
 when it *asked*. A site that would take over may claim a vote only when nobody has renewed it for twice as long by its
 own clock, and takes over with more than half of all votes. So at no moment do two sites have them.
 

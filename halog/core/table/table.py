@@ -139,7 +139,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (`halog.core.sites.site_quorum`)."""
     claims: int = 0
     """So many times another site was about to take it, or gave it back, or this one gave it up: what was said before
-    counts for nothing then (`halog.runtime.claims`)."""
+    counts for nothing then (`halog.metadata.site_ownership`)."""
     claimed_by: str = ""
     """The last of these times was a command with this token, which was about to take it; "": it was none."""
 

@@ -22,7 +22,7 @@ from halog.demo.split.steps import EAST, WEST, plan
 from halog.demo.verify_copies import placed_by
 from halog.embedded.progress import Progress
 from halog.errors import DeadlineError, HalogError
-from halog.runtime import restores
+from halog.metadata import restore_requests as restores
 
 STEPS_S = 120.0
 """For the steps of a phase: some hundred a second, on a machine that does other things."""

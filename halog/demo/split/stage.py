@@ -30,7 +30,7 @@ from halog.demo.watch import NodeStatus, Watch, is_up, uneven
 from halog.embedded.progress import Progress
 from halog.errors import HalogError
 from halog.ports import Coordinator
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 
 COMMAND_S = 120.0
 """An operator's command takes some seconds; a loaded machine may need ten times that."""

@@ -28,7 +28,7 @@ from halog.demo.split.journal import AIRCRAFT, AIRPORT, DEPARTURE, Journal, Note
 from halog.demo.split.model import Departure, departure_key, departure_state
 from halog.demo.split.steps import ANNOUNCE, DROP, LAND, WEST, Step, plan
 from halog.errors import AvailabilityError, HalogError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from halog.transactions import Node as Verbs, Transaction
 
 WORKERS = 16

@@ -22,8 +22,8 @@ from halog.backend import Found
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
-from halog.runtime import frames
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
+from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.site import Site
@@ -284,7 +284,7 @@ class Cluster:
 
     def registered(self) -> dict[str, int]:
         """Registered hosting nodes with their incarnations."""
-        from halog.runtime.cluster import _INFO
+        from halog.runtime.placement.bootstrap import _INFO
 
         found = {n: self.znode(f"nodes/{n}") for n in self.nodes}
         return {n: _INFO.decode(data).incarnation for n, data in found.items() if data is not None}

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from halog.core.durability import Durability
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import Wait

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import Pause, Wait, beyond
 

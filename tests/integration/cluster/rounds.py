@@ -14,7 +14,7 @@ import time
 
 import halog
 from halog.errors import DuplicateKeyError, OutcomeUnknownError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.integration.cluster.fleet import Aircraft
 
 STEADY = 300

@@ -8,7 +8,7 @@ import pytest
 
 from halog.core.durability import Durability
 from halog.errors import RefusedError, ReplicasError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from halog.transactions import Transaction
 from tests.integration.cluster.checker import check, history
 from tests.integration.cluster.fleet import Aircraft

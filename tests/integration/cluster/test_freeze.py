@@ -11,8 +11,8 @@ import pytest
 
 from halog.backend import Work
 from halog.errors import ConflictError
-from halog.runtime import frames
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
+from halog.runtime.rpc import frames
 from halog.transactions.work import work_in
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft, Flight

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from halog.backend import Work
 from halog.errors import HalogError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from tests import forked
 from tests.integration.cluster.checker import check, entries
 from tests.integration.cluster.fleet import Aircraft

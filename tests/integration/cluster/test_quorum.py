@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.errors import QuorumError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft

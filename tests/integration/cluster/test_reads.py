@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from halog.core.ids import Member
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.transactions.node import Node
 from tests.faults import linearizability
 from tests.faults.history import Operation, Outcome

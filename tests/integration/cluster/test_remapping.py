@@ -13,7 +13,7 @@ import pytest
 
 from halog.config import load_config
 from halog.errors import ConflictError
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster, Make

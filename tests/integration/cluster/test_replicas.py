@@ -13,8 +13,8 @@ from halog.adapters.rocksdb.store import RocksStore
 from halog.core.ids import Member
 from halog.core.table.table import ASYNC, SYNC
 from halog.errors import ConflictError
-from halog.runtime.objects import PREFIX_BYTES, pack_object, unpack_object
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
+from halog.runtime.store.object_table import PREFIX_BYTES, pack_object, unpack_object
 from tests.integration.cluster.conftest import Make
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster

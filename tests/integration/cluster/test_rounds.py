@@ -11,8 +11,8 @@ import pytest
 
 from halog.config import load_config
 from halog.core.keys.directory import is_entry, object_key, unpacked
-from halog.runtime import frames
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
+from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.transactions import commit as commits
 from halog.transactions.node import Node
 from tests.integration.cluster.bankers import ACCOUNTS, BALANCE, opened, total

@@ -16,7 +16,7 @@ from halog.config import Config, RemoteSiteConfig
 from halog.config.model import ClusterConfig, SiteConfig
 from halog.embedded import EmbeddedSite, SiteInfo, datadir, read_site
 from halog.errors import UnreachableError
-from halog.runtime.wiring import remote_site
+from halog.runtime.node.wiring import remote_site
 from tests.integration.embedded.support import ROOT, alive, eventually, gone_after, halog, make_topic, topics
 
 pytestmark = pytest.mark.feature("O3", "M5")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.integration.cluster.harness import Cluster
 from tests.integration.site import Site
 

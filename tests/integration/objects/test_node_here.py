@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Shelf

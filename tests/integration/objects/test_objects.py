@@ -20,7 +20,7 @@ from halog.errors import (
     RemoteCallError,
     TransactionError,
 )
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Order, Shelf, SoldOut

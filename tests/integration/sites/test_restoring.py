@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.runtime.restores import Restore
+from halog.metadata.restore_requests import Restore
 from tests import forked
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster

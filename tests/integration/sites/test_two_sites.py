@@ -13,7 +13,7 @@ from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import load_config
 from halog.errors import CoordinatorError, HalogError, UnreachableError
 from halog.ports import SessionState, TopicPartition
-from halog.runtime.wiring import remote_site
+from halog.runtime.node.wiring import remote_site
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import unique_name
 from tests.integration.cluster.processes import passes, wait

@@ -15,8 +15,8 @@ import pytest
 
 from halog.config import load_config
 from halog.errors import ConfigError, LogError, MapperError
-from halog.runtime import retention
-from halog.runtime.mapping import Places
+from halog.metadata import log_holds as retention
+from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
 from spark_jobs.finder import Finder
 from spark_jobs.holds import hold_name

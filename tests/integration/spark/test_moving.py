@@ -13,8 +13,8 @@ import pytest
 
 from halog.config import load_config
 from halog.errors import RefusedError
-from halog.runtime import jobs, retention
-from halog.runtime.mapping import Places
+from halog.metadata import log_holds as retention, move_jobs as jobs
+from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
 from spark_jobs import progress
 from spark_jobs.holds import hold_name

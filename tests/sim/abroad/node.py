@@ -11,11 +11,11 @@ from halog.core import events as ev
 from halog.core.partition import Partition
 from halog.errors import HalogError
 from halog.ports import TopicPartition, UnknownResult
-from halog.runtime.hosting import tend_sync_sites
-from halog.runtime.mirroring import Mirroring
-from halog.runtime.restoring import Restoring
-from halog.runtime.splits import Watching
-from halog.runtime.unfinished import Unfinished
+from halog.runtime.merge.restore_driver import Restoring
+from halog.runtime.node.assembly import tend_sync_sites
+from halog.runtime.sites.mirror_assignment import Mirroring
+from halog.runtime.sites.split_watch import Watching
+from halog.runtime.sites.switchover_recovery import Unfinished
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
 from tests.sim.abroad.tasks import SPEED
 from tests.sim.abroad.voters import tend_takeovers
@@ -38,7 +38,7 @@ ATOMIC = 0.9
 
 
 class SiteCopy:
-    """As much of `halog.runtime.copy.Copy` as is used for other sites."""
+    """As much of `halog.runtime.replica.driver.Copy` as is used for other sites."""
 
     def __init__(self, host: SiteHost, p: Process) -> None:
         self._host, self._p = host, p
@@ -75,7 +75,7 @@ class SiteCopy:
 
 
 class SiteHost:
-    """As much of `halog.runtime.host.Host`."""
+    """As much of `halog.runtime.host.host.Host`."""
 
     def __init__(self, p: Process, world: SiteWorld) -> None:
         self.world, self._p = world, p

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from halog.errors import HalogError
+from halog.metadata import restore_requests as restores
 from halog.ports import UnknownResult
-from halog.runtime import restores
-from halog.runtime.outside import Remote
-from halog.runtime.reuniting import Reuniting, undo
-from halog.runtime.sites import standing, table_of
-from halog.runtime.splits import parted
-from halog.runtime.switching import Switching
+from halog.runtime.merge.restore_command import Reuniting, undo
+from halog.runtime.sites.home_tables import standing, table_of
+from halog.runtime.sites.split_watch import parted
+from halog.runtime.sites.switchover import Switching
+from halog.runtime.support.adapters import Remote
 from restore.undoings import undoing
 from tests.sim.abroad.services import SiteCoordinator, SiteLog
 from tests.sim.coordinator import LATE_MS

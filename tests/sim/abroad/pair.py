@@ -20,26 +20,26 @@ from halog.core import events as ev
 from halog.core.active import epoch_merge as merging
 from halog.core.ids import EpochId
 from halog.events import PARTED
-from halog.runtime import (
-    arrivals,
-    comparing,
-    drawing_level,
-    giving,
-    lacking,
-    line,
-    mirrored,
-    mirroring,
-    reopening,
-    restores,
-    restoring,
-    retention,
-    reuniting,
-    sites,
-    splits,
-    succession,
-    switching,
-    unfinished,
-)  # fmt: skip
+from halog.metadata import log_holds as retention, restore_requests as restores, site_lag as lacking
+from halog.runtime.merge import (
+    comparison as comparing,
+    epoch_reopening as reopening,
+    restore_command as reuniting,
+    restore_driver as restoring,
+)
+from halog.runtime.sites import (
+    acknowledgements as arrivals,
+    catch_up as drawing_level,
+    home_tables as sites,
+    mirror_assignment as mirroring,
+    mirror_link as line,
+    mirrored_partition as mirrored,
+    owner_tracking as succession,
+    relinquish as giving,
+    split_watch as splits,
+    switchover as switching,
+    switchover_recovery as unfinished,
+)
 from restore import thread
 from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Replace, Verdict
 from restore.creating import Decided
@@ -63,7 +63,7 @@ SITES = ("west", "east")
 MAKE_MS = 1_500
 """As `halog.core.active.epoch_merge` has it, in this world's deadlines."""
 GIVEN_S = 40.0
-"""As `halog.runtime.unfinished` has it: longer than any operator tries."""
+"""As `halog.runtime.sites.switchover_recovery` has it: longer than any operator tries."""
 INITIATING, DEFERRED = KEYS[2], KEYS[1]
 """Where there are triggers: the one keeps the initiating site's state, the other says nothing."""
 

@@ -12,10 +12,10 @@ import msgspec
 from halog.core import events as ev
 from halog.core.ids import Member
 from halog.errors import UnreachableError
+from halog.metadata.restore_requests import Restore
 from halog.ports import TopicPartition
-from halog.runtime.outside import Remote
-from halog.runtime.restores import Restore
-from halog.runtime.sites import returned
+from halog.runtime.sites.home_tables import returned
+from halog.runtime.support.adapters import Remote
 from tests.sim.abroad.client import SiteClient
 from tests.sim.abroad.node import SiteNode
 from tests.sim.abroad.services import ARRIVED, TABLE, Asker, SiteCoordinator, SiteLog, Znodes

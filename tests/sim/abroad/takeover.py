@@ -16,7 +16,7 @@ from halog.core.ids import EpochId, Member
 from halog.core.log.records import EpochOpened, EpochStarted, SiteSwitched, decode
 from halog.core.settings import SiteVotes
 from halog.core.sites import site_quorum
-from halog.runtime import site_takeover, site_votes
+from halog.runtime.sites import takeover as site_takeover, voting as site_votes
 from tests.sim.abroad.tasks import SPEED
 from tests.sim.abroad.twin import read
 from tests.sim.violation import demand
@@ -35,7 +35,7 @@ both. The others are as they were before sites went on by themselves."""
 FIRST_MS = 150
 """As `halog.core.sites.site_quorum` has it, in this world's deadlines."""
 LOOKS = 8
-"""As `halog.runtime.site_takeover` has it: not so often, a look costs."""
+"""As `halog.runtime.sites.takeover` has it: not so often, a look costs."""
 DRIFT = 0.01
 """How wrong the worst clock is."""
 MARGIN_MS = 1.0

@@ -1,4 +1,4 @@
-"""The votes of sites as a process of the simulation asks for them: the very code of `halog.runtime.site_votes` and
+"""The votes of sites as a process of the simulation asks for them: the very code of `halog.runtime.sites.voting` and
 `site_takeover`, whose threads are tasks, or take no time at all."""
 
 from __future__ import annotations
@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from halog.runtime.mirroring import Mirroring
-from halog.runtime.site_takeover import TakenOver, Takeovers
-from halog.runtime.site_votes import Desks, SiteVoting
+from halog.runtime.sites.mirror_assignment import Mirroring
+from halog.runtime.sites.takeover import TakenOver, Takeovers
+from halog.runtime.sites.voting import Desks, SiteVoting
 
 if TYPE_CHECKING:
     from tests.sim.abroad.site import SiteWorld
@@ -56,7 +56,7 @@ class ProcessTakeovers(Takeovers):
 
 
 def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: Mirroring) -> SiteVoting:
-    """As `halog.runtime.hosting` does it."""
+    """As `halog.runtime.node.assembly` does it."""
     takeover = world.pair.takeover
     assert takeover is not None
     reach = world.reach(world.asker(p))

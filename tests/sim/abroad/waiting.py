@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from halog.core.settings import Sites
 from halog.core.table.table import PartitionTable
 from halog.ports import Coordinator
-from halog.runtime.arrivals import Awaited, awaited
-from halog.runtime.switching import Switch
+from halog.runtime.sites.acknowledgements import Awaited, awaited
+from halog.runtime.sites.switchover import Switch
 from tests.sim.abroad import takeover
 from tests.sim.abroad.silence import Silence
 from tests.sim.abroad.tasks import SPEED, Task
@@ -112,7 +112,7 @@ class Waiting:
     # --- takeovers ---
 
     def awaited(self, coordinator: Coordinator, partition: str, site: str) -> Awaited | None:
-        """As `halog.runtime.arrivals` has it; noted."""
+        """As `halog.runtime.sites.acknowledgements` has it; noted."""
         found = self._known[self._pair.tasks.current, site] = awaited(coordinator, partition, site)
         return found
 

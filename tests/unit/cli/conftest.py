@@ -26,9 +26,9 @@ from halog.adapters.memory import (
 from halog.cli import main as frame
 from halog.config import Config, load_config
 from halog.core.table.table import PartitionTable
-from halog.runtime.configured import Activated, for_node
-from halog.runtime.open import Node, node
-from halog.runtime.outside import Adapters
+from halog.runtime.node.live_config import Activated, for_node
+from halog.runtime.node.open import Node, node
+from halog.runtime.support.adapters import Adapters
 from halog.schema import Decimals, Ref, Registry, managed
 
 TOML = """

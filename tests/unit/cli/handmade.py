@@ -6,7 +6,7 @@ from halog.core.ids import NO_HASH, EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.ports import Entry, TopicPartition
-from halog.runtime.verdicts import Judge, Judged
+from halog.runtime.topics.log_judge import Judge, Judged
 
 LOG_ID = b"0123456789abcdef"
 

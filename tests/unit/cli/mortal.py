@@ -11,8 +11,8 @@ from typing import Any
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryDisk, MemoryLog, MemoryStore
 from halog.config import Config
 from halog.errors import HalogError, UnreachableError
-from halog.runtime.open import Node
-from halog.runtime.outside import Adapters
+from halog.runtime.node.open import Node
+from halog.runtime.support.adapters import Adapters
 from halog.testing.gate import Gate, Gated
 from tests.unit.cli.conftest import Cluster
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.errors import OutcomeUnknownError
-from halog.runtime import versions
+from halog.metadata import config_versions as versions
 from tests.unit.cli import placing
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, running, wait_until
 
@@ -81,7 +81,8 @@ def test_a_command_that_died_on_the_way_is_given_again(
 ) -> None:
     """Between the two steps objects move, nodes start with either file, and the preview says what is left to do."""
     assert halog("config", "activate").code == 0
-    new, step = file(fleet, 5), "halog.runtime.wishes.join" if died == "before it is begun" else versions.__name__
+    new = file(fleet, 5)
+    step = "halog.runtime.remap.remap_request.join" if died == "before it is begun" else versions.__name__
     with monkeypatch.context() as patched:
         patched.setattr(step if step.endswith("join") else f"{step}.activate", dies)
         assert halog("config", "activate", new).code != 0

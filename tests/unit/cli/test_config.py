@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from halog.runtime import versions
+from halog.metadata import config_versions as versions
 from tests.unit.cli.conftest import wait_until
 
 pytestmark = pytest.mark.feature("P11", "O1")

@@ -17,7 +17,7 @@ from halog.core.log import records
 from halog.core.log.record_types import Merged
 from halog.events import DISCARDED, At, Event, event
 from halog.ports import TopicPartition
-from halog.runtime.verdicts import Judged
+from halog.runtime.topics.log_judge import Judged
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 from tests.unit.cli.handmade import LOG_ID, Log, epoch_id
 

@@ -10,8 +10,8 @@ import pytest
 
 from halog.core.table.table import Target
 from halog.errors import RefusedError
-from halog.runtime import plans
-from halog.runtime.drained import mark
+from halog.metadata.drains import mark
+from halog.runtime.placement import plan as plans
 from tests.unit.cli.conftest import FOUR, TOML, Cluster, running
 
 Run = Callable[..., Any]

@@ -14,10 +14,10 @@ import pytest
 
 from halog.core.table.table import Group
 from halog.events import Event
+from halog.metadata import groups
+from halog.metadata.identity import who
 from halog.ports import TopicPartition, UnknownResult
-from halog.runtime import groups
-from halog.runtime.clock import wall_ms
-from halog.runtime.who import who
+from halog.runtime.support.clock import wall_ms
 from tests.unit.cli.conftest import TOML, Cluster, Ran, running, wait_until
 
 pytestmark = pytest.mark.feature("Q3", "Q4", "O2")

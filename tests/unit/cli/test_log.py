@@ -11,7 +11,7 @@ from halog.core.ids import NO_HASH, EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.ports import Entry, TopicPartition
-from halog.runtime.verdicts import Judge, judge_backwards
+from halog.runtime.topics.log_judge import Judge, judge_backwards
 
 Run = Callable[..., Any]
 LOG_ID = b"0123456789abcdef"

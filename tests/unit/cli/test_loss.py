@@ -13,7 +13,7 @@ from halog.cli.log.epochs import epochs_of
 from halog.core.ids import Member
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.events import ROLE, UNLOGGED_LOST, At, Event, event
-from halog.runtime.who import who
+from halog.metadata.identity import who
 from tests.unit.cli.conftest import TOML, Cluster, Ran, running
 from tests.unit.cli.test_events import Log, eventually, made, table
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from halog.metadata.identity import who
 from halog.ports import UnknownResult
-from halog.runtime.who import who
 from tests.unit.cli.conftest import TOML, Cluster, Ran, running, wait_until
 
 pytestmark = pytest.mark.feature("P12", "O2")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from halog.runtime import mappings
-from halog.runtime.jobs import Announced, Announcement
+from halog.metadata.move_jobs import Announced, Announcement
+from halog.runtime.keys import mapping_cache as mappings
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, running, wait_until
 
 pytestmark = pytest.mark.feature("P13", "S1", "O1")

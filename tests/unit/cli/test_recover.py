@@ -12,7 +12,7 @@ from halog.cli.cluster.recover import _made, _opened
 from halog.cli.main import main
 from halog.config import Config, parse_config
 from halog.errors import RefusedError
-from halog.runtime.belonging import remember
+from halog.runtime.node.cluster_identity import remember
 
 pytestmark = pytest.mark.feature("P10", "R6")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import spark_jobs.merge
-from halog.runtime import classified
+from halog.runtime.merge import spark_results as classified
 from halog.testing.cluster import Cluster
 from tests.unit.cli.conftest import Ran
 from tests.unit.cli.test_conflicts import parted

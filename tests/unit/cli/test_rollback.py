@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.runtime import plans
+from halog.runtime.placement import plan as plans
 from tests.unit.cli.conftest import wait_until
 
 pytestmark = [pytest.mark.feature("X10", "P12"), pytest.mark.timeout(120)]

@@ -14,8 +14,8 @@ from halog.cli.sites.metrics import of_parted, text
 from halog.config import Config
 from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
-from halog.runtime import switching as switching_module
-from halog.runtime.outside import Adapters
+from halog.runtime.sites import switchover as switching_module
+from halog.runtime.support.adapters import Adapters
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
 from tests.unit.sites.test_switching import NAMES, switching

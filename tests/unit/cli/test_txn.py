@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.transactions import commit as commits
 from tests.unit.cli.conftest import wait_until
 

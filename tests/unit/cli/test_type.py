@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halog.errors import SchemaChangedError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.schema import Registry, managed
 from halog.transactions import commit as commits
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until

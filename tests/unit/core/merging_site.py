@@ -11,7 +11,7 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState, Verdict
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Header
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.runtime.restores import Closed
+from halog.metadata.restore_requests import Closed
 from tests.unit.core.kit import LOG_ID
 from tests.unit.core.merging_copy import TP, Copy, MemoryLog, change
 

@@ -1,6 +1,6 @@
 """A model of two sites that fork, merge, begin merges that come to nothing, and fork again, with the real chain,
-mirror, ledger and merge: what `halog.runtime.restoring`, `giving`, `line` and `switching` do, one step at a time.
-Whatever was appended lands late, if chance says so, and whoever was deposed goes on.
+mirror, ledger and merge: what `halog.runtime.merge.restore_driver`, `giving`, `line` and `switching` do, one step at a
+time. Whatever was appended lands late, if chance says so, and whoever was deposed goes on.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.records import HandedOver, Horizon, Merged
 from halog.core.log.transactions import Undecided
-from halog.runtime.outside import Remote
-from halog.runtime.restores import closed_side
+from halog.metadata.restore_requests import closed_side
+from halog.runtime.support.adapters import Remote
 from restore.branch import Side, Since, aborted, branch
 from restore.branches import completed, merged_at
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict

@@ -1,8 +1,8 @@
 """A model of two sites that switch back and forth while appends of every kind land late.
 
-It does what `halog.runtime.switching`, `line` and `giving` do, with the real chain and the real mirror: whoever takes
-over fences the other log and waits for all of it; whoever gives its log away fences it and compares. Appends wait in
-sessions, and land in order, when chance says so: those of mirrors that died, and of writers that were deposed and do
+It does what `halog.runtime.sites.switchover`, `line` and `giving` do, with the real chain and the real mirror: whoever
+takes over fences the other log and waits for all of it; whoever gives its log away fences it and compares. Appends wait
+in sessions, and land in order, when chance says so: those of mirrors that died, and of writers that were deposed and do
 not know it, and go on.
 """
 

@@ -23,7 +23,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sites
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.ports import TopicPartition
-from halog.runtime.arrivals import Confirming
+from halog.runtime.sites.acknowledgements import Confirming
 from tests.unit.core.kit import LOG_ID, SITE, A, create, table, tx
 
 STEPS = 400

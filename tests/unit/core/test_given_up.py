@@ -9,7 +9,7 @@ from halog.core import events as ev
 from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.table.table import ASYNC, SYNC, Replica
-from halog.runtime.groups import GiveUpUnlogged
+from halog.metadata.groups import GiveUpUnlogged
 from tests.unit.core.kit import SETTINGS, A, C, Core
 from tests.unit.core.test_holders import NO_SYNC, alone, follower
 

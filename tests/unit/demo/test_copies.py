@@ -13,8 +13,8 @@ from halog.demo.model import Flight, Probe
 from halog.demo.result import Copies
 from halog.embedded.model import SiteInfo
 from halog.errors import HalogError
-from halog.runtime import frames
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
+from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from halog.config import load_config
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
 from halog.schema import managed
 from halog.schema.registry import Registry
 from mappers import ConsistentHash, stable_hash

@@ -12,7 +12,7 @@ from halog.config import PolicyConfig
 from halog.config.static import StaticPartition
 from halog.events import Event
 from halog.ports import TopicPartition
-from halog.runtime.partitions import Partition
+from halog.runtime.node.partitions import Partition
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 

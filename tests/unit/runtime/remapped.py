@@ -14,8 +14,8 @@ import halog
 from halog.config import Config
 from halog.core.keys.mapping import PolicyMapping
 from halog.errors import AvailabilityError, ConflictError, DuplicateKeyError, OutcomeUnknownError
-from halog.runtime import mappings
-from halog.runtime.mapping import Places
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.keys.key_owners import Places
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node

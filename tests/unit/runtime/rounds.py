@@ -6,8 +6,8 @@ from collections import Counter as Count
 
 from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.core.keys.mapping import PolicyMapping
-from halog.runtime.copy import Copy
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import (
     POLICY,

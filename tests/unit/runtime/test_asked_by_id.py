@@ -12,9 +12,9 @@ from halog.backend import Work
 from halog.cli.shared.connection import Connection
 from halog.demo.exactly import Exactly
 from halog.errors import ClosedError, DeadlineError, LockedError, OutcomeUnknownError, UnreachableError
-from halog.runtime import frames
-from halog.runtime.failures import to_frame
-from halog.runtime.request import Open
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
+from halog.runtime.rpc.request import Open
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_late_requests import in_a_thread

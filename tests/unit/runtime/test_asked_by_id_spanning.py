@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from halog.errors import DeadlineError, OutcomeUnknownError
-from halog.runtime import frames, spanning
+from halog.runtime.client import two_phase as spanning
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.conftest import started

@@ -13,7 +13,7 @@ import pytest
 import halog
 from halog.core.keys.mapping import PolicyMapping
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, MapperError, RefusedError
-from halog.runtime.mapping import layout_of
+from halog.runtime.keys.key_owners import layout_of
 from halog.schema.placed import new_object
 from halog.testing.cluster import Cluster, wait_until
 from mappers import NewObject

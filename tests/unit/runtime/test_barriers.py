@@ -18,7 +18,7 @@ from halog.core.log import records
 from halog.core.partition import Partition
 from halog.errors import DeadlineError, NotActiveError, QuorumError, RefusedError
 from halog.ports import TopicPartition
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter

@@ -10,8 +10,8 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryCoordinator, MemoryLog, MemoryTree
 from halog.config import ClusterConfig
 from halog.errors import RefusedError, UnreachableError
-from halog.runtime import belonging
-from halog.runtime.open import Node
+from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.node.open import Node
 from halog.testing.cluster import Cluster
 from tests.unit.runtime.test_faults import REGISTRY, Counter, add
 

@@ -9,7 +9,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import Member
-from halog.runtime.challenging import DOWN, Challenging
+from halog.runtime.membership.challenges import DOWN, Challenging
 
 A, B = Member("A", 1), Member("B", 2)
 

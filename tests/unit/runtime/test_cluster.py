@@ -12,7 +12,7 @@ import pytest
 from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, parse_config
 from halog.errors import ConfigError
-from halog.runtime.cluster import create_tables
+from halog.runtime.placement.bootstrap import create_tables
 
 
 def _config(**policy: Any) -> Config:

@@ -11,7 +11,7 @@ from halog.adapters.memory import MemoryLog
 from halog.config import SnapshotConfig
 from halog.core.roles import INCOMPLETE, Role
 from halog.errors import ZoneQuorumError
-from halog.runtime.copy import Copy
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime import zoned

@@ -20,11 +20,11 @@ from halog.errors import (
     QuorumError,
     RecordTooLargeError,
 )
-from halog.runtime import frames
-from halog.runtime.commits import Commits, says_nothing
-from halog.runtime.deliveries import Deliveries
-from halog.runtime.outsized import too_large
-from halog.runtime.request import Open
+from halog.runtime.client.commits import Commits, says_nothing
+from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.frame_limit import too_large
+from halog.runtime.rpc.request import Open
 from tests.unit.core.kit import epoch
 from tests.unit.interrupts import interrupted_at
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from halog.runtime.comparing import Comparing
-from halog.runtime.compensating import by_the_rules
-from halog.runtime.deciding import Deciding
+from halog.runtime.merge.comparison import Comparing
+from halog.runtime.merge.compensation import by_the_rules
+from halog.runtime.merge.decisions import Deciding
 from restore.branch import Side, Since, aborted
 from restore.branches import Compared, merged_at
 from tests.unit.core.merging_begun import Begun

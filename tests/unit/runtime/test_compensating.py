@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import halog
-from halog.runtime import compensating
-from halog.runtime.compensating import Asking, Compensation
+from halog.runtime.merge import compensation as compensating
+from halog.runtime.merge.compensation import Asking, Compensation
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import Registry
 from halog.testing.cluster import wait_until

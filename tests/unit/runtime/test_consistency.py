@@ -16,9 +16,9 @@ from halog.core.log.merge_parts import MergedIn
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Commit, Header, Merged
 from halog.core.log.transactions import Applied, Ledger
-from halog.runtime import references
-from halog.runtime.consistency import Consistency
-from halog.runtime.objects import ObjectTable
+from halog.runtime.replica.consistency import Consistency
+from halog.runtime.store import reference_index as references
+from halog.runtime.store.object_table import ObjectTable
 
 pytestmark = pytest.mark.feature("R2", "R1")
 LOG_ID = bytes(range(16))

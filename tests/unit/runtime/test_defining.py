@@ -12,7 +12,8 @@ import pytest
 
 from halog.config import Config
 from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError, UnknownNameError
-from halog.runtime import plans, wishes
+from halog.runtime.placement import plan as plans
+from halog.runtime.remap import remap_request as wishes
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.placed import Counting, P, at, copies, is_on, place, told, unplaced

@@ -13,9 +13,9 @@ from halog.cli.cluster.node import _degraded
 from halog.cli.cluster.status import as_json
 from halog.cli.shared.survey import Survey, node_views, partition_view
 from halog.ports import TopicPartition
-from halog.runtime import node as runtime_node
-from halog.runtime.node import Runtime
-from halog.runtime.views import failed, settled
+from halog.runtime.node import node as runtime_node
+from halog.runtime.node.node import Runtime
+from halog.runtime.node.status import failed, settled
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.test_belonging import stop

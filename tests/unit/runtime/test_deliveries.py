@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from halog.ports import Delivery, TopicPartition
-from halog.runtime import deliveries
-from halog.runtime.deliveries import Deliveries
+from halog.runtime.replica import delivery_reports as deliveries
+from halog.runtime.replica.delivery_reports import Deliveries
 from halog.testing.cluster import wait_until
 
 pytestmark = pytest.mark.feature("R1")

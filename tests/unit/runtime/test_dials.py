@@ -10,8 +10,9 @@ import pytest
 from halog.core.ids import Member
 from halog.errors import UnreachableError
 from halog.ports import Peer
-from halog.runtime import frames, members
-from halog.runtime.members import Membership, NodeInfo
+from halog.runtime.membership import members
+from halog.runtime.membership.members import Membership, NodeInfo
+from halog.runtime.rpc import frames
 
 ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB")
 KEEP_ALIVE_MS = 150

@@ -11,7 +11,7 @@ import pytest
 import halog
 from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.errors import ConflictError, CrossPartitionError, RefusedError, UnknownTypeError
-from halog.runtime.open import Node
+from halog.runtime.node.open import Node
 from halog.schema import Registry
 from tests.unit.cli.conftest import TOML, Cluster, running
 

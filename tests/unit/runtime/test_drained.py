@@ -8,9 +8,9 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.errors import CoordinatorError
+from halog.metadata.cas import ATTEMPTS
+from halog.metadata.drains import drained_at, drained_nodes, mark, unmark
 from halog.ports import UnknownResult
-from halog.runtime.drained import drained_at, drained_nodes, mark, unmark
-from halog.runtime.znodes import ATTEMPTS
 
 pytestmark = pytest.mark.feature("P12", "P2")
 

@@ -15,7 +15,7 @@ from halog.config import TimingConfig
 from halog.core.durability import Durability
 from halog.core.log.provisional import EARLY
 from halog.errors import ConfigError, QuorumError, RefusedError, ReplicasError, StoreError
-from halog.runtime.copy import Copy
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter

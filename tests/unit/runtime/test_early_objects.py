@@ -13,7 +13,7 @@ from halog.core.ids import ABSENT, EpochId
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Change, Commit, EpochOpened, Header
-from halog.runtime.objects import ObjectTable, merged
+from halog.runtime.store.object_table import ObjectTable, merged
 
 pytestmark = pytest.mark.feature("R6")
 LOG_ID = bytes(range(16))

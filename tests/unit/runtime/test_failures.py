@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from halog import errors
-from halog.runtime.failures import from_frame, to_frame
-from halog.runtime.frames import decode_reply, encode
+from halog.runtime.rpc.errors import from_frame, to_frame
+from halog.runtime.rpc.frames import decode_reply, encode
 
 
 @pytest.mark.feature("R5")

@@ -12,9 +12,9 @@ import pytest
 from halog.core import events as ev
 from halog.core.roles import Role
 from halog.errors import HalogError, OverloadedError, StoreError, UnreachableError
-from halog.runtime.copy import Copy
-from halog.runtime.deliveries import Reporting
-from halog.runtime.host import Host
+from halog.runtime.host.host import Host
+from halog.runtime.replica.delivery_reports import Reporting
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 

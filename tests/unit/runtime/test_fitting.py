@@ -13,9 +13,9 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.errors import SchemaChangedError
 from halog.ports import TopicPartition
-from halog.runtime.fitting import Runs
-from halog.runtime.publishing import publish
-from halog.runtime.schemas import Definitions
+from halog.runtime.topics.schema_compatibility import Runs
+from halog.runtime.topics.schema_publication import publish
+from halog.runtime.topics.schemas import Definitions
 from halog.schema import Decimals, Definition, Ref, Registry, managed
 
 pytestmark = pytest.mark.feature("U2", "U3")

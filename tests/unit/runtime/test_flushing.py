@@ -10,7 +10,7 @@ import pytest
 
 from halog.adapters.memory.store import MemoryStore
 from halog.errors import StoreError
-from halog.runtime.flushing import FlushedStore
+from halog.runtime.store.flusher import FlushedStore
 
 pytestmark = pytest.mark.feature("R6")
 

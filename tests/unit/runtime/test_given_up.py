@@ -11,8 +11,8 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.errors import RefusedError
+from halog.metadata.groups import GiveUpUnlogged, change_table
 from halog.ports import UnknownResult
-from halog.runtime.groups import GiveUpUnlogged, change_table
 
 
 class Silent(MemoryCoordinator):

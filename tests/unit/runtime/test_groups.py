@@ -18,8 +18,9 @@ from halog.core.table.group import without
 from halog.core.table.states import State
 from halog.core.table.table import Group, PartitionTable
 from halog.errors import ConfigError, HalogError, OutcomeUnknownError, QuorumError, RefusedError
-from halog.runtime import copy as copy_module, groups
-from halog.runtime.clock import wall_ms
+from halog.metadata import groups
+from halog.runtime.replica import driver as copy_module
+from halog.runtime.support.clock import wall_ms
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node as Verbs
 from tests.unit.counting import REGISTRY, Counter

@@ -17,9 +17,9 @@ from halog.core.table.table import Group, PartitionTable
 from halog.errors import UnreachableError
 from halog.events import DISCARDED, INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
 from halog.ports import Noted, TopicPartition
-from halog.runtime import history as history_module, telling as telling_module
-from halog.runtime.history import History
-from halog.runtime.telling import Telling
+from halog.runtime.events import history as history_module, reporter as telling_module
+from halog.runtime.events.history import History
+from halog.runtime.events.reporter import Telling
 
 TP = TopicPartition("fleet.events", 0)
 
@@ -370,7 +370,7 @@ def test_only_changes_between_active_replica_and_failed_are_role_changes() -> No
 def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its reconnects must not fill the history; another one is told at once."""
     now = 1_000.0
-    monkeypatch.setattr("halog.runtime.telling.time.monotonic", lambda: now)
+    monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
     telling = Telling(heard)  # type: ignore[arg-type]
     for _ in range(100):
@@ -387,7 +387,7 @@ def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond(
 ) -> None:
     """Names are cheap: neither the history nor the memory is filled with them. Old ones make room for new ones."""
     now = 1_000.0
-    monkeypatch.setattr("halog.runtime.telling.time.monotonic", lambda: now)
+    monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
     telling = Telling(heard)  # type: ignore[arg-type]
     for n in range(telling_module.INTRUDERS + 30):

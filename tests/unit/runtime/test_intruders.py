@@ -11,7 +11,7 @@ from halog.adapters.memory import MemoryChannel, MemoryLog
 from halog.errors import UnreachableError
 from halog.events import KINDS, Event
 from halog.ports import Peer, TopicPartition
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 

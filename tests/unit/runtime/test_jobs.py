@@ -10,8 +10,11 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.keys.mapping import Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError, RemappedError
-from halog.runtime import frames, jobs, mappings, wishes
-from halog.runtime.jobs import Announced, Announcement, Jobs
+from halog.metadata import move_jobs as jobs
+from halog.metadata.move_jobs import Announced, Announcement, Jobs
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.remap import remap_request as wishes
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import POLICY, Counter, Traffic, check, cluster_of, configured, mapping, wait_done
 

@@ -18,8 +18,8 @@ from halog.errors import (
     RefusedError,
     ReplicasError,
 )
-from halog.runtime import frames
-from halog.runtime.failures import to_frame
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_spanning import apart, create, half_done, values

@@ -25,11 +25,11 @@ from halog.errors import (
     SwitchedError,
     UnreachableError,
 )
-from halog.runtime import frames
-from halog.runtime.commits import PERHAPS
-from halog.runtime.failures import to_frame
-from halog.runtime.request import Open
-from halog.runtime.results import to_error
+from halog.runtime.client.commits import PERHAPS
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
+from halog.runtime.rpc.request import Open
+from halog.runtime.rpc.result_errors import to_error
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_asked_by_id import elect_another

@@ -19,9 +19,9 @@ import pytest
 from halog import aio
 from halog.core.ids import Member
 from halog.errors import FrameError, RefusedError
-from halog.runtime import frames
-from halog.runtime.copy import Copy
-from halog.runtime.witness import Witness, is_secret
+from halog.runtime.membership.witness import Witness, is_secret
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter

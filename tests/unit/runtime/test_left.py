@@ -15,9 +15,9 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.roles import Role
 from halog.errors import StoreError
-from halog.runtime.left import found, leave
-from halog.runtime.objects import ObjectTable
-from halog.runtime.views import view
+from halog.runtime.node.status import view
+from halog.runtime.store.object_table import ObjectTable
+from halog.runtime.store.unlogged_tail import found, leave
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_faults import add, copy_on

@@ -15,9 +15,9 @@ from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.table.table import SYNC, PartitionTable, Replica, Target
 from halog.errors import ClosedError
 from halog.ports import TopicPartition
-from halog.runtime import lives
-from halog.runtime.history import History
-from halog.runtime.lives import Lives, PartitionChange, partition_notifier
+from halog.runtime.events import partition_states as lives
+from halog.runtime.events.history import History
+from halog.runtime.events.partition_states import Lives, PartitionChange, partition_notifier
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.core.kit import A, B, C, epoch, table

@@ -11,9 +11,10 @@ import pytest
 
 from halog.core.keys.directory import is_entry
 from halog.errors import UnreachableError, ZoneQuorumError
-from halog.runtime import frames, loads
-from halog.runtime.counting import Counting, memory
-from halog.runtime.loads import Loads
+from halog.runtime.keys import loads
+from halog.runtime.keys.loads import Loads
+from halog.runtime.replica.object_count import Counting, memory
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import Counter, Order, cluster_of, configured
 from tests.unit.runtime.rounds import active, rounds, settled

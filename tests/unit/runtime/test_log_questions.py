@@ -12,9 +12,9 @@ from halog.core import events as ev
 from halog.errors import UnreachableError
 from halog.events import LOG_AWAY, LOG_BACK, Kind
 from halog.ports import TopicPartition
-from halog.runtime import log_questions
-from halog.runtime.clock import monotonic_ms
-from halog.runtime.log_questions import FIRST_S, LogQuestions
+from halog.runtime.host import log_probe as log_questions
+from halog.runtime.host.log_probe import FIRST_S, LogQuestions
+from halog.runtime.support.clock import monotonic_ms
 
 pytestmark = pytest.mark.feature("R4")
 

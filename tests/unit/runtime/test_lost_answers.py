@@ -17,9 +17,9 @@ from halog.errors import (
     QuorumError,
     UnreachableError,
 )
-from halog.runtime import frames
-from halog.runtime.failures import to_frame
-from halog.runtime.results import to_error
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
+from halog.runtime.rpc.result_errors import to_error
 from halog.testing.cluster import Cluster
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_spanning import apart, create, half_done, nothing_in_doubt, values

@@ -13,9 +13,9 @@ from halog.core.ids import digest
 from halog.core.log.chain import ChainState
 from halog.errors import LogError
 from halog.ports import TopicPartition
-from halog.runtime import placing
-from halog.runtime.objects import ObjectTable, StoredPosition
-from halog.runtime.position import lost
+from halog.runtime.host import assignment as placing
+from halog.runtime.replica.recovery import lost
+from halog.runtime.store.object_table import ObjectTable, StoredPosition
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_faults import REGISTRY, Counter, add, copy_on, host_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from halog.errors import ConfigError
-from halog.runtime import node as node_module
-from halog.runtime.machines import check_bound, check_reachable, machine
-from halog.runtime.members import NodeInfo
+from halog.runtime.membership.addresses import check_bound, check_reachable, machine
+from halog.runtime.membership.members import NodeInfo
+from halog.runtime.node import node as node_module
 from halog.testing.cluster import Cluster
 
 

@@ -14,9 +14,9 @@ from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, parse_config
 from halog.config.changes import tree
 from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
-from halog.runtime import bindings
-from halog.runtime.mapping import Places, function_of, import_module
-from halog.runtime.routing import Routing
+from halog.metadata import bindings
+from halog.runtime.keys.key_owners import Places, function_of, import_module
+from halog.runtime.keys.routing import Routing
 from halog.schema import Registry, managed
 from tests.unit.cli import placing
 

@@ -14,8 +14,10 @@ from halog.config import ClusterConfig, Config, parse_config
 from halog.config.check import is_name
 from halog.config.names import ambiguous
 from halog.errors import ConfigError, RefusedError
-from halog.runtime import agreement, belonging, cluster, refusals
-from halog.runtime.outside import Adapters
+from halog.metadata import policies as agreement
+from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.placement import bootstrap as cluster, config_admission as refusals
+from halog.runtime.support.adapters import Adapters
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
 

@@ -11,7 +11,7 @@ from halog.adapters.memory.store import MemoryStore
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.log.records import CREATE, DELETE, Change, Commit, Header
-from halog.runtime.objects import ObjectTable, StoredPosition
+from halog.runtime.store.object_table import ObjectTable, StoredPosition
 
 pytestmark = pytest.mark.feature("R6", "R1")
 LOG_ID = bytes(range(16))

@@ -9,8 +9,9 @@ import pytest
 from halog.core.ids import Member
 from halog.core.table.zones import Sight
 from halog.ports import Peer
-from halog.runtime import frames, members
-from halog.runtime.members import Membership, NodeInfo
+from halog.runtime.membership import members
+from halog.runtime.membership.members import Membership, NodeInfo
+from halog.runtime.rpc import frames
 
 A, B, C = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "ABC")
 WHY = "zone main has no quorum here: 1 votes, 2 needed"

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from halog.adapters.memory.store import MemoryStore
-from halog.runtime.on_disk import Disk
+from halog.runtime.replica.disk_effects import Disk
 
 pytestmark = pytest.mark.feature("R6")
 

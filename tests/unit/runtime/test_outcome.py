@@ -25,8 +25,9 @@ from halog.errors import (
     UnreachableError,
     mark_unsent,
 )
-from halog.runtime import frames, spanning
-from halog.runtime.commits import Commits
+from halog.runtime.client import two_phase as spanning
+from halog.runtime.client.commits import Commits
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.testing.nodes import MemoryNode
 from tests.unit.counting import REGISTRY, Counter

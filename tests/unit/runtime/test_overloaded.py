@@ -12,9 +12,9 @@ import pytest
 
 from halog.core import events as ev
 from halog.errors import HalogError, OverloadedError
-from halog.runtime import lanes
-from halog.runtime.lanes import Lanes
-from halog.runtime.results import to_error
+from halog.runtime.rpc.result_errors import to_error
+from halog.runtime.support import keyed_executor as lanes
+from halog.runtime.support.keyed_executor import Lanes
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.core.table.table import SYNC, Replica, Target
-from halog.runtime.pacing import LOOK_S, NotWantedError, Pacing, wait_for_bytes
+from halog.runtime.host.throttle import LOOK_S, NotWantedError, Pacing, wait_for_bytes
 from tests.unit.core.kit import A, table
 
 pytestmark = pytest.mark.feature("P12")

@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 
 from halog.backend import Found
 from halog.core.log.transactions import Decision, Ledger
-from halog.runtime import frames, ledger_rows
-from halog.runtime.pages import ITEM_BYTES, first_of, page, pieces, room_in, size_of
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.pages import ITEM_BYTES, first_of, page, pieces, room_in, size_of
+from halog.runtime.topics import ledger_rows
 from spark_jobs.mover import Misplaced
 
 SIZES = st.lists(st.integers(0, 3_000), max_size=40)

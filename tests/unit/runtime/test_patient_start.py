@@ -14,9 +14,9 @@ from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator
 from halog.config import Config
 from halog.errors import UnreachableError
 from halog.ports import UnknownResult
-from halog.runtime import open as opening
-from halog.runtime.open import node
-from halog.runtime.outside import Adapters
+from halog.runtime.node import open as opening
+from halog.runtime.node.open import node
+from halog.runtime.support.adapters import Adapters
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster
 

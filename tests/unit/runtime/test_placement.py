@@ -18,8 +18,9 @@ from hypothesis import given, strategies as st
 from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, PolicyConfig, parse_config
 from halog.core.table.table import PartitionTable
-from halog.runtime import drained, plans
-from halog.runtime.cluster import create_tables, planned_tables
+from halog.metadata import drains as drained
+from halog.runtime.placement import plan as plans
+from halog.runtime.placement.bootstrap import create_tables, planned_tables
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY
 

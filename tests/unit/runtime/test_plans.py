@@ -8,7 +8,7 @@ from halog.adapters.memory import MemoryCoordinator
 from halog.core.table.table import Target
 from halog.errors import CoordinatorError
 from halog.ports import MAX_ZNODE_BYTES
-from halog.runtime import plans
+from halog.runtime.placement import plan as plans
 
 pytestmark = pytest.mark.feature("P13")
 

@@ -20,7 +20,7 @@ from halog.backend import Work
 from halog.core.log.records import DELETE, Commit, Prepare, Record, decode
 from halog.errors import DeadlineError, HalogError, OutcomeUnknownError, PartitionUnavailableError
 from halog.ports import TopicPartition
-from halog.runtime.placing import Placing
+from halog.runtime.host.assignment import Placing
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import POLICY, TYPES, Counter, Order, changed, check, cluster_of, configured, wait_done
 

@@ -21,10 +21,10 @@ from halog.errors import (
     UnreachableError,
 )
 from halog.ports import LogTransaction, TopicPartition
-from halog.runtime import publishing
-from halog.runtime.fitting import Runs
-from halog.runtime.publishing import publish
-from halog.runtime.schemas import Definitions
+from halog.runtime.topics import schema_publication as publishing
+from halog.runtime.topics.schema_compatibility import Runs
+from halog.runtime.topics.schema_publication import publish
+from halog.runtime.topics.schemas import Definitions
 from halog.schema import Registry, managed
 
 pytestmark = pytest.mark.feature("U2", "U3")

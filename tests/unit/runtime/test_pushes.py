@@ -13,10 +13,10 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.errors import FrameError
 from halog.ports import Entry
-from halog.runtime import frames
-from halog.runtime.copy import Copy
-from halog.runtime.host import Host
-from halog.runtime.pushes import MAX_PUSH, Pushes
+from halog.runtime.host.host import Host
+from halog.runtime.host.push_batches import MAX_PUSH, Pushes
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import frames
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node

@@ -10,8 +10,8 @@ import pytest
 from halog.core import events as ev
 from halog.errors import HalogError, LogError, UnreachableError
 from halog.ports import Entry, OutOfRange, TopicPartition
-from halog.runtime import reader
-from halog.runtime.reader import LogReader
+from halog.runtime.host import log_reader as reader
+from halog.runtime.host.log_reader import LogReader
 
 pytestmark = pytest.mark.feature("R1")
 

@@ -18,8 +18,9 @@ from halog.core.table.definitions import Differing
 from halog.core.table.table import Target
 from halog.errors import RefusedError
 from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
+from halog.metadata import config_versions as versions
 from halog.ports import TopicPartition
-from halog.runtime import plans, rebalancing, rollback, versions
+from halog.runtime.placement import auto_rebalance as rebalancing, plan as plans, plan_rollback as rollback
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter

@@ -17,7 +17,7 @@ from halog.core.ids import Member
 from halog.core.table.table import DISABLED, Definition, PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Kind
-from halog.runtime import plans, rebalancing
+from halog.runtime.placement import auto_rebalance as rebalancing, plan as plans
 from halog.testing.cluster import Cluster
 from tests.unit.core import kit
 from tests.unit.counting import REGISTRY

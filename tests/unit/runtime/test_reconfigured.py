@@ -10,8 +10,8 @@ import pytest
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.core.table.zones import Sight, Zone
 from halog.errors import UnreachableError
-from halog.runtime.zone_switch import ZoneSwitch, set_switch
-from halog.runtime.zoning import Zoning
+from halog.metadata.zone_switches import ZoneSwitch, set_switch
+from halog.runtime.membership.node_quorum import Zoning
 
 pytestmark = pytest.mark.feature("P11", "Q1")
 

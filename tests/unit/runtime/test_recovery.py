@@ -14,8 +14,12 @@ from halog.core.ids import NO_EPOCH, EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
 from halog.ports import Store, TopicPartition
-from halog.runtime import belonging, recovering, remembering
-from halog.runtime.recovery import Looking, Plan, by_file
+from halog.runtime.node import (
+    cluster_identity as belonging,
+    cluster_repair as recovering,
+    coordinator_memo as remembering,
+)
+from halog.runtime.node.cluster_recovery import Looking, Plan, by_file
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_belonging import stop
 from tests.unit.runtime.test_faults import REGISTRY, Counter

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory import MemoryTree
-from halog.runtime import belonging, stowed
+from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.store import pushed_records as stowed
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_faults import add
 from tests.unit.runtime.test_recovery import Tool, steps

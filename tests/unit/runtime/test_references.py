@@ -8,7 +8,7 @@ import pytest
 
 from halog.adapters.memory import MemoryStore
 from halog.core.ids import REF_BYTES
-from halog.runtime.references import EACH, EACH_BYTES, References
+from halog.runtime.store.reference_index import EACH, EACH_BYTES, References
 
 pytestmark = pytest.mark.feature("R2")
 

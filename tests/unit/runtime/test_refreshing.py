@@ -10,8 +10,8 @@ import pytest
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.ports import Versioned
-from halog.runtime import refreshing
-from halog.runtime.refreshing import Refreshing
+from halog.runtime.host import table_refresh as refreshing
+from halog.runtime.host.table_refresh import Refreshing
 
 TABLE = PartitionTable("p", "0" * 32, "topic", 0, "policy", ("A",), 0)
 

@@ -24,8 +24,8 @@ from halog.config import (
 from halog.config.changes import MOVES, REFUSED
 from halog.core.table.table import PartitionTable
 from halog.errors import ConfigError
-from halog.runtime.cluster import create_tables
-from halog.runtime.refusals import Facts, facts, judged
+from halog.runtime.placement.bootstrap import create_tables
+from halog.runtime.placement.config_admission import Facts, facts, judged
 
 pytestmark = pytest.mark.feature("P11", "P1")
 

@@ -8,9 +8,10 @@ import pytest
 
 from halog.core.ids import Member
 from halog.ports import Peer
-from halog.runtime import frames, members
-from halog.runtime.members import Membership, NodeInfo
-from halog.runtime.router import Router
+from halog.runtime.membership import members
+from halog.runtime.membership.members import Membership, NodeInfo
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
 
 GRACE_MS = 2_000
 ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB")

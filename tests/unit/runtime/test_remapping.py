@@ -20,8 +20,10 @@ from halog.core.keys.mapping import begun, opened
 from halog.core.log.records import DELETE
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, RemappedError
 from halog.ports import TopicPartition
-from halog.runtime import frames, mappings, moving
-from halog.runtime.lives import PartitionChange
+from halog.runtime.events.partition_states import PartitionChange
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.remap import mover as moving
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.runtime.remapped import (

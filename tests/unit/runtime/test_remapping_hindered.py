@@ -11,8 +11,8 @@ import pytest
 from halog.backend import Work
 from halog.core.keys.mapping import Changing
 from halog.errors import HalogError, MapperError, RecordTooLargeError, RefusedError
-from halog.runtime.moving import Mover
-from halog.runtime.remapping import Remapping
+from halog.runtime.remap.mover import Mover
+from halog.runtime.remap.remap_driver import Remapping
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import (
     POLICY,

@@ -16,8 +16,8 @@ from halog import aio, errors
 from halog.backend import Found
 from halog.core.ids import Member
 from halog.errors import DeadlineError, HalogError, RefusedError, RemoteCallError
-from halog.runtime import frames
-from halog.runtime.repeats import KEPT_BYTES, KEPT_S, Call, Repeats
+from halog.runtime.replica.repeated_requests import KEPT_BYTES, KEPT_S, Call, Repeats
+from halog.runtime.rpc import frames
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
 

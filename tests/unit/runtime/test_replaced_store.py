@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory import MemoryDisk, MemoryStore
-from halog.runtime import replaced
-from halog.runtime.groups import GiveUpUnlogged, change_table
+from halog.metadata.groups import GiveUpUnlogged, change_table
+from halog.runtime.store import replaced_mark as replaced
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_faults import add, copy_on
 from tests.unit.runtime.test_stowed_on_nodes import POLICIES, all_end, all_start, counting, replica
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.feature("R6", "P10")]
 
 
 def sets_aside(cluster: Cluster, name: str) -> MemoryDisk:
-    """As `halog.runtime.wiring.open_store`, of a damaged store; the old disk."""
+    """As `halog.runtime.node.wiring.open_store`, of a damaged store; the old disk."""
     old, new = cluster._disks[name], MemoryDisk(name)
     store = MemoryStore(new)
     replaced.note(store, "a table cannot be read", None)

@@ -13,8 +13,8 @@ import halog
 from halog import Node
 from halog.backend import Work
 from halog.errors import ConflictError, OutcomeUnknownError
-from halog.runtime import frames, pages
-from halog.runtime.node import Runtime
+from halog.runtime.node.node import Runtime
+from halog.runtime.rpc import frames, pages
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster
 

@@ -8,9 +8,9 @@ import pytest
 
 from halog.core import events as ev
 from halog.errors import HalogError, OutcomeUnknownError
-from halog.runtime.afar import mirrored
-from halog.runtime.request import switched
-from halog.runtime.results import no_quorum, perhaps_done, to_error
+from halog.runtime.rpc.remote_sites import mirrored
+from halog.runtime.rpc.request import switched
+from halog.runtime.rpc.result_errors import no_quorum, perhaps_done, to_error
 
 pytestmark = pytest.mark.feature("R5")
 

@@ -8,8 +8,8 @@ import pytest
 
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError, UnknownNameError
-from halog.runtime import defining
-from halog.runtime.placing import Placing
+from halog.runtime.host.assignment import Placing
+from halog.runtime.placement import definitions as defining
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.placed import Counting, told

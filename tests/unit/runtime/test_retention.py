@@ -10,8 +10,8 @@ import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.errors import ConfigError, NotFoundError, RefusedError
-from halog.runtime import retention
-from halog.runtime.retention import Hold, allowed, floor, hold, hold_the_rest, holds, release
+from halog.metadata import log_holds as retention
+from halog.metadata.log_holds import Hold, allowed, floor, hold, hold_the_rest, holds, release
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.test_snapshots import on

@@ -13,9 +13,9 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
 from halog.core.table.table import DEFINED, DISABLED, Definition, PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError
-from halog.runtime import plans
-from halog.runtime.plans import Plan, Planned
-from halog.runtime.rollback import Situation, chosen, copies_of, roll_back, under_way
+from halog.runtime.placement import plan as plans
+from halog.runtime.placement.plan import Plan, Planned
+from halog.runtime.placement.plan_rollback import Situation, chosen, copies_of, roll_back, under_way
 
 pytestmark = pytest.mark.feature("X10", "P12")
 

@@ -11,12 +11,12 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import SYNC, PartitionTable, Replica
 from halog.errors import NotActiveError, PartitionUnavailableError
-from halog.runtime import frames
-from halog.runtime.afar import Far
-from halog.runtime.failures import to_frame
-from halog.runtime.members import NodeInfo
-from halog.runtime.outside import Remote
-from halog.runtime.router import Router
+from halog.runtime.membership.members import NodeInfo
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
+from halog.runtime.rpc.remote_sites import Far
+from halog.runtime.rpc.router import Router
+from halog.runtime.support.adapters import Remote
 
 A, B = Member("A", 1), Member("B", 1)
 LED_BY_A = PartitionTable(

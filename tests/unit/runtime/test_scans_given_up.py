@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from halog.errors import PartitionUnavailableError
-from halog.runtime import frames, letting_go
-from halog.runtime.letting_go import LettingGo
+from halog.runtime.client import moment_release as letting_go
+from halog.runtime.client.moment_release import LettingGo
+from halog.runtime.rpc import frames
 from halog.testing.cluster import wait_until
 
 pytestmark = pytest.mark.feature("R5")

@@ -10,8 +10,8 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.errors import RecordFormatError, SchemaChangedError, UnknownTypeError
 from halog.ports import TopicPartition
-from halog.runtime.publishing import publish
-from halog.runtime.schemas import Definitions
+from halog.runtime.topics.schema_publication import publish
+from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition, Registry, managed
 
 TOPIC = "c.schemas"

@@ -11,7 +11,7 @@ import pytest
 
 from halog import Token, aio
 from halog.errors import DeadlineError
-from halog.runtime.copy import Copy
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 

@@ -12,9 +12,10 @@ import pytest
 
 from halog.core import events as ev
 from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
-from halog.runtime import frames, lanes
-from halog.runtime.lanes import Lanes
-from halog.runtime.settling import Settling
+from halog.runtime.client.outcome_delivery import Settling
+from halog.runtime.rpc import frames
+from halog.runtime.support import keyed_executor as lanes
+from halog.runtime.support.keyed_executor import Lanes
 from halog.testing.cluster import wait_until
 
 pytestmark = pytest.mark.feature("D5")

@@ -11,9 +11,9 @@ import halog
 from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.errors import DeadlineError
-from halog.runtime import frames
-from halog.runtime.copy import Copy
-from halog.runtime.pushes import Pushes
+from halog.runtime.host.push_batches import Pushes
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import Counter

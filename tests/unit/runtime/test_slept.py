@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from halog.errors import UnreachableError
-from halog.runtime import routing
+from halog.runtime.keys import routing
 from tests.unit.runtime.remapped import Counter, begin, cluster_of, wait_done
 
 pytestmark = pytest.mark.feature("N4", "P6")

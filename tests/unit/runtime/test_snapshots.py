@@ -11,10 +11,10 @@ import pytest
 from halog.adapters.memory import MemoryStore
 from halog.core.log.chain import ChainState
 from halog.errors import LogError, RefusedError
-from halog.runtime import snapshots
-from halog.runtime.copy import Copy
-from halog.runtime.objects import ObjectTable
-from halog.runtime.snapshots import Snapshots
+from halog.runtime.host import snapshotter as snapshots
+from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.replica.driver import Copy
+from halog.runtime.store.object_table import ObjectTable
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
 

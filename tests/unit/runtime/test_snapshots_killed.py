@@ -10,9 +10,9 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryDisk
 from halog.errors import LogError, RefusedError
 from halog.ports import TopicPartition
-from halog.runtime import snapshots
-from halog.runtime.copy import Copy
-from halog.runtime.snapshots import Policy, Snapshots
+from halog.runtime.host import snapshotter as snapshots
+from halog.runtime.host.snapshotter import Policy, Snapshots
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 

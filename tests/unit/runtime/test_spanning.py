@@ -13,8 +13,8 @@ import pytest
 import halog.aio
 from halog.core import events as ev
 from halog.errors import ConflictError, HalogError, LockedError, NotFoundError, OverloadedError
-from halog.runtime import frames
-from halog.runtime.copy import Copy
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions import commit as commits
 from tests.unit.counting import Counter

@@ -17,7 +17,7 @@ from halog.errors import (
     PartitionUnavailableError,
     UnreachableError,
 )
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.test_spanning import active_copy, apart, bump, create, half_done, nothing_in_doubt, values

@@ -13,8 +13,8 @@ import pytest
 
 import halog
 from halog.errors import ConflictError
-from halog.runtime import frames
-from halog.runtime.settling import Settling
+from halog.runtime.client.outcome_delivery import Settling
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.test_spanning import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halog.errors import ConflictError, UnreachableError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.conftest import started

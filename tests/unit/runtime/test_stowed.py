@@ -15,10 +15,10 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.errors import StoreError
 from halog.ports import Store
-from halog.runtime import stowed
-from halog.runtime.left import found, leave
-from halog.runtime.objects import ObjectTable
-from halog.runtime.stowed import Stowed
+from halog.runtime.store import pushed_records as stowed
+from halog.runtime.store.object_table import ObjectTable
+from halog.runtime.store.pushed_records import Stowed
+from halog.runtime.store.unlogged_tail import found, leave
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
 
 pytestmark = pytest.mark.feature("R6", "P1")

@@ -14,8 +14,8 @@ from halog.adapters.memory import MemoryDisk
 from halog.core.log import records
 from halog.core.roles import Role
 from halog.errors import StoreError
-from halog.runtime import stowed
-from halog.runtime.copy import Copy
+from halog.runtime.replica.driver import Copy
+from halog.runtime.store import pushed_records as stowed
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_faults import add, copy_on

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from halog.runtime.sweeping import side_by_side
+from halog.runtime.remap.sweep import side_by_side
 
 pytestmark = pytest.mark.feature("P4", "P13")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.errors import StoreError
-from halog.runtime.objects import ObjectTable
+from halog.runtime.store.object_table import ObjectTable
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.placed import told

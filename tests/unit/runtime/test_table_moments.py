@@ -17,7 +17,7 @@ from halog.core.log.merge_parts import MergedIn
 from halog.core.log.records import DELETE, UPDATE, Change, Commit, EpochOpened, Header, Merged
 from halog.core.log.transactions import Applied, Decided, Decision
 from halog.core.replica.moments import OverError, Past
-from halog.runtime.objects import ObjectTable
+from halog.runtime.store.object_table import ObjectTable
 
 pytestmark = pytest.mark.feature("R5")
 LOG_ID = bytes(range(16))

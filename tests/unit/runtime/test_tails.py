@@ -12,7 +12,7 @@ import pytest
 from halog.core.roles import Role
 from halog.core.table.table import Target
 from halog.ports import TopicPartition
-from halog.runtime.tails import Tails
+from halog.runtime.host.log_tails import Tails
 from tests.unit.core.kit import A, B, table
 
 pytestmark = pytest.mark.feature("R1", "P2")

@@ -12,9 +12,9 @@ import pytest
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import ClusterConfig, Config, SiteConfig, TimingConfig
 from halog.errors import ConfigError, CoordinatorError, OutcomeUnknownError, RefusedError
+from halog.metadata import config_versions as versions
+from halog.metadata.config_versions import ACTIVE, KEPT, OLD, Draft, Version, activate, digest, find, history, read
 from halog.ports import UnknownResult
-from halog.runtime import versions
-from halog.runtime.versions import ACTIVE, KEPT, OLD, Draft, Version, activate, digest, find, history, read
 
 pytestmark = pytest.mark.feature("P11")
 

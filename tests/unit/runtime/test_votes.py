@@ -12,7 +12,8 @@ from halog.cli.shared import txn_views as doubts
 from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.log.transactions import Ledger, Undecided
-from halog.runtime import ballots, frames
+from halog.runtime.client import vote_calls as ballots
+from halog.runtime.rpc import frames
 
 PARTITIONS = tuple(f"some-policy-{i}" for i in range(100))
 

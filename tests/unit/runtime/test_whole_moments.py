@@ -13,9 +13,10 @@ import pytest
 
 import halog
 from halog.errors import ConflictError
-from halog.runtime import named, viewing
-from halog.runtime.copy import Copy
-from halog.runtime.pages import PAGE_OBJECTS
+from halog.runtime.client import partition_views as viewing
+from halog.runtime.replica import named_moments as named
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc.pages import PAGE_OBJECTS
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.token import Token
@@ -285,7 +286,7 @@ def test_a_copy_that_is_given_up_while_a_reader_takes_up_its_moment_is_told(
         copy.objects.drop()
         return viewing.OwnView(asker, copy, 0, 0)
 
-    monkeypatch.setattr("halog.runtime.reads.own_view", given_up)
+    monkeypatch.setattr("halog.runtime.client.reads.own_view", given_up)
     with (
         pytest.raises(ConflictError, match="given up or made anew"),
         cluster.node(name).transaction(read="local") as tx,

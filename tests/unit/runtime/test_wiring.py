@@ -27,10 +27,10 @@ from halog.embedded import datadir
 from halog.embedded.model import SiteInfo
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
-from halog.runtime.hosting import copy_policy, core_settings
-from halog.runtime.open import node
-from halog.runtime.outside import Adapters
-from halog.runtime.wiring import open_store, remote_site
+from halog.runtime.node.assembly import copy_policy, core_settings
+from halog.runtime.node.open import node
+from halog.runtime.node.wiring import open_store, remote_site
+from halog.runtime.support.adapters import Adapters
 
 
 def test_a_damaged_store_is_set_aside_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,8 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.keys.mapping import Changing, Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError
-from halog.runtime import mappings, wishes
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.remap import remap_request as wishes
 
 pytestmark = pytest.mark.feature("P13")
 

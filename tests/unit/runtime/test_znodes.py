@@ -8,8 +8,8 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.errors import VersionError
+from halog.metadata.cas import ATTEMPTS, put
 from halog.ports import UnknownResult
-from halog.runtime.znodes import ATTEMPTS, put
 
 pytestmark = pytest.mark.feature("R1")
 

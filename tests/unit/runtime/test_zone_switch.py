@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from halog.errors import CoordinatorError, RefusedError, VersionError
+from halog.metadata.zone_switches import ATTEMPTS, ZoneSwitch, read_switch, set_switch
 from halog.ports import UnknownResult, Versioned
-from halog.runtime.zone_switch import ATTEMPTS, ZoneSwitch, read_switch, set_switch
 
 OFF, ON = ZoneSwitch(off=True, reason="a rack moves", since_ms=5), ZoneSwitch(off=False, reason="it has moved")
 

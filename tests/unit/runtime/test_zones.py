@@ -9,7 +9,7 @@ import pytest
 from halog.config import ZoneConfig, ZoneQuorumConfig
 from halog.core.roles import Role
 from halog.errors import OutcomeUnknownError, PartitionUnavailableError, ZoneQuorumError
-from halog.runtime.zone_switch import ZoneSwitch, set_switch
+from halog.metadata.zone_switches import ZoneSwitch, set_switch
 from halog.testing.cluster import wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import Counter

@@ -14,8 +14,8 @@ from halog.config import SnapshotConfig, TimingConfig, ZoneConfig, ZoneQuorumCon
 from halog.core.roles import Role
 from halog.events import Event
 from halog.ports import TopicPartition
-from halog.runtime import frames
-from halog.runtime.node import Runtime
+from halog.runtime.node.node import Runtime
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter

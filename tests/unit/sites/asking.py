@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from halog.runtime.switching import Switching
+from halog.runtime.sites.switchover import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 

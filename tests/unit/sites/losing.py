@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from halog.errors import HalogError
-from halog.runtime.switching import Switching
+from halog.runtime.sites.switchover import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 

@@ -12,8 +12,8 @@ import pytest
 from halog.adapters.memory import MemoryDisk
 from halog.config import SnapshotConfig
 from halog.core.log.chain import ChainState
-from halog.runtime.copy import Copy
-from halog.runtime.snapshots import MARKER, Snapshots, marked_position
+from halog.runtime.host.snapshotter import MARKER, Snapshots, marked_position
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES

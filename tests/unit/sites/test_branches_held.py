@@ -7,10 +7,11 @@ import time
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
-from halog.runtime import branch_holds, line, partings, retention, splits
-from halog.runtime.restores import DONE
-from halog.runtime.retention import FOREVER_MS, Hold
-from halog.runtime.sites import HOLD_MS
+from halog.metadata import branch_holds, log_holds as retention
+from halog.metadata.log_holds import FOREVER_MS, Hold
+from halog.metadata.restore_requests import DONE
+from halog.runtime.sites import divergence_count as partings, mirror_link as line, split_watch as splits
+from halog.runtime.sites.home_tables import HOLD_MS
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, note, split
 from tests.unit.sites.test_restoring_hindered import reuniting

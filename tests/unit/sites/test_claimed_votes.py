@@ -10,7 +10,7 @@ import pytest
 
 from halog.core.ids import NO_HASH, EpochId
 from halog.core.log.record_types import Branch, Joined
-from halog.runtime.site_votes import Held
+from halog.runtime.sites.voting import Held
 from tests.unit.sites.test_site_votes import MINE, OLD, Rig
 
 pytestmark = pytest.mark.feature("Q1", "M5")

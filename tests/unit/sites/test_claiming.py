@@ -13,9 +13,9 @@ from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.ids import EpochId
 from halog.core.sites.takeover_candidate import Candidate
 from halog.errors import UnreachableError
-from halog.runtime.outside import Remote
-from halog.runtime.site_takeover import TakenOver, Takeovers
-from halog.runtime.site_votes import Desks, held, write
+from halog.runtime.sites.takeover import TakenOver, Takeovers
+from halog.runtime.sites.voting import Desks, held, write
+from halog.runtime.support.adapters import Remote
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("Q1", "M5")

@@ -11,10 +11,11 @@ import pytest
 
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError
-from halog.runtime import claims, unfinished
-from halog.runtime.line import Line
-from halog.runtime.sites import table_of
-from halog.runtime.switching import Switching
+from halog.metadata import site_ownership as claims
+from halog.runtime.sites import switchover_recovery as unfinished
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.sites.mirror_link import Line
+from halog.runtime.sites.switchover import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching

@@ -15,12 +15,12 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.ports import TopicPartition
-from halog.runtime import line, mirroring
-from halog.runtime.line import Line
-from halog.runtime.mirroring import STALE_S, Mirroring
-from halog.runtime.outside import nowhere
-from halog.runtime.sites import COMPARES, Standing, standing
-from halog.runtime.succession import Succession
+from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
+from halog.runtime.sites.home_tables import COMPARES, Standing, standing
+from halog.runtime.sites.mirror_assignment import STALE_S, Mirroring
+from halog.runtime.sites.mirror_link import Line
+from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.support.adapters import nowhere
 
 pytestmark = pytest.mark.feature("M1", "M5")
 TABLE = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A", "B", "C"), 0, owner="east")

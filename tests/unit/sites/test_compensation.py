@@ -13,8 +13,8 @@ import halog.aio
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Merged
 from halog.errors import RefusedError
-from halog.runtime import restoring
-from halog.runtime.restores import DONE, NOTHING, Restore
+from halog.metadata.restore_requests import DONE, NOTHING, Restore
+from halog.runtime.merge import restore_driver as restoring
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
 from halog.transactions.writing import Read

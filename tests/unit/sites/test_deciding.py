@@ -6,9 +6,9 @@ import pytest
 
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, Change
-from halog.runtime import deciding
-from halog.runtime.deciding import Deciding
-from halog.runtime.reopening import Lost
+from halog.runtime.merge import decisions as deciding
+from halog.runtime.merge.decisions import Deciding
+from halog.runtime.merge.epoch_reopening import Lost
 from restore.compensation import KeepSource
 from restore.creating import Decided, Into, New
 from restore.merge import Committed, Difference, Instance, Kind

@@ -8,7 +8,7 @@ import pytest
 
 import halog
 from halog.errors import CoordinatorError
-from halog.runtime import sites
+from halog.runtime.sites import home_tables as sites
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring_hindered import reuniting_of

@@ -12,7 +12,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import EpochStarted, Header, encode
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.ports import TopicPartition
-from halog.runtime.line import POLL_S, Line, _Way
+from halog.runtime.sites.mirror_link import POLL_S, Line, _Way
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_switching import NAMES

@@ -10,7 +10,7 @@ import pytest
 import halog
 from halog.config import PolicyConfig, StaticPartition
 from halog.errors import ConfigError, UnknownTypeError, ZoneQuorumError
-from halog.runtime.open import node as open_node
+from halog.runtime.node.open import node as open_node
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_switching import switching

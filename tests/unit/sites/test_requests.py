@@ -15,9 +15,9 @@ from halog.errors import (
     RefusedError,
     UnreachableError,
 )
-from halog.runtime import afar, frames
-from halog.runtime.afar import Afar
-from halog.runtime.known import Known
+from halog.runtime.rpc import frames, remote_sites as afar
+from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.remote_sites import Afar
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import AT_ONCE_S, NAMES, apart, note, promote, rename
 from tests.unit.sites.model import Flight, registry

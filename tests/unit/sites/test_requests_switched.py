@@ -10,7 +10,7 @@ import pytest
 
 from halog.backend import Work
 from halog.errors import OutcomeUnknownError, PartitionUnavailableError, SwitchedError, UnreachableError
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import NAMES, demote, note, promote, rename
 from tests.unit.sites.model import Flight, registry

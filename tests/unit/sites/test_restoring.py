@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import DONE, Restore
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime import restores, splits
-from halog.runtime.restores import DONE, Restore
+from halog.runtime.sites import split_watch as splits
 from halog.testing.cluster import Cluster, wait_until
 from spark_jobs.history import Carried, History
 from tests.unit.sites.model import Flight, registry

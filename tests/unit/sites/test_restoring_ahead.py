@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.runtime import restoring
-from halog.runtime.restores import DONE
+from halog.metadata.restore_requests import DONE
+from halog.runtime.merge import restore_driver as restoring
 from halog.testing.cluster import Cluster
 from restore.compensation import Conflict, KeepInitiating, KeepSource, Verdict
 from tests.unit.sites.model import Flight, registry

@@ -14,11 +14,12 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import DONE, FAILED, MERGING, READING, Closed, Restore, restore_of
 from halog.ports import Coordinator
-from halog.runtime import restores, restoring
-from halog.runtime.line import Line
-from halog.runtime.restores import DONE, FAILED, MERGING, READING, Closed, Restore, restore_of
-from halog.runtime.reuniting import undo
+from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.restore_command import undo
+from halog.runtime.sites.mirror_link import Line
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.core.merging_site import Site
 from tests.unit.sites.model import registry

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 
 from halog.errors import RefusedError
-from halog.runtime import succession
-from halog.runtime.cluster import state_topic
-from halog.runtime.outside import Remote
-from halog.runtime.restores import DONE, Restore, restore_of
-from halog.runtime.reuniting import Reuniting
+from halog.metadata.restore_requests import DONE, Restore, restore_of
+from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.placement.bootstrap import state_topic
+from halog.runtime.sites import owner_tracking as succession
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, noted, split
 from tests.unit.sites.test_restoring_hindered import reuniting

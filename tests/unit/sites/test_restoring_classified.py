@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.log.transactions import Undecided
 from halog.errors import CoordinatorError, RefusedError, VersionError
+from halog.metadata import log_holds as retention, restore_requests as restores
+from halog.metadata.restore_requests import DONE, FAILED, SETTLING, Restore
 from halog.ports import Coordinator, Log, TopicPartition
-from halog.runtime import classified, restores, restoring, retention
-from halog.runtime.classified import Classified
-from halog.runtime.outside import Remote
-from halog.runtime.restores import DONE, FAILED, SETTLING, Restore
+from halog.runtime.merge import restore_driver as restoring, spark_results as classified
+from halog.runtime.merge.spark_results import Classified
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
 from restore.compensation import Conflict, KeepSource, Replace, Verdict, by_default

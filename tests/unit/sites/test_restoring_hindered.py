@@ -12,11 +12,11 @@ import pytest
 import halog
 from halog.core.ids import EpochId
 from halog.errors import HalogError
-from halog.runtime import reopening, restoring
-from halog.runtime.cluster import state_topic
-from halog.runtime.outside import Remote
-from halog.runtime.restores import DONE, FAILED, NOTHING
-from halog.runtime.reuniting import Reuniting
+from halog.metadata.restore_requests import DONE, FAILED, NOTHING
+from halog.runtime.merge import epoch_reopening as reopening, restore_driver as restoring
+from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.placement.bootstrap import state_topic
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
 from tests.unit.sites.model import Flight, registry

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.runtime import restores
-from halog.runtime.restores import DONE
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import DONE
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
 from tests.unit.sites.model import Flight, registry

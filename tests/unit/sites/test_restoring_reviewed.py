@@ -10,9 +10,10 @@ import pytest
 
 import halog
 from halog.errors import RefusedError
-from halog.runtime import compensating, restores, restoring, retention
-from halog.runtime.restores import DONE, FAILED, NOTHING, Restore, restore_of
-from halog.runtime.reuniting import undo
+from halog.metadata import log_holds as retention, restore_requests as restores
+from halog.metadata.restore_requests import DONE, FAILED, NOTHING, Restore, restore_of
+from halog.runtime.merge import compensation as compensating, restore_driver as restoring
+from halog.runtime.merge.restore_command import undo
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict

@@ -8,9 +8,9 @@ import pytest
 
 from halog.config import SnapshotConfig
 from halog.errors import RefusedError
-from halog.runtime import snapshots
-from halog.runtime.copy import Copy
-from halog.runtime.restores import DONE
+from halog.metadata.restore_requests import DONE
+from halog.runtime.host import snapshotter as snapshots
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.snapshotting import level, lose

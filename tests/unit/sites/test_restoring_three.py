@@ -8,12 +8,13 @@ from functools import partial
 import pytest
 
 from halog.errors import RefusedError
+from halog.metadata import restore_requests as restores
+from halog.metadata.restore_requests import DONE, Restore
 from halog.ports import TopicPartition
-from halog.runtime import restores, succession
-from halog.runtime.cluster import state_topic
-from halog.runtime.outside import Remote
-from halog.runtime.restores import DONE, Restore
-from halog.runtime.reuniting import Reuniting
+from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.placement.bootstrap import state_topic
+from halog.runtime.sites import owner_tracking as succession
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
 from tests.unit.sites.test_restoring import coordinator, note, noted

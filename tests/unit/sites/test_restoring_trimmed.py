@@ -10,9 +10,9 @@ import pytest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
+from halog.metadata import log_holds as retention
+from halog.metadata.restore_requests import DONE, restore_of
 from halog.ports import TopicPartition
-from halog.runtime import retention
-from halog.runtime.restores import DONE, restore_of
 from halog.testing.cluster import Cluster, wait_until
 from restore.divergence import Fork, compare, history_of, part_of
 from tests.unit.sites.model import Flight, registry

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from halog.core.log.records import EpochMerged, decode
+from halog.metadata import log_holds as retention, restore_requests as restores
+from halog.metadata.restore_requests import DONE, FAILED, NOTHING, READING, SETTLING, Restore
 from halog.ports import TopicPartition
-from halog.runtime import restores, restoring, retention
-from halog.runtime.reopening import Reopening
-from halog.runtime.restores import DONE, FAILED, NOTHING, READING, SETTLING, Restore
+from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.epoch_reopening import Reopening
 from halog.testing.cluster import Cluster, wait_until
 from restore.undoing import Undoing
 from restore.undoings import undoing

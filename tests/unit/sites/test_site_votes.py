@@ -13,9 +13,9 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
-from halog.runtime import site_votes
-from halog.runtime.outside import Remote
-from halog.runtime.site_votes import Desks, Held, SiteVoting, held, write
+from halog.runtime.sites import voting as site_votes
+from halog.runtime.sites.voting import Desks, Held, SiteVoting, held, write
+from halog.runtime.support.adapters import Remote
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("Q1", "M5")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.runtime.copy import Copy
-from halog.runtime.snapshots import Snapshots
+from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 from tests.unit.sites.snapshotting import begins, calm, east, level, lose, marked, on, same, trimmed

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from halog.errors import LogError, RefusedError
-from halog.runtime import places, retention
-from halog.runtime.copy import Copy
-from halog.runtime.mirroring import Mirroring
-from halog.runtime.snapshots import MARKER, Snapshots
+from halog.metadata import log_holds as retention, mirror_starts as places
+from halog.runtime.host.snapshotter import MARKER, Snapshots
+from halog.runtime.replica.driver import Copy
+from halog.runtime.sites.mirror_assignment import Mirroring
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 from tests.unit.sites.snapshotting import begins, calm, east, level, lose, marked, newest, on, same, stopped_at, topic

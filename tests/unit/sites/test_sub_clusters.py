@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from halog.core.log.records import EpochMerged, decode
+from halog.metadata.restore_requests import DONE
 from halog.ports import TopicPartition
-from halog.runtime.restores import DONE
 from halog.testing.cluster import Cluster
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import note, noted

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from halog.errors import RefusedError, UnreachableError
-from halog.runtime import succession
-from halog.runtime.outside import Remote
-from halog.runtime.restores import DONE, NOTHING
-from halog.runtime.reuniting import Reuniting
+from halog.metadata.restore_requests import DONE, NOTHING
+from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.sites import owner_tracking as succession
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import note, noted
 from tests.unit.sites.test_restoring_hindered import reuniting

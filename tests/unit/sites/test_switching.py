@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from halog.errors import DeadlineError, RefusedError
+from halog.metadata.groups import change_table
 from halog.ports import Coordinator
-from halog.runtime import splits
-from halog.runtime.drawing_level import DrawingLevel
-from halog.runtime.groups import change_table
-from halog.runtime.line import POLL_S
-from halog.runtime.sites import table_of
-from halog.runtime.switching import Switching
+from halog.runtime.sites import split_watch as splits
+from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.sites.mirror_link import POLL_S
+from halog.runtime.sites.switchover import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 from tests.unit.sites.two import east, flights, fly, heads, level, stands, states, west

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halog.errors import RefusedError
-from halog.runtime.succession import Succession
+from halog.runtime.sites.owner_tracking import Succession
 from halog.testing.cluster import Cluster
 from tests.unit.sites.test_switching import NAMES, switching
 from tests.unit.sites.test_three import dr, east, west

@@ -15,11 +15,11 @@ from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Chain
 from halog.errors import HalogError, RefusedError, SitesError
+from halog.metadata.restore_requests import DONE
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.arrivals import Arrived, awaited
-from halog.runtime.line import POLL_S
-from halog.runtime.restores import DONE
-from halog.runtime.splits import parted
+from halog.runtime.sites.acknowledgements import Arrived, awaited
+from halog.runtime.sites.mirror_link import POLL_S
+from halog.runtime.sites.split_watch import parted
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.losing import lose, lost_with_the_site
 from tests.unit.sites.model import Flight, registry

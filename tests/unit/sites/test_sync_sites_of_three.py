@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from halog.core.ids import EpochId
-from halog.runtime.succession import Succession
+from halog.runtime.sites.owner_tracking import Succession
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_switching import NAMES, owners, switching

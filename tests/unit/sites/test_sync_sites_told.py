@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.ports import LogSession, TopicPartition
-from halog.runtime import arrivals
+from halog.runtime.sites import acknowledgements as arrivals
 from halog.testing.cluster import Cluster
 from tests.unit.sites.test_sync_sites import arrives, east, west
 

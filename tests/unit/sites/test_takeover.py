@@ -10,8 +10,8 @@ from types import MappingProxyType
 import pytest
 
 from halog.errors import HalogError, SitesError
-from halog.runtime.site_votes import held
-from halog.runtime.splits import parted
+from halog.runtime.sites.split_watch import parted
+from halog.runtime.sites.voting import held
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES, owners, switching

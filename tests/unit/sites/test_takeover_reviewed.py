@@ -17,9 +17,9 @@ from halog.core.settings import Settings, SiteVotes
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
 from halog.ports import LogSession
-from halog.runtime.outside import Remote
-from halog.runtime.site_votes import THREADS, Desk, Desks, SiteVoting
-from halog.runtime.switching import Switching
+from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.voting import THREADS, Desk, Desks, SiteVoting
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from halog.errors import ClosedError, UnreachableError
-from halog.runtime.outside import Remote
-from halog.runtime.site_votes import Desk
+from halog.runtime.sites.voting import Desk
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, holders, serves, site

@@ -14,9 +14,9 @@ from halog.core.ids import EpochId
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.ports import UnknownResult, Versioned
-from halog.runtime.outside import Remote
-from halog.runtime.sites import COMPARES, Standing
-from halog.runtime.splits import Watching, parted, tell
+from halog.runtime.sites.home_tables import COMPARES, Standing
+from halog.runtime.sites.split_watch import Watching, parted, tell
+from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M1")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.runtime import succession
-from halog.runtime.restores import DONE, NOTHING
+from halog.metadata.restore_requests import DONE, NOTHING
+from halog.runtime.sites import owner_tracking as succession
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import note, noted

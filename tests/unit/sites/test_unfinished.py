@@ -13,14 +13,14 @@ import pytest
 from halog.errors import DeadlineError
 from halog.events import Event
 from halog.ports import TopicPartition
-from halog.runtime import unfinished
-from halog.runtime.cluster import events_topic
-from halog.runtime.copy import Copy
-from halog.runtime.drawing_level import DrawingLevel
-from halog.runtime.sites import table_of
-from halog.runtime.splits import Watching
-from halog.runtime.switching import Switching
-from halog.runtime.unfinished import Unfinished
+from halog.runtime.placement.bootstrap import events_topic
+from halog.runtime.replica.driver import Copy
+from halog.runtime.sites import switchover_recovery as unfinished
+from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.sites.split_watch import Watching
+from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.switchover_recovery import Unfinished
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching
@@ -63,7 +63,7 @@ def dies(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, fenced: bool) -> Non
 
     with monkeypatch.context() as patched:
         patched.setattr(DrawingLevel, "step", killed)
-        patched.setattr("halog.runtime.switching.Switching._give_back", lambda self, one: None)
+        patched.setattr("halog.runtime.sites.switchover.Switching._give_back", lambda self, one: None)
         with pytest.raises(Killed):
             switching(cluster).promote(NAMES)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from halog.core.log.chain_state import ChainState
+from halog.metadata.restore_requests import DONE
 from halog.ports import Entry, TopicPartition
-from halog.runtime import restoring
-from halog.runtime.restores import DONE
+from halog.runtime.merge import restore_driver as restoring
 from halog.testing.cluster import Cluster
 from restore.branch import side
 from restore.branches import compared

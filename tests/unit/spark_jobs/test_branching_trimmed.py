@@ -9,8 +9,8 @@ import pytest
 
 from halog.errors import LogError
 from halog.ports import Log, TopicPartition
-from halog.runtime.cluster import state_topic
-from halog.runtime.snapshots import Snapshots
+from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.placement.bootstrap import state_topic
 from halog.testing.cluster import Cluster
 from restore.branch import Side, read_on
 from restore.branches import compared

@@ -13,9 +13,9 @@ import pytest
 
 from halog.backend import Work
 from halog.errors import PartitionUnavailableError, RecordTooLargeError, RefusedError
-from halog.runtime import frames
-from halog.runtime.jobs import Announced, Announcement
-from halog.runtime.router import Router
+from halog.metadata.move_jobs import Announced, Announcement
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
 from halog.testing.cluster import Cluster, wait_until
 from spark_jobs import node_mover
 from spark_jobs.mover import Misplaced

@@ -21,7 +21,7 @@ from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, P
 from halog.core.keys.directory import DIRECTORY, entry_key
 from halog.embedded import jars
 from halog.errors import ConfigError, MapperError
-from halog.runtime.mapping import Places
+from halog.runtime.keys.key_owners import Places
 from halog.schema import Registry, TypeInfo, managed
 from spark_jobs import progress
 from spark_jobs.finding import ROWS, SCHEMA, Told, _Here

@@ -17,10 +17,12 @@ from halog.core.log.records import Header, Prepare
 from halog.core.log.transactions import Ledger, Undecided
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import RefusedError
+from halog.metadata import log_holds as retention, restore_requests as restores
+from halog.metadata.restore_requests import Closed
 from halog.ports import TopicPartition
-from halog.runtime import classified, ledger_rows, restores, retention
-from halog.runtime.outside import Remote
-from halog.runtime.restores import Closed
+from halog.runtime.merge import spark_results as classified
+from halog.runtime.support.adapters import Remote
+from halog.runtime.topics import ledger_rows
 from spark_jobs import merge, publishing
 from spark_jobs.branching import INITIATING, Parted, branch_of
 from spark_jobs.comparison import Progress, Report

@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from halog.backend import Found
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import RecordFormatError, SchemaChangedError
-from halog.runtime.pages import pieces
+from halog.runtime.rpc.pages import pieces
 from halog.schema import Definition, Ref, Registry, managed
 from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape, RefShape, Scalar, Shape
 from spark_jobs import reader

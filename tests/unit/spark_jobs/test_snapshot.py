@@ -19,8 +19,8 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from halog.ports import Entry, TopicPartition
-from halog.runtime.snapshots import Snapshots
-from halog.runtime.stored import pack_object
+from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.store.encoding import pack_object
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster
 from spark_jobs.history import steps_before

@@ -19,7 +19,7 @@ import halog
 from halog.backend import Invocation, Work
 from halog.embedded import EmbeddedSite
 from halog.errors import ForkedError, NodeError
-from halog.runtime.pages import PAGE_OBJECTS
+from halog.runtime.rpc.pages import PAGE_OBJECTS
 from halog.schema import managed
 from halog.testing.cluster import Cluster
 from halog.testing.nodes import MemoryNode

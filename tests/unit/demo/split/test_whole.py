@@ -20,12 +20,12 @@ from halog.demo.split.steps import Plan, Step, plan
 from halog.demo.split.traffic import Traffic
 from halog.demo.split.verify import Reported, judge
 from halog.demo.verify_copies import Ask, placed_by
+from halog.metadata.restore_requests import DONE, restore_of
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.cluster import state_topic
-from halog.runtime.outside import Remote
-from halog.runtime.restores import DONE, restore_of
-from halog.runtime.reuniting import Reuniting, undo
-from halog.runtime.router import Router
+from halog.runtime.merge.restore_command import Reuniting, undo
+from halog.runtime.placement.bootstrap import state_topic
+from halog.runtime.rpc.router import Router
+from halog.runtime.support.adapters import Remote
 from halog.schema.registry import DEFAULT
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side

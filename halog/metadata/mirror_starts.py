@@ -1,0 +1,62 @@
+"""Where another site can begin to read a log whose beginning a site that only mirrored it has trimmed (F2).
+
+places/<partition>   JSON: `Checkpoint`, in the coordinator of the site whose log it is
+
+Who mirrors a log reads it from where he stood last, or from its beginning; a site that has served until now has never
+stood in the log of the one that takes over. What the other log led to at the offset of its last snapshot is all that he
+needs instead: the site that is mirrored has everything that was mirrored from it. The place is written before the log
+is trimmed up to it at most, by whoever takes that snapshot, and never goes back: so it is behind no trimmed offset,
+as long as the site only mirrors. Where a site merges another's branch it offers the place in front of that: there the
+other one can begin, whatever it has, since its own branch is in what comes next. Once it serves, its active node trims
+by its holds alone: whoever asked for the switch has registered one for the other site before
+(`halog.runtime.sites.switchover`), and what is held then has the place in it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint
+from halog.errors import RefusedError
+from halog.metadata.cas import put
+from halog.ports import Coordinator
+
+logger = logging.getLogger("halog.mirror")
+
+_CHECKPOINT = msgspec.json.Decoder(Checkpoint)
+
+
+def offered(coordinator: Coordinator, partition: str) -> Checkpoint | None:
+    """The place in the log of this coordinator's site; None if there is none, or none that can be read."""
+    found = coordinator.get(f"places/{partition}")
+    return None if found is None else _read(partition, found.data)
+
+
+def _read(partition: str, data: bytes) -> Checkpoint | None:
+    try:
+        return _CHECKPOINT.decode(data)
+    except msgspec.MsgspecError as e:
+        logger.warning("znode places/%s is no place in a log: %s", partition, e)
+        return None
+
+
+def leads_on(place: Checkpoint, own: ChainState, begins: int) -> bool:
+    """Can who holds `own` begin there, in a log that begins at that offset?"""
+    return place.offset >= begins and place.state.log_id == own.log_id
+
+
+def offer(coordinator: Coordinator, partition: str, place: Checkpoint) -> None:
+    """Others may begin there from now on, unless they may at a later place by now. To be called before the log is
+    trimmed."""
+    data = msgspec.json.encode(place)
+
+    def made(before: bytes | None) -> bytes | None:
+        there = None if before is None else _read(partition, before)
+        later = there is not None and there.state.log_id == place.state.log_id and there.offset >= place.offset
+        return None if later else data
+
+    if not put(coordinator, f"places/{partition}", made):
+        raise RefusedError(f"others trim the log of {partition}, too", partition=partition)

@@ -1,0 +1,130 @@
+"""What the cluster has agreed on of a policy, made by the first process that has it: policies/<name>.
+
+All nodes and tools must agree on it: what decides where a key belongs (P6), what an acknowledgement says (R6), and how
+long a lease may last (R5). Where keys belong the cluster says alone, once somebody has decided that for the cluster: by
+a change of the mapping (T8), or by an activated version of the configuration (P11). So whatever step an activation dies
+at, or is turned back at, nodes start with the version that is active, and go by what the cluster has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from halog.config import Config
+from halog.config.mapper import callable_of
+from halog.core.keys.mapping import Layout, PolicyMapping
+from halog.errors import ConfigError
+from halog.ports import Coordinator
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.keys.key_owners import function_at, function_of, layout_of
+from mappers import earlier_of
+
+logger = logging.getLogger("halog.cluster")
+
+_COUNTED = tuple(name for name in mappings.LAYOUT if name != "names")
+"""Of a layout, what a change of the mapping may change."""
+
+
+def mapping(config: Config, policy: str) -> bytes:
+    """What a configuration says of it, as the coordinator holds it. ConfigError for a custom mapper that is not there.
+
+    What a policy does not use is absent, so that clusters made before there was any of it read the same."""
+    p = config.policies[policy]
+    said: dict[str, Any] = {name: getattr(p, name) for name in ("mapper", "partitions", "ring_size")}
+    said |= _fixed(config, policy)
+    if callable_of(p.mapper):
+        said["mapper_version"] = function_of(config, policy).version
+    if p.static:
+        said["names"] = list(p.static)
+    return msgspec.json.encode(said)
+
+
+def _fixed(config: Config, policy: str) -> dict[str, Any]:
+    p = config.policies[policy]
+    leased = ("lease_ttl_ms",) if p.lease_ttl_ms else ()
+    return {name: getattr(p, name) for name in ("local_sync", "remote_sync", *leased)}
+
+
+def agree(coordinator: Coordinator, config: Config, policy: str, *, activated: bool = False) -> None:
+    """Make it, unless the cluster has it. ConfigError as `check_mapping`."""
+    path = mappings.path_of(policy)
+    if coordinator.get(path) is None:
+        coordinator.create(path, mapping(config, policy))
+    check_mapping(coordinator, config, policy, activated=activated)
+
+
+def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, activated: bool = False) -> None:
+    """ConfigError if the cluster was made with another one: objects would be looked for where they are not, or be less
+    safe than some node believes. `activated`: the configuration is an activated version. It wishes where keys belong,
+    and the cluster says; a file is taken at its word."""
+    found = coordinator.get(mappings.path_of(policy))
+    if found is None:
+        return
+    held = mappings.parse(mappings.path_of(policy), found)
+    changed = bool(held.mapping.version) or held.mapping.changing is not None
+    passed_over: tuple[str, ...] = mappings.STATE
+    if changed or activated:
+        passed_over += mappings.LAYOUT if changed else _COUNTED
+        _check_code(config, policy, held.mapping)
+        want = _fixed(config, policy) | ({"names": list(names)} if (names := config.policies[policy].static) else {})
+    else:
+        want = msgspec.json.decode(mapping(config, policy), type=dict[str, Any])
+        if _knows(config, policy, held.mapping.now):
+            want["mapper_version"] = held.mapping.now.mapper_version
+    keys = [k for k in dict.fromkeys((*want, *held.said)) if want.get(k) != held.said.get(k) and k not in passed_over]
+    if keys:
+        shown = [f"{k} is {_shown(want, k)} here, {_shown(held.said, k)} there" for k in keys]
+        rebalance = f"; or let `halog rebalance --policy {policy}` with this file change it"
+        raise ConfigError(
+            f"{config.source}: policies.{policy} is another one than the cluster was created with: "
+            f"{'; '.join(shown)}; change it back or use another cluster name"
+            f"{rebalance if set(keys) <= set(mappings.LAYOUT) else ''}",
+            policy=policy,
+        )
+
+
+def _knows(config: Config, policy: str, layout: Layout) -> bool:
+    """Does newer code of a custom mapper have the cluster's version, too?"""
+    mapper = config.policies[policy].mapper
+    same = callable_of(mapper) and mapper == layout.mapper
+    return bool(same) and layout.mapper_version in earlier_of(function_of(config, policy).function)
+
+
+def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
+    """Where keys belong the cluster says: ConfigError if this process does not have the code of its mapper, a word if
+    its configuration says otherwise."""
+    for layout in held.layouts:
+        if callable_of(layout.mapper):
+            _check_has(config, policy, layout, may_turn_back=layout != held.now)
+    if not any(_is_said(config, policy, layout) for layout in held.layouts):
+        logger.warning(
+            "policy %s: %s says otherwise where keys belong, and the cluster's mapping counts: see `halog rebalance "
+            "status`; `halog rebalance --policy %s` changes it",
+            policy, config.source, policy,
+        )  # fmt: skip
+
+
+def _check_has(config: Config, policy: str, layout: Layout, *, may_turn_back: bool) -> None:
+    try:
+        function_at(config, policy, layout)
+    except ConfigError as error:
+        if not may_turn_back:
+            raise
+        back = f"; or turn the change to it back with `halog rebalance cancel --policy {policy}`, also with no node up"
+        raise ConfigError(f"{error.message}{back}", policy=policy) from error
+
+
+def _is_said(config: Config, policy: str, layout: Layout) -> bool:
+    """Is this the layout of the configuration? Code of a mapper that the cluster does not use is not asked for."""
+    p = config.policies[policy]
+    if (p.mapper, p.partitions, p.ring_size) != (layout.mapper, layout.partitions, layout.ring_size):
+        return False
+    return layout == layout_of(config, policy)
+
+
+def _shown(said: Mapping[str, Any], key: str) -> str:
+    return msgspec.json.encode(said[key]).decode() if key in said else "absent"

@@ -1,0 +1,182 @@
+"""How a node reaches the active copy of a partition: its own, or by asking another node."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from halog.config import Config
+from halog.core import events as ev
+from halog.core.roles import INCOMPLETE
+from halog.errors import ClosedError, LockedError
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.request import LocalError, Open
+from halog.runtime.rpc.router import Router
+from halog.transactions.context import forked_error
+
+T = TypeVar("T")
+
+LOCKED_S = 0.003
+"""Pause before what a transaction in doubt held is asked for again: most are decided within."""
+
+
+class Limits(NamedTuple):
+    """What a policy says of how long its partitions are waited for, in seconds (P4). None: as for all."""
+
+    call_s: float | None = None
+    locked_s: float | None = None
+
+
+NO_LIMITS: Final[Mapping[str, Limits]] = {}
+
+
+def limits_of(config: Config) -> dict[str, Limits]:
+    """By policy, of those that say anything."""
+    made = {}
+    for name, policy in config.policies.items():
+        call_ms, doubt_ms = policy.call_deadline_ms, policy.doubt_timeout_ms
+        if call_ms is not None or doubt_ms is not None:
+            made[name] = Limits(
+                None if call_ms is None else call_ms / 1000, None if doubt_ms is None else 2 * doubt_ms / 1000
+            )
+    return made
+
+
+class Asker:
+    """Shared by everything a node offers its application."""
+
+    def __init__(
+        self,
+        name: str,
+        router: Router,
+        copies: Mapping[str, Copy],
+        call_s: float,
+        locked_s: float = 0.0,
+        of_policies: Mapping[str, Limits] = NO_LIMITS,
+    ) -> None:
+        self.name, self.router, self.copies, self.call_s = name, router, copies, call_s
+        self.locked_s = locked_s
+        """How long what a transaction in doubt holds is waited for: until it is decided, if all goes well."""
+        self._of_policies = of_policies
+        """Of policies with times of their own, instead of these two."""
+        self.closed = False
+        self._pid = os.getpid()
+
+    def call_of(self, partition: str) -> float:
+        """How long an answer of this partition is waited for, in seconds."""
+        own = self._own(partition)
+        return self.call_s if own is None or own.call_s is None else own.call_s
+
+    def locked_of(self, partition: str) -> float:
+        """How long a commit waits for what a transaction in doubt holds there."""
+        own = self._own(partition)
+        return self.locked_s if own is None or own.locked_s is None else own.locked_s
+
+    def read_of(self, partition: str) -> float:
+        """How long a read waits for that: it holds nothing itself, so for as long as a living initiator may wait."""
+        return max(self.call_of(partition), self.locked_of(partition))
+
+    def doubt_of(self, partition: str, usual_s: float) -> float:
+        """How long a participant there waits for an initiator that it hears nothing of."""
+        own = self._own(partition)
+        return usual_s if own is None or own.locked_s is None else own.locked_s / 2
+
+    def shortest_doubt(self, usual_s: float) -> float:
+        """Of any partition."""
+        return min([usual_s, *(own.locked_s / 2 for own in self._of_policies.values() if own.locked_s is not None)])
+
+    def _own(self, partition: str) -> Limits | None:
+        known = self.router.tables.get(partition) if self._of_policies else None
+        return None if known is None else self._of_policies.get(known[1].policy)
+
+    def check_open(self) -> None:
+        """ClosedError once the node is closed; ForkedError in a child of the process that opened it."""
+        self.check_forked()
+        if self.closed:
+            raise ClosedError(f"node {self.name} is closed")
+
+    def check_forked(self) -> None:
+        """ForkedError in a child of the process that opened the node: what it knows is as of the fork, and its
+        connections are the parent's."""
+        if os.getpid() != self._pid:
+            raise forked_error()
+
+    def serving(self, partition: str) -> Copy | None:
+        """This node's copy, if it is active and the node is not offline (Q1): its copies hear of that one by one."""
+        copy = self.copies.get(partition)
+        return copy if copy is not None and copy.serving and not self.router.offline() else None
+
+    def epoch(self, partition: str) -> int:
+        """The highest epoch that is known here: by the table, or by this node's copy, which may be ahead of that."""
+        copy, known = self.copies.get(partition), self.router.epoch(partition)
+        return known if copy is None else max(known, copy.core.chain.state.led, copy.core.chain.state.epoch.number)
+
+    def readable(self, partition: str) -> Copy | None:
+        """This node's copy, active or not, if it shows what it has: it has read all that the log had when it came
+        (back), it has no error, and the node is not offline (Q1, P11)."""
+        copy = self.copies.get(partition)
+        if copy is None or copy.error is not None or copy.core.role in INCOMPLETE or self.router.offline():
+            return None
+        return copy
+
+    def ask(
+        self,
+        partition: str,
+        frame: frames.Request,
+        until: float | None = None,
+        site: str | None = None,
+        open_: Open | None = None,
+    ) -> frames.Reply | None:
+        """Ask the active node; None if that is this very node by now. `site`, `open_`: see `Router.ask`."""
+        self.check_open()
+        deadline = self.call_of(partition) if until is None else max(0.0, until - time.monotonic())
+        try:
+            return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None, site, open_)
+        except LocalError:
+            return None
+
+    def patiently(self, partition: str, attempt: Callable[[], T]) -> T:
+        """The result of `attempt`, made again while it meets what a transaction in doubt holds in that partition."""
+        until = time.monotonic() + self.read_of(partition)
+        while True:
+            try:
+                return attempt()
+            except LockedError:
+                if time.monotonic() >= until or self.closed:
+                    raise
+                time.sleep(LOCKED_S)
+
+    def wait(self, partition: str, begin: Callable[[Waiter], object]) -> ev.Result:
+        """Begin something that a partition answers once, and wait for the answer."""
+        waiter = Waiter()
+        begin(waiter)
+        return waiter.wait(self.call_of(partition)) or ev.Unknown("no answer in time")
+
+
+class Waiter:
+    """Waits on the calling thread for one result."""
+
+    __slots__ = ("_lock", "result")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.result: ev.Result | None = None
+
+    def __call__(self, result: ev.Result) -> None:
+        self.result = result
+        self._lock.release()
+
+    def settled(self) -> bool:
+        """Has the result come?"""
+        return self.result is not None
+
+    def wait(self, timeout_s: float) -> ev.Result | None:
+        """The result, or None if it did not come in time."""
+        if self.result is None:
+            self._lock.acquire(timeout=max(0.0, timeout_s))
+        return self.result

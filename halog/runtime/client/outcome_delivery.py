@@ -1,0 +1,89 @@
+"""What partitions ask of each other about transactions over several of them: decisions, and that they arrived (T3-T6).
+
+One attempt for each time the core asks; it asks again as long as it needs to, so what is under way is not begun again,
+and what waits for a partition that nobody serves is dropped. A participant is told of a commit until it confirms; one
+in doubt asks the first partition. This module decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
+from halog.runtime.rpc import frames
+from halog.runtime.support.keyed_executor import Errands
+
+if TYPE_CHECKING:
+    from halog.runtime.replica.driver import Copy
+
+logger = logging.getLogger("halog.partition")
+
+EACH, THREADS = 2, 64
+"""Questions under way at once, for one partition and for all: each waits for another partition's log, a few ms."""
+
+ATTEMPT_S = 1.0
+
+
+class Settling:
+    """Of one hosting node. `ballots` is there once the node has joined."""
+
+    def __init__(self) -> None:
+        self.ballots: Ballots | None = None
+        self._errands = Errands("halog-settling", EACH, THREADS)
+        self._telling = set[tuple[str, str, bytes, bool]]()
+        """What partitions that this node serves are told and have not answered: by whom, which, what."""
+
+    def close(self) -> None:
+        """Whoever comes next asks again."""
+        self._errands.close()
+
+    def spread(self, copy: Copy, e: ev.Spread) -> None:
+        """Tell each of the participants; those that this node serves on this very thread, once it has let go of the
+        copy."""
+        for partition in e.to:
+            copy.after(partial(self._tell, copy, e, partition))
+
+    def _tell(self, copy: Copy, e: ev.Spread, partition: str) -> None:
+        r = frames.Decide(partition, e.tx, e.commit, False)
+        key = (copy.name, partition, e.tx, e.commit)
+        if key in self._telling:
+            return
+
+        def told(outcome: str | None) -> None:
+            self._telling.discard(key)
+            self._told(copy, e, partition, outcome)
+
+        self._telling.add(key)
+        if self.ballots is None or not self.ballots.tell(r, told):
+            self._telling.discard(key)
+            what = (copy.name, e.tx, "commit" if e.commit else "abort")
+            self._errands.go(partition, what, partial(self._tell_elsewhere, copy, e, r))
+
+    def _tell_elsewhere(self, copy: Copy, e: ev.Spread, r: frames.Decide) -> bool:
+        outcome = self._ask(r)
+        self._told(copy, e, r.partition, outcome)
+        return outcome is not None
+
+    def _told(self, copy: Copy, e: ev.Spread, partition: str, outcome: str | None) -> None:
+        if e.commit and outcome in (COMMITTED, EXPIRED):
+            copy.post(ev.Confirmed(e.tx, partition))
+        elif outcome is not None and outcome == (ABORTED if e.commit else COMMITTED):
+            logger.error("%s says that transaction %s is %s, %s has decided otherwise",
+                         partition, e.tx.hex(), outcome, copy.name)  # fmt: skip
+
+    def ask_decision(self, copy: Copy, e: ev.AskDecision) -> None:
+        """Ask its first partition to abort it; whatever that has decided is taken over."""
+        self._errands.go(e.first, (copy.name, e.tx, "ask"), partial(self._find_out, copy, e))
+
+    def _find_out(self, copy: Copy, e: ev.AskDecision) -> bool:
+        outcome = self._ask(frames.Decide(e.first, e.tx, False, True))
+        if outcome in (COMMITTED, ABORTED, EXPIRED):
+            copy.post(ev.DecideAsked(0, e.tx, outcome == COMMITTED, False))
+        return outcome is not None
+
+    def _ask(self, r: frames.Decide) -> str | None:
+        """None: nobody is there to answer."""
+        return None if self.ballots is None else attempt(self.ballots, r, ATTEMPT_S)

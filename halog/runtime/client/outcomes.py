@@ -1,0 +1,64 @@
+"""What became of a commit that nobody answered, asked of the partition that decides (R4, R5, T7).
+
+Within one partition its active node knows, or a later epoch will. Over several the first one decides: it is asked to
+abort, and says how it stands, so that there is an answer as soon as it is served. This module decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final, cast
+
+from halog.backend import Outcome
+from halog.errors import HalogError
+from halog.runtime.client.caller import Asker
+from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots
+from halog.runtime.node.request_server import settled
+from halog.runtime.rpc import frames
+
+AGAIN_S: Final = 0.05
+"""Between two questions: a decision on its way to the log is there by then."""
+
+_OVER: Final[dict[str, Outcome]] = {COMMITTED: "happened", ABORTED: "did not happen", EXPIRED: "expired"}
+
+
+class Afterwards:
+    """Of one node."""
+
+    def __init__(self, asker: Asker, ballots: Ballots) -> None:
+        self._asker, self._ballots = asker, ballots
+
+    def outcome(self, partition: str, tx: bytes, epoch: int, participants: Sequence[str] = ()) -> Outcome:
+        """See Backend."""
+        until = time.monotonic() + self._asker.call_of(partition)
+        while True:
+            said: Outcome = "unknown"
+            error: HalogError | None = None
+            try:
+                said = self._once(partition, tx, epoch, participants, until)
+            except HalogError as e:
+                error = e
+            if said != "unknown":
+                return said
+            self._asker.check_open()
+            if time.monotonic() + AGAIN_S >= until:
+                if error is not None and error.happened is False:
+                    raise error
+                return said
+            time.sleep(AGAIN_S)
+
+    def _once(self, partition: str, tx: bytes, epoch: int, participants: Sequence[str], until: float) -> Outcome:
+        if len(participants) > 1:
+            ask = frames.Decide(partition, tx, False, True, tuple(participants))
+            return _OVER.get(self._ballots.decide(ask, until, site=None)[0], "unknown")
+        return self.one(partition, tx, epoch, until)
+
+    def one(self, partition: str, tx: bytes, attempt: int, until: float | None = None) -> Outcome:
+        """Asked once, of the partition alone."""
+        reply = self._asker.ask(partition, frames.AskOutcome(partition, tx, attempt), until)
+        if reply is None:
+            copy = self._asker.copies[partition]
+            reply = settled(self._asker.wait(partition, lambda answer: copy.ask_outcome(tx, attempt, answer)))
+        assert isinstance(reply, frames.OutcomeIs)
+        return cast("Outcome", reply.outcome)

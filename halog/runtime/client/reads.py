@@ -1,0 +1,278 @@
+"""What a node reads for its application: from its own copy where that is active, else from the node that is (R5).
+
+A read that must not be old names the least lsn it needs: a node that merely believes to be active cannot have it. This
+module decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+from halog.backend import Found, Invocation, Invoked, View
+from halog.core import events as ev
+from halog.errors import (
+    ConflictError,
+    DeadlineError,
+    HalogError,
+    NotActiveError,
+    OutcomeUnknownError,
+    OverloadedError,
+    QuorumError,
+    RefusedError,
+)
+from halog.runtime.client.caller import Asker, Waiter
+from halog.runtime.client.commits import OVERLOADED_S, RETRY_S
+from halog.runtime.client.moment_release import LettingGo, Passing
+from halog.runtime.client.partition_views import FarView, late, own_view
+from halog.runtime.node.request_server import WAIT_S, Execute
+from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.driver import Copy
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.pages import ITEM_BYTES, PAGE_BYTES, PAGE_OBJECTS, first_of, pieces
+from halog.runtime.rpc.result_errors import to_error
+
+
+class Reads:
+    """Shared by all threads of a node. The methods are those of `Backend`."""
+
+    def __init__(
+        self,
+        asker: Asker,
+        execute: Execute,
+        waits: Callable[[str], bool],
+        lease_ms: Callable[[str], int],
+        room: int = PAGE_BYTES,
+    ) -> None:
+        """`room`: bytes of keys in one question."""
+        self._asker, self._execute, self._waits, self._lease_ms, self._room = asker, execute, waits, lease_ms, room
+        self.deliveries: Deliveries | None = None
+        """Of the copies hosted here."""
+        self.letting_go = LettingGo(asker)
+
+    def _serving(self, partition: str, least: int) -> Copy | None:
+        """This node's copy, if it is active, once it has `least`. (If it was replaced without knowing it, it will have
+        that as a replica, and then shows no less.)"""
+        copy = self._asker.serving(partition)
+        if (
+            copy is not None
+            and least
+            and not copy.has(least)
+            and not copy.wait_for(least, limit_s := self._asker.call_of(partition), logged=True)
+        ):
+            raise DeadlineError(
+                f"this node's copy of {partition} did not reach lsn {least} within {limit_s:g} s",
+                partition=partition,
+                lsn=least,
+            )
+        return copy
+
+    # --- objects ---
+
+    def fetch(
+        self,
+        partition: str,
+        keys: Sequence[bytes],
+        *,
+        settled: int = 0,
+        least: int = 0,
+        mapping: int = 0,
+        brief: bool = False,
+    ) -> Sequence[Found | None]:
+        """See Backend."""
+        if len(keys) == 1:
+            request = frames.Fetch(partition, list(keys), settled, least, mapping, brief)
+            return self._asker.patiently(partition, partial(self._fetch, request))
+        found: list[Found | None] = []
+        while len(found) < len(keys):
+            asked = first_of(keys, len(found), self._room)
+            request = frames.Fetch(partition, asked, settled, least, mapping, brief)
+            found += self._asker.patiently(partition, partial(self._fetch, request))
+        return found
+
+    def _fetch(self, r: frames.Fetch) -> Sequence[Found | None]:
+        """The first of them, at least one."""
+        while True:
+            copy = self._serving(r.partition, r.least)
+            if copy is not None:
+                copy.wait_for(r.settled, WAIT_S)  # if its epoch has ended it never comes; commits check what was read
+                copy.wait_free(r.keys, self._asker.read_of(r.partition))
+                if copy.maps_by(r.mapping, WAIT_S) and copy.serving:
+                    found = list(copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys))
+                    copy.check_mapping(r.mapping)
+                    return found
+                continue
+            reply = self._asker.ask(r.partition, r)
+            if reply is not None:
+                return items_of(reply, r.partition)
+
+    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
+        """See Backend."""
+        if not self._lease_ms(partition):
+            raise RefusedError(
+                f'the policy of {partition} has no leases: read with read="barrier", or set its lease_ttl_ms',
+                partition=partition,
+            )
+        found: list[Found | None] = []
+        while len(found) < len(keys):
+            copy = self._asker.serving(partition)
+            if copy is not None:
+                here = copy.find_leased(keys) if copy.maps_by(mapping, WAIT_S) else None
+                copy.check_mapping(mapping)
+                return None if self._asker.closed else here  # a node that closes says nothing more
+            asked = first_of(keys, len(found), self._room)
+            reply = self._asker.ask(partition, frames.Leased(partition, asked, mapping))
+            if isinstance(reply, frames.Unleased):
+                return None
+            found += [] if reply is None else items_of(reply, partition)
+        return found
+
+    def view(
+        self, partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
+    ) -> View:
+        """See Backend."""
+        if partition in self._asker.copies and (not ahead or self._asker.serving(partition) is not None):
+            own = own_view(self._asker, partition, under, after, mapping)
+            if own is not None:
+                return own
+        if after:
+            self.reach(partition, after)
+        return FarView(self._asker, partition, after, mapping)
+
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
+        """See Backend."""
+        passing = Passing(self.letting_go, partition)
+        try:
+            yield from self._scanned(passing, partition, prefix, least, mapping)
+        finally:
+            passing.end()
+
+    def _scanned(self, passing: Passing, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
+        after = b""
+        while True:
+            copy = self._serving(partition, least)
+            if copy is not None:
+                copy.wait_free((prefix,), self._asker.read_of(partition), prefixes=True)
+                if not copy.maps_by(mapping, WAIT_S) or not copy.serving:
+                    continue
+                there = copy.objects.scan(prefix, after)
+                copy.check_mapping(mapping)
+                yield from there
+                return
+            moment = passing.moment
+            page = frames.LookThrough(partition, prefix, after, PAGE_OBJECTS, moment, 0, mapping, least, True)
+            try:
+                reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
+            except ConflictError:
+                if not moment:
+                    raise
+                passing.moment = b""  # it is not known any more: the rest is of another one
+                continue
+            if reply is None:
+                continue
+            assert isinstance(reply, frames.Seen)
+            passing.take_up(reply.moment)
+            for found in reply.items:
+                if found is not None:
+                    after = found.key
+                    yield found
+            if reply.end:
+                return
+
+    # --- positions ---
+
+    def reach(self, partition: str, lsn: int) -> None:
+        """See Backend."""
+        while True:
+            copy = self._asker.serving(partition)
+            if copy is not None and not copy.wait_for(lsn, self._asker.call_of(partition)):
+                raise late(copy, lsn, self._asker.call_of(partition))
+            if copy is not None or self._asker.ask(partition, frames.Reach(partition, lsn)) is not None:
+                return
+
+    def barrier(self, partition: str) -> int:
+        """See Backend."""
+        limit_s = self._asker.call_of(partition)
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._barrier(partition, until)
+            except (OverloadedError, QuorumError, NotActiveError) as e:
+                waits = not isinstance(e, QuorumError) or self._waits(partition)
+                if not waits or time.monotonic() >= until:
+                    raise
+                time.sleep(OVERLOADED_S)
+            except (OutcomeUnknownError, DeadlineError) as e:
+                raise DeadlineError(
+                    f"no node showed within {limit_s:g} s that it is active for {partition}; see `halog "
+                    "partition show`",
+                    partition=partition,
+                ) from e
+
+    def _barrier(self, partition: str, until: float) -> int:
+        """One attempt here or elsewhere."""
+        copy = self._asker.serving(partition)
+        if copy is None:
+            reply = self._asker.ask(partition, frames.Barrier(partition), until)
+            if reply is None:
+                raise NotActiveError("this very node became active", partition=partition)
+            assert isinstance(reply, frames.Committed)
+            return reply.lsn
+        waiter = Waiter()
+        tag = copy.barrier(waiter)
+        if self.deliveries is not None:
+            self.deliveries.follow(copy, tag, waiter.settled, until)
+        result = waiter.wait(until - time.monotonic()) or ev.Unknown("no answer in time")
+        if isinstance(result, ev.Happened):
+            return result.lsn
+        raise to_error(result, partition)
+
+    # --- checks and calls ---
+
+    def validate(
+        self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
+    ) -> None:
+        """See Backend."""
+        for piece in pieces(reads, _read_size, self._room):  # versions only grow: what holds last, held at the first
+            request = frames.Validate(partition, piece, least, mapping)
+            self._asker.patiently(partition, partial(self._validate, request))
+
+    def _validate(self, r: frames.Validate) -> None:
+        while True:
+            copy = self._serving(r.partition, r.least)
+            if copy is not None and not copy.maps_by(r.mapping, WAIT_S):
+                continue
+            if copy is not None:
+                copy.validate(r.reads)
+                copy.check_mapping(r.mapping)
+                return
+            if self._asker.ask(r.partition, r) is not None:
+                return
+
+    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+        """See Backend."""
+        until = time.monotonic() + self._asker.call_of(partition)
+        while True:
+            reply = self._asker.ask(partition, frames.Invoke(partition, invocation), until)
+            if reply is not None:
+                assert isinstance(reply, frames.Answered)
+                return reply.invoked
+            try:
+                self._serving(partition, invocation.least)
+                return self._execute(partition, invocation, own=True)
+            except NotActiveError:  # again; whoever is active now runs it
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(RETRY_S)
+
+
+def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:
+    """What a question for objects was answered, at least one. HalogError if it was not."""
+    if type(reply) is not frames.Objects or not reply.items:
+        raise HalogError(f"the active node of {partition} answered a question for objects with none of them")
+    return reply.items
+
+
+def _read_size(read: tuple[bytes, int]) -> int:
+    return len(read[0]) + ITEM_BYTES

@@ -1,0 +1,1 @@
+"""This room tells operators what happened. It never acts on it."""

@@ -1,0 +1,134 @@
+"""What a node tells of itself, of its copies and of the others, in the words of `halog.events`.
+
+Of a copy's many roles operators know four: active, replica, offline, failed; only a change between those is told.
+Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from halog.core import events as ev
+from halog.core.roles import LEADING, Role
+from halog.core.table.changes import migration_asked
+from halog.core.table.group import could_fork
+from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, MIGRATION, ROLE, STORE_ASIDE, Kind
+from halog.runtime.events.history import History
+from halog.runtime.store import replaced_mark as replaced
+
+if TYPE_CHECKING:
+    from halog.core.table.table import PartitionTable
+    from halog.ports import Store
+    from halog.runtime.replica.driver import Copy
+
+INTRUDER_S = 60.0
+"""One that is refused tries again at once, and again: it is told once in so long."""
+
+INTRUDERS = 20
+"""So many are told in that time, whatever they call themselves: names are cheap. The others are counted."""
+
+_LEADS = {role.value for role in LEADING}
+_SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed", Role.OFFLINE.value: "offline"}
+REPLICA = "replica"
+
+
+def migration_told(history: History, before: PartitionTable, now: PartitionTable, cause: str = "") -> None:
+    """This node, or its application, has wished a partition elsewhere; `cause`: why, if the tables do not say it."""
+    for told in migration_asked(before, now):
+        why = cause if cause and told.kind is MIGRATION else told.cause
+        history.tell(told.kind, why, more=told.more, partition=now.name, epoch=now.epoch.number)
+
+
+class Telling:
+    """Of one run of a node."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._roles: dict[str, str] = {}
+        self._refused: dict[str, float] = {}
+        self._cut: set[str] = set()
+        """To whom the line is cut, as it was told."""
+        self._untold = 0
+        self._lock = threading.Lock()
+
+    # --- copies ---
+
+    def told(self, copy: Copy, e: ev.Tell) -> None:
+        """Something the core knows."""
+        s = copy.core.chain.state
+        self.history.tell(
+            e.kind, e.cause, node=e.node, more=e.more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn,
+            once=e.once, logged=e.logged,
+        )  # fmt: skip
+
+    def role_changed(self, copy: Copy, role: str, why: str) -> None:
+        """A copy's role, if operators know the difference."""
+        now = _SHOWN.get(role, REPLICA)
+        was = self._roles.get(copy.name, REPLICA)
+        if now == "offline" and was == REPLICA:
+            return  # that its node has no quorum is told of the zone, not of every copy
+        self._roles[copy.name] = now
+        if now != was:
+            s, table = copy.core.chain.state, copy.core.table
+            more: dict[str, object] = {"role": now, "was": was}
+            if role in _LEADS and could_fork(table, table.group.required):
+                more["may_fork"] = True
+            self.history.tell(ROLE, why, more=more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn)
+
+    def of_log(self, kind: Kind, cause: str, more: Mapping[str, Any]) -> None:
+        """The log is away, or back, as this node finds it."""
+        self.history.tell(kind, cause, more=more)
+
+    def created(self, partition: str) -> None:
+        """This node wrote the partition's table."""
+        self.history.tell(CREATED, "it is configured and did not exist", partition=partition)
+
+    # --- nodes ---
+
+    def joined(self, address: str, pid: int, partitions: int) -> None:
+        """This node takes part."""
+        more = {"address": address, "pid": pid, "partitions": partitions}
+        self.history.tell(JOINED, f"started as pid {pid} at {address}, hosting {partitions} partitions", more=more)
+
+    def store_replaced(self, store: Store) -> None:
+        """This node has a store in place of a damaged one: told once."""
+        what = replaced.found(store)
+        if what is not None and not what.told:
+            aside = what.aside or "gone"
+            self.history.tell(STORE_ASIDE, what.why, more={"aside": aside})
+            replaced.told(store, what)
+
+    def left(self) -> None:
+        """This node leaves on purpose."""
+        self.history.tell(LEFT, "it was closed")
+
+    def noticed(self, node: str, up: bool, why: str) -> None:
+        """Another node is up again, or no more, as this one sees it."""
+        self.history.tell(JOINED if up else LEFT, why, node=node)
+
+    def line(self, node: str, whole: bool, why: str) -> None:
+        """The line between this node and another one that lives is cut, or whole again. Of the two, the first by name
+        tells the history; the other one hears it by the challenges."""
+        with self._lock:
+            if whole is (node not in self._cut):
+                return
+            (self._cut.discard if whole else self._cut.add)(node)
+        more = {"to": node}
+        self.history.tell(LINE_WHOLE if whole else LINE_CUT, why, more=more, logged=node < self.history.node)
+
+    def intruder(self, name: str, why: str) -> None:
+        """Somebody was refused. `name` is short: it is kept."""
+        now = time.monotonic()
+        with self._lock:
+            self._refused = {n: at for n, at in self._refused.items() if now - at < INTRUDER_S}
+            if name in self._refused:
+                return
+            if len(self._refused) >= INTRUDERS:
+                self._untold += 1
+                return
+            self._refused[name] = now
+            untold, self._untold = self._untold, 0
+        self.history.tell(INTRUDER, why, node=name, more={"untold": untold} if untold else None)

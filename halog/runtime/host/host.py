@@ -1,0 +1,399 @@
+"""What a node that hosts partitions runs: its copies, one producer session, one tail of the log, and their threads.
+
+All copies share the session (rule W1 allows it: its end ends every epoch that writes through it) and the tail, so that
+both are warm when a partition fails over. Each epoch is bound to the session it began with. This module moves events
+and effects; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+from halog.core import events as ev
+from halog.core.ids import EpochId, Member
+from halog.core.roles import Role
+from halog.core.settings import Settings
+from halog.core.table.table import PartitionTable
+from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.metadata.groups import Overrides
+from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
+from halog.runtime.client.outcome_delivery import Settling
+from halog.runtime.events.reporter import Telling
+from halog.runtime.host.assignment import Placing
+from halog.runtime.host.control_frames import Control
+from halog.runtime.host.lease_renewal import Leasing
+from halog.runtime.host.log_probe import ASKERS, LogQuestions
+from halog.runtime.host.log_reader import LogReader
+from halog.runtime.host.log_tails import Tails
+from halog.runtime.host.push_batches import Pushes
+from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.host.table_refresh import Refreshing
+from halog.runtime.host.throttle import Pacing
+from halog.runtime.membership.members import Membership
+from halog.runtime.replica.delivery_reports import SOON_S, Deliveries
+from halog.runtime.replica.disk_effects import Disk
+from halog.runtime.replica.driver import Copy
+from halog.runtime.replica.host_port import CopyPolicy
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
+from halog.runtime.store.flusher import FlushedStore
+
+logger = logging.getLogger("halog.host")
+
+Ack = tuple[str, EpochId, int, bool, int]
+"""Partition, epoch, lsn, applied, flushed."""
+
+SNAPSHOT_CHECK_S = 0.5
+"""How often each copy is looked at for a snapshot that is due."""
+
+ERROR_PAUSE_S = 0.1
+"""Between attempts at what is not to be had just now: a server that is back is found within this."""
+
+TICK_S = 0.02
+"""Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
+
+SAVE_TICKS = 5
+"""The store is given what was taken every so many ticks (100 ms): a write costs tens of µs, however little is in it,
+and what is not stored is in the log."""
+
+
+class Host:
+    """The hosting half of a node; implements what copies ask of their surroundings."""
+
+    def __init__(
+        self,
+        me: Member,
+        site: str,
+        settings: Settings,
+        policies: Mapping[str, CopyPolicy],
+        log: Log,
+        coordinator: Coordinator,
+        store: FlushedStore,
+        router: Router,
+        snapshots: Snapshots,
+        telling: Telling,
+    ) -> None:
+        self.me, self.site, self.settings, self.policies = me, site, settings, policies
+        self.log, self.coordinator, self.store, self.router = log, coordinator, store, router
+        self.snapshots, self.telling = snapshots, telling
+        self.copies: dict[str, Copy] = {}
+        self.by_tp: dict[TopicPartition, Copy] = {}
+        self.states: dict[str, object] = {}
+        self.control = Control(self.copies).take
+        self.leasing = Leasing(coordinator, self.copies, self.run)
+        self.renew_lease = self.leasing.renew
+        self.log_questions = LogQuestions(
+            log.bounds, lambda: self._session is not self._ending, telling.of_log
+        )  # fmt: skip
+        self.ask_log = self.log_questions.ask
+        self.settling = Settling()
+        self.spread, self.ask_decision = self.settling.spread, self.settling.ask_decision
+        self.members: Membership
+        self.pacing = Pacing(self)
+        self.placing = Placing(self)
+        self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
+        self.disk = Disk(store)
+        self._session: LogSession
+        self._session_lock = threading.Lock()
+        self._ending: LogSession | None = None  # let go of, while its successor is being made
+        self.merge_due: Callable[[Copy, ev.MergeDue], None] = _nobody_merges
+        self.ask_vote: Callable[[Copy, ev.AskVote], None] = _nobody_votes
+        self.to_stir: list[Callable[[], None]] = []
+        """Called after each batch of the log that was read."""
+        self.roles_seen: Callable[[str, str], None] = lambda name, role: None
+        """Told of every change of a copy's role: (partition, role)."""
+        self._refreshing = Refreshing(coordinator, self.table_seen)
+        self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
+        self._tail: Tails
+        self._tails_made: list[Future[LogTail]] = []
+        self._ticks = 0
+        self._collecting = threading.local()
+        """`acks`: of a thread that sends acknowledgements to the same node together."""
+        self._threads: list[threading.Thread] = []
+        self._ends: list[Callable[[], None]] = []
+        self._closing = threading.Event()
+        self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
+        self.deliveries = Deliveries(
+            lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush, self.end_session
+        )  # fmt: skip
+
+    # --- life ---
+
+    def prepare(self) -> None:
+        """Begin to make what takes as long as the rest of joining and does not need it. Whoever leaves early does not
+        wait for it: the log may never answer."""
+        for patient in (False, True):
+            made: Future[LogTail] = Future()
+            self._tails_made.append(made)
+            make = partial(self.log.tail, patient=patient)
+            threading.Thread(target=_make, args=(made, make), name="halog-tail-made", daemon=True).start()
+
+    def start(self, members: Membership) -> None:
+        """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
+        self.members = members
+        self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
+        prompt = LogReader(self._tail.prompt, self.by_tp.get, self._batch_read)
+        self.spawn("tail", lambda: self._forever(prompt.turn))
+        for name, turn in (
+            ("deliveries", lambda: self.deliveries.run(self._closing)),
+            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self._batch_read).turn),
+            ("members", lambda: members.turn(self._closing, TICK_S)),
+            ("ticks", self._tick),
+            ("snapshots", self._take_snapshots),
+            ("flushes", self.store.run),
+            ("refresh", lambda: self._refreshing.turn(self._closing)),
+            ("overrides", lambda: self._overrides.turn(self._closing)),
+            ("placing", lambda: self.placing.turn(self._closing)),
+            *((f"log-asked-{i}", lambda: self.log_questions.turn(self._closing)) for i in range(ASKERS)),
+        ):
+            self.keep_on(name, turn)
+
+    def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """A thread that `close` waits for."""
+        thread = threading.Thread(target=work, name=f"halog-{name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def keep_on(self, name: str, turn: Callable[[], None], end: Callable[[], None] = lambda: None) -> None:
+        """Take turns on a thread of their own until the node closes; `end` is called once no thread runs."""
+        self.spawn(name, partial(self._forever, turn))
+        self._ends.append(end)
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, unless the node closes; does it?"""
+        return self._closing.wait(seconds)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do something that may block on another thread."""
+        if not self._closing.is_set():
+            self._executor.submit(_logged, work)
+
+    def close(self) -> None:
+        """Stop the threads; nothing is handed over here."""
+        self._closing.set()
+        self.states.clear()
+        self.store.wake()
+        self.placing.stir()
+        for thread in self._threads:
+            thread.join(5)
+        for end in self._ends:
+            end()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.disk.close()
+        self.settling.close()
+        self.snapshots.close()
+        for copy in self.copies.values():
+            copy.leave()
+        self.store.end()
+        if self._threads:
+            self._tail.close()
+            self._session.abandon()
+            self.deliveries.flush()
+        else:
+            for made in self._tails_made:
+                made.add_done_callback(_close)
+
+    # --- threads ---
+
+    def _forever(self, turn: Callable[[], None]) -> None:
+        """A thread must outlive whatever one turn of it meets: without it the node would live on, half dead."""
+        while not self._closing.is_set():
+            try:
+                turn()
+            except BaseException:  # whatever the application's code in it raises, too
+                logger.exception("%s goes on after an error", threading.current_thread().name)
+                self._closing.wait(ERROR_PAUSE_S)
+
+    def _take_snapshots(self) -> None:
+        if not self._closing.wait(SNAPSHOT_CHECK_S):
+            self.snapshots.tend(list(self.copies.values()))
+
+    def _tick(self) -> None:
+        if not self._closing.wait(TICK_S):
+            self._ticks += 1
+            saves = self._ticks % SAVE_TICKS == 0
+            for copy in list(self.copies.values()):
+                try:
+                    copy.tick()
+                    self._tail.place(copy)
+                    if saves:
+                        copy.save()
+                except Exception:  # of this copy only
+                    logger.exception("partition %s goes on after an error", copy.name)
+            self.flush_acks()
+            self._pushes.flush()  # what no record goes with
+
+    # --- what copies ask ---
+
+    def current_session(self) -> LogSession:
+        return self._session
+
+    def expect_delivery(self, *, soon: bool) -> None:
+        self.deliveries.expect(SOON_S if soon else 0.0)
+
+    def reported(self, copy: Copy) -> None:
+        self.deliveries.reported(copy)
+
+    def end_session(self, session: LogSession, why: str) -> None:
+        """Let go of a session; every epoch bound to it ends. The log may be away: the next session is made elsewhere,
+        and an epoch begun meanwhile fails at once."""
+        with self._session_lock:
+            if session is not self._session or session is self._ending:
+                return
+            self._ending = session
+        logger.warning("the producer session ends: %s", why)
+        self.spawn("session", lambda: self._renew(session, why))
+
+    def _renew(self, session: LogSession, why: str) -> None:
+        self._ended(session, why)
+        said = ""
+        while not self._closing.is_set():
+            try:
+                self._session = self.log.session()
+                break
+            except Exception as e:
+                if str(e) != said:  # an attempt that fails as the one before it is not news
+                    logger.warning("no producer session yet, going on trying: %s", e)
+                said = str(e)
+                self._closing.wait(ERROR_PAUSE_S)
+        self._ended(session, why)  # for whoever took it for the current one until now
+
+    def _ended(self, session: LogSession, why: str) -> None:
+        session.abandon()
+        self.deliveries.flush()
+        for copy in list(self.copies.values()):
+            if copy.session is session:
+                copy.post(ev.AppendFailed(-1, why))
+
+    @property
+    def followed(self) -> Tails:
+        """What tells its copies of the log."""
+        return self._tail
+
+    def follow(self, tp: TopicPartition, offset: int) -> None:
+        self._tail.follow(tp, offset)
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        self._tail.unfollow(tp)
+
+    def set_table(self, copy: Copy, effect: ev.SetTable) -> None:
+        self.run(lambda: self._set_table(copy, effect))
+
+    def _set_table(self, copy: Copy, effect: ev.SetTable) -> None:
+        try:
+            version = self.coordinator.set(f"partitions/{copy.name}", effect.table.to_bytes(), effect.version)
+        except VersionError:
+            copy.post(ev.CasDone(effect.round, ev.Cas.CONFLICT))
+        except (UnknownResult, CoordinatorError, HalogError):
+            copy.post(ev.CasDone(effect.round, ev.Cas.UNKNOWN))
+        else:
+            copy.post(ev.CasDone(effect.round, ev.Cas.OK, version))
+            self.router.table_seen(copy.name, version, effect.table)
+
+    def refresh_table(self, copy: Copy) -> None:
+        self._refreshing.ask(copy.name)
+
+    def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
+        """A partition's znode was read or announced."""
+        self.router.table_seen(name, version, table)
+        copy = self.copies.get(name)
+        if copy is not None:
+            copy.post(ev.TableSeen(version, table))
+        self.placing.stir()
+
+    def alive_changed(self, members: frozenset[Member], why: str) -> None:
+        """The members this node believes to be up changed."""
+        for copy in list(self.copies.values()):
+            copy.post(ev.AliveChanged(members, why, self.members.answering))
+        self.router.nudge()
+
+    def ask_positions(self, partition: str, round_: int, nodes: Sequence[str]) -> None:
+        frame = frames.encode(frames.AskPosition(partition, round_))
+        for node in nodes:
+            self.members.send(node, frame)
+
+    def tell_position(self, partition: str, effect: ev.TellPosition) -> None:
+        frame = frames.Told(partition, effect.round, effect.position, effect.eligible, effect.tail, effect.stood)
+        self.members.send(effect.node, frames.encode(frame))
+
+    def push(self, partition: str, effect: ev.Push) -> None:
+        self._pushes.add(partition, effect)
+
+    def send_ack(self, partition: str, effect: ev.SendAck) -> None:
+        """Acknowledgements found while a batch of the log is read, or in one tick, leave in one frame at its end."""
+        item = (partition, effect.epoch, effect.lsn, effect.applied, effect.flushed)
+        acks: dict[str, list[Ack]] | None = getattr(self._collecting, "acks", None)
+        if acks is not None:
+            acks.setdefault(effect.to, []).append(item)
+        else:
+            self.members.send(effect.to, frames.encode(frames.Acks([item])))
+
+    def ask_flush(self, partition: str, effect: ev.AskFlush) -> None:
+        frame = frames.encode(frames.Flush(partition, effect.epoch, effect.lsn))
+        for node in effect.to:
+            self.members.send(node, frame)
+
+    def _batch_read(self) -> None:
+        self.flush_acks()
+        for stir in self.to_stir:
+            stir()
+
+    def flush_acks(self) -> None:
+        """Send what a thread found while it read a batch."""
+        due: dict[str, list[Ack]] = getattr(self._collecting, "acks", {})
+        self._collecting.acks = {}
+        for to, items in due.items():
+            self.members.send(to, frames.encode(frames.Acks(items)))
+
+    def role_changed(self, copy: Copy, role: str, why: str) -> None:
+        logger.info("partition %s: %s (%s)", copy.name, role, why)
+        if role in _STANDING:
+            self._tail.hurry(copy)
+        self.telling.role_changed(copy, role, why)
+        self.roles_seen(copy.name, role)
+        self.router.nudge()
+
+    def told(self, copy: Copy, effect: ev.Tell) -> None:
+        self.telling.told(copy, effect)
+
+    def lost(self, copy: Copy, why: str) -> None:
+        self.placing.lost(copy, why)
+
+    def tails(self) -> dict[str, int]:
+        """Last committed lsn of every partition this node is active for."""
+        return {c.name: c.core.chain.state.lsn for c in list(self.copies.values()) if c.serving}
+
+
+_STANDING = (Role.ELECTING.value, Role.CLAIMING.value)
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except BaseException:
+        logger.exception("a background task failed")
+
+
+def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:
+    try:
+        made.set_result(make())
+    except BaseException as e:
+        made.set_exception(e)
+
+
+def _close(made: Future[LogTail]) -> None:
+    if made.exception() is None:
+        made.result().close()
+
+
+def _nobody_votes(copy: Copy, e: ev.AskVote) -> None:
+    """This node asks no site."""
+
+
+def _nobody_merges(copy: Copy, e: ev.MergeDue) -> None:
+    """Nothing in this node asks for it."""

@@ -1,0 +1,1 @@
+"""This room has the mapping as a node knows it: routes of keys, choices for new objects."""

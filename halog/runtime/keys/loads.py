@@ -1,0 +1,168 @@
+"""How full partitions are and how busy their nodes, as one process knows it, for mappers asked at create (P6).
+
+Asked for, never broadcast: clusters without such a mapper send nothing, and clients, which no node tells anything, know
+as much as nodes do. The theory: figures are old anyway when a create has happened, so nobody waits for them but who has
+none; while they are used they are asked for anew each second, on another thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from halog.errors import HalogError
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
+from mappers import PartitionState, States
+
+logger = logging.getLogger("halog.loads")
+
+FRESH_S: Final = 1.0
+"""Figures that are older are asked for anew."""
+OLD_S: Final = 5.0
+"""Who has only older ones waits for new ones."""
+FORGET_S: Final = 10.0
+"""A node that has not answered for so long says nothing any more."""
+ASK_S: Final = 0.5
+"""How long a node may take, and how long is waited for it."""
+AGAIN_S: Final = 0.1
+"""Before a node that was still counting is asked again."""
+AT_ONCE: Final = 8
+"""Nodes asked at the same time."""
+
+
+class Loads:
+    """Of one process. Thread-safe."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self.here: Callable[[], frames.LoadsAre] | None = None
+        """What this very node says, if it hosts partitions."""
+        self._told: dict[str, tuple[float, frames.LoadsAre]] = {}
+        """By node, with when it was asked."""
+        self._placed: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._began = self._ended = -math.inf
+        """The last time that all were asked."""
+        self._done = threading.Event()
+        self._done.set()
+
+    def placed(self, partition: str) -> None:
+        """An object is to be created there."""
+        with self._lock:
+            self._placed[partition] += 1
+
+    def states(self, partitions: Sequence[str]) -> States:
+        """What is known of these partitions, once something is looked up in it."""
+        return _Looked(lambda: self._states(partitions))
+
+    def _states(self, partitions: Sequence[str]) -> dict[str, PartitionState]:
+        now = time.monotonic()
+        if now - self._began > FRESH_S:
+            self._begin(now)
+        if now - self._ended > OLD_S:
+            self._done.wait(ASK_S)
+        now = time.monotonic()
+        return {partition: self._state(partition, now) for partition in partitions}
+
+    def _state(self, partition: str, now: float) -> PartitionState:
+        known, node = self._router.tables.get(partition), self._router.active(partition)
+        nodes = () if known is None else known[1].configured
+        at, told = self._told.get(node or "", (-math.inf, None))
+        placed = self._placed[partition]
+        if told is None or now - at > FORGET_S:
+            return PartitionState(partition, nodes, node, None, placed)
+        return PartitionState(
+            partition, nodes, node, told.objects.get(partition), placed, told.cpu, told.memory, max(0.0, now - at)
+        )
+
+    # --- asking ---
+
+    def _begin(self, now: float) -> None:
+        with self._lock:
+            if not self._done.is_set() or now - self._began <= FRESH_S:
+                return
+            self._began = now
+            self._done.clear()
+        threading.Thread(target=self._ask_all, name="halog-loads", daemon=True).start()
+
+    def _ask_all(self) -> None:
+        try:
+            tables = [table for _, table in list(self._router.tables.values())]
+            nodes = sorted({table.active.node for table in tables if table.active is not None})
+            with ThreadPoolExecutor(max(1, min(len(nodes), AT_ONCE)), thread_name_prefix="halog-loads") as pool:
+                list(pool.map(self._ask, nodes))
+        finally:
+            self._ended = time.monotonic()
+            self._done.set()
+
+    def _ask(self, node: str) -> None:
+        with self._lock:
+            before = Counter(self._placed)
+        at = time.monotonic()
+        try:
+            told = self._answer(node)
+        except HalogError as error:
+            logger.debug("node %s does not say how busy it is: %s", node, error)
+            return
+        with self._lock:
+            self._told[node] = at, told
+            for partition in told.objects:  # what was placed before it was asked is among them, or never will be
+                self._placed[partition] -= before[partition]
+
+    def _answer(self, node: str) -> frames.LoadsAre:
+        if node == self._router.me and self.here is not None:
+            return self.here()
+        reply = self._router.request(node, frames.Loads(), ASK_S)
+        if not isinstance(reply, frames.LoadsAre):
+            raise HalogError(f"{node} answered {type(reply).__name__}")
+        return reply
+
+
+def objects_of(router: Router, partitions: Collection[str], wait_s: float) -> dict[str, int]:
+    """How many objects these partitions have, as their active nodes count them; who has not counted, or does not
+    answer, within `wait_s` seconds is left out."""
+    until, found = time.monotonic() + wait_s, dict[str, int]()
+    while missing := {node for p in partitions if p not in found and (node := router.active(p))}:
+        for node in sorted(missing):
+            found |= _counted(router, node)
+        if time.monotonic() >= until:
+            break
+        time.sleep(AGAIN_S)
+    return {p: found[p] for p in partitions if p in found}
+
+
+def _counted(router: Router, node: str) -> Mapping[str, int]:
+    try:
+        reply = router.request(node, frames.Loads(), ASK_S)
+    except HalogError as error:
+        logger.debug("node %s does not say how many objects it has: %s", node, error)
+        return {}
+    return reply.objects if isinstance(reply, frames.LoadsAre) else {}
+
+
+class _Looked(Mapping[str, PartitionState]):
+    """A mapping that is made when it is first looked into."""
+
+    def __init__(self, make: Callable[[], dict[str, PartitionState]]) -> None:
+        self._make, self._made = make, dict[str, PartitionState]()
+
+    def _all(self) -> dict[str, PartitionState]:
+        if not self._made:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, partition: str) -> PartitionState:
+        return self._all()[partition]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())

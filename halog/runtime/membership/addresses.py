@@ -1,0 +1,72 @@
+"""An address by which a node registers must lead to that node from wherever another one runs.
+
+Two do not. The address of all interfaces names the machine of whoever dials it. A loopback address does too, so it is
+good for nodes and clients of one machine only. Each would ask itself instead of the other, take it for down, and both
+would take every partition from each other for ever. So it is refused at start.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from halog.config.sites import names_all_interfaces
+from halog.errors import ConfigError
+from halog.runtime.membership.members import NodeInfo
+
+BOOT_ID, NETWORK = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/net")
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """Names the loopback interface of this process: the machine's boot id and the network namespace. "" is unknown."""
+    try:
+        return f"{BOOT_ID.read_text().strip()}/{NETWORK.readlink()}"
+    except OSError:
+        return ""
+
+
+def check_bound(node: str, configured: str, actual: str) -> None:
+    """ConfigError where the configured name turned out to be the address of all interfaces."""
+    if names_all_interfaces(actual.rpartition(":")[0]):
+        raise ConfigError(
+            f"nodes.{node}.address: {configured} is {actual} here, which stands for every interface of whichever "
+            "machine reads it; name the host or the address by which other machines reach this one",
+            node=node,
+            address=actual,
+        )
+
+
+def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:
+    """ConfigError that names the node whose address does not lead to it from the machine of the other one.
+
+    `me` has just registered; `others` are registered, or were when this was read.
+    """
+    for other in others:
+        if other.name == me.name or not other.hosts or not _are_apart(me, other):
+            continue
+        for one, far in ((me, other), (other, me)):
+            if one.hosts and _is_loopback(one.address):
+                raise ConfigError(
+                    f"node {one.name} is registered at {one.address}, which leads to it on its own machine only, and "
+                    f"{'node' if far.hosts else 'client'} {far.name} runs on another one or in another network "
+                    f"namespace: set nodes.{one.name}.address to a host name or an address by which other machines "
+                    f"reach it, and start it again",
+                    node=one.name,
+                    address=one.address,
+                )
+
+
+def _are_apart(one: NodeInfo, other: NodeInfo) -> bool:
+    return bool(one.machine and other.machine) and one.machine != other.machine
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback

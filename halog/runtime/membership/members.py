@@ -1,0 +1,476 @@
+"""Who is up, as this node sees it: registrations in the coordinator, connections, and the silence on them (N4, R4).
+
+A member is up while it is registered and heard: its frames arrive within the non-response timeout and our connection to
+it stands. A broken connection is tried once more at once; a refused attempt means the process is gone. The first sign
+wins and a wrong one costs a moment, because the log arbitrates. A registration that vanishes counts after a grace only,
+so that a restarting ZooKeeper does not start elections, and only while our own session can see it come back; then it
+counts although the member still talks: one that cannot reach ZooKeeper can change no node list.
+
+A node that is *offline*, for want of a quorum in one of its zones (Q1), says so instead of keeping alive: others still
+reach it, and do not take it for up; nor does it take itself for up. This module never decides who is active.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from halog.core.election.challenges import Challenges
+from halog.core.ids import Member
+from halog.core.table.zones import Sight
+from halog.errors import FrameError, HalogError, UnreachableError
+from halog.ports import Channel, Peer
+from halog.runtime.membership.witness import is_secret
+from halog.runtime.rpc import frames
+from halog.runtime.support.clock import monotonic_ms
+
+logger = logging.getLogger("halog.members")
+
+BREAKS = "its address breaks connections"
+UNREACHED = "it cannot be reached"
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A node's registration: the znode below `nodes/`."""
+
+    name: str
+    incarnation: int
+    address: str
+    installation: int
+    hosts: bool
+    """Is it in a zone, so that partitions may be placed there? A client node is not."""
+    pid: int
+    version: str
+    witness: str = ""
+    """SHA-256 of the secret that its witness shows when it tells that this process is no more; "": it has none."""
+    machine: str = ""
+    """Names the machine and the network namespace in which a loopback address leads to it; "" is unknown."""
+    types: tuple[str, ...] | None = None
+    """The ids of the definitions that it runs, as hex; None: it does not say, as a process of an older halog."""
+
+    @property
+    def member(self) -> Member:
+        return Member(self.name, self.incarnation)
+
+
+def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:
+    """Has this later run opened the data directory of that one? (What is read may be older than what was read.)"""
+    return info.installation == before.installation and info.incarnation > before.incarnation
+
+
+class _Link:
+    """What is known of one other hosting node."""
+
+    __slots__ = (
+        "challenges", "cut", "cut_ms", "cut_told", "dead", "dialled_ms", "dialling", "down_before", "heard_ms", "info",
+        "left", "lost", "offline", "peer", "retry_ms", "unreached_ms", "unregistered_ms", "up",
+    )  # fmt: skip
+
+    def __init__(self, info: NodeInfo, patience_ms: int) -> None:
+        self.info = info
+        self.peer: Peer | None = None
+        self.heard_ms = monotonic_ms()
+        self.challenges = Challenges(patience_ms)
+        self.dead = self.cut = self.cut_told = False
+        self.cut_ms = 0
+        """Is there evidence that its process is no more; does it live, and is not heard?"""
+        self.unreached_ms = 0
+        """Since when no connection to it can be made, for whatever reason but that it is refused; 0: one can."""
+        self.dialled_ms = 0
+        self.retry_ms = 0
+        self.unregistered_ms = 0
+        """For how long we have seen it unregistered."""
+        self.dialling = False
+        self.up = False
+        """Is it registered and heard?"""
+        self.offline = ""
+        """Why it says that it is, if it does."""
+        self.down_before = False
+        """Was it up, and then not? What comes up for the first time tells so itself."""
+        self.left = False
+        self.lost = ""
+        """Why it went down last."""
+
+    @property
+    def present(self) -> bool:
+        """Up for everybody, not only reached?"""
+        return self.up and not self.offline
+
+
+class Membership:
+    """Keeps one outgoing connection to every other hosting node. `changed(members, why)` runs on any thread."""
+
+    def __init__(
+        self,
+        me: NodeInfo,
+        hello: frames.Hello,
+        channel: Channel,
+        keep_alive_ms: int,
+        non_response_ms: int,
+        changed: Callable[[frozenset[Member], str], None],
+        run: Callable[[Callable[[], None]], None],
+        registration_grace_ms: int = 2_000,
+    ) -> None:
+        self.me, self.channel, self.changed, self.run = me, channel, changed, run
+        self.hello = frames.encode(hello)
+        self.keep_alive_ms, self.non_response_ms = keep_alive_ms, non_response_ms
+        self.registration_grace_ms = registration_grace_ms
+        self.coordinated: Callable[[], bool] = lambda: True
+        """Does our own coordinator session see registrations now?"""
+        self.lock = threading.Lock()
+        self.links: dict[str, _Link] = {}
+        self.registered: dict[str, NodeInfo] = {}
+        self.tails: Callable[[], dict[str, int]] = dict
+        self.noticed: Callable[[str, bool, str], None] = lambda node, up, why: None
+        """Told of each node that is up again, or no more, by itself: (node, up, why)."""
+        self.succeeded: Callable[[Member], None] = lambda member: None
+        """Told of each run whose data directory another run has opened."""
+        self.judge: Callable[[Sight], str] = lambda sight: ""
+        """Why this node is offline, given whom it sees; "": it is not (Q1)."""
+        self.offline = ""
+        """What `judge` said last."""
+        self.met: Callable[[str], None] = lambda node: None
+        """Told of each node that is to be heard, at first."""
+        self.challenge: Callable[[Member, int, bool], None] = lambda member, number, lost: None
+        """Asks a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
+        self.line: Callable[[str, bool, str], None] = lambda node, whole, why: None
+        """Told of each line to a node that is cut though that node lives, and once it is whole again."""
+        self._answering: frozenset[Member] = frozenset()
+        self._sent_ms = 0
+        self._ticked_ms = monotonic_ms()
+        self._alive = frozenset({me.member})
+        self._notify = threading.Lock()
+        self._told = self._alive
+        self.closed = False
+
+    # --- sources of knowledge ---
+
+    def registrations(self, infos: dict[str, NodeInfo]) -> None:
+        """The registered nodes changed."""
+        dial, replaced = [], []
+        with self.lock:
+            self.registered = infos
+            for name, info in infos.items():
+                if name == self.me.name or not info.hosts:
+                    continue
+                link = self.links.get(name)
+                if link is None or link.info.incarnation != info.incarnation:
+                    if link is not None and _succeeds(info, link.info):
+                        replaced.append(link.info.member)
+                    if link is not None and link.peer is not None:
+                        link.peer.close()
+                    self.links[name] = _Link(info, self.non_response_ms)
+                    dial.append(name)
+        for member in replaced:  # its directory is locked by one process at a time
+            self.succeeded(member)
+        for name in dial:
+            self.met(name)
+            self._dial_soon(name)
+        self._publish()
+
+    def heard(self, node: str, incarnation: int, offline: str | None = None) -> None:
+        """A frame of this member arrived. `offline`: why it says that it is offline; "": it says that it is not."""
+        link = self.links.get(node)
+        if link is None or link.info.incarnation != incarnation:
+            return
+        link.heard_ms = monotonic_ms()
+        came = not link.up and link.peer is not None and not link.left and not self._expired(link)
+        if came or (offline is not None and offline != link.offline):
+            self._heard_news(link, link.up or came, link.offline if offline is None else offline)
+
+    def _heard_news(self, link: _Link, up: bool, offline: str) -> None:
+        before = link.present
+        if before and offline:
+            link.lost, link.down_before = f"it is offline: {offline}", True
+        link.up, link.offline, link.dead = up, offline, False
+        was_cut, link.cut = link.cut, link.cut and not link.present
+        if link.present:
+            link.challenges.over()
+        if link.present and was_cut and link.cut_told:
+            link.cut_told = False
+            self.line(link.info.name, True, "it is heard again")
+        elif link.present and not before and link.down_before:
+            self.noticed(link.info.name, True, "it answers again")
+        elif before and not link.present:
+            self.noticed(link.info.name, False, link.lost)
+        self._publish()
+
+    def said_goodbye(self, node: str, incarnation: int) -> None:
+        """The member leaves on purpose."""
+        link = self.links.get(node)
+        if link is not None and link.info.incarnation == incarnation:
+            link.left = True
+            self._down(link, "it left", dead=True)
+
+    def witnessed(self, member: Member, secret: bytes) -> bool | None:
+        """Somebody tells that the member's process is no more: is it its witness? None: this run is not known here
+        yet, or not any more, and nothing is said of it."""
+        link = self.links.get(member.node)
+        if link is None or link.info.member != member:
+            return None
+        if not is_secret(secret, link.info.witness):
+            return False
+        self._down(link, "its host says that its process is no more", dead=True)
+        return True
+
+    def turn(self, closing: threading.Event, every_s: float) -> None:
+        """One turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this node
+        must not fall silent for it."""
+        if not closing.wait(every_s):
+            self.tick()
+
+    def tick(self) -> None:
+        """Send keep-alives, and notice silence. Called every few tens of ms."""
+        now = monotonic_ms()
+        passed = now - self._ticked_ms
+        slept = passed > self.non_response_ms
+        self._ticked_ms = now
+        if slept:  # this process was stopped: nobody could be heard, so nobody is suspected for it
+            for link in self.links.values():
+                link.heard_ms = max(link.heard_ms, now)
+        if now - self._sent_ms >= self.keep_alive_ms:
+            self._sent_ms = now
+            self.broadcast(self._sign_of_life())
+        seeing = self.coordinated()
+        for link in list(self.links.values()):
+            missing = link.info.name not in self.registered
+            link.unregistered_ms = link.unregistered_ms + (0 if slept else passed) if missing and seeing else 0
+            self._check(link, now)
+
+    def _sign_of_life(self) -> bytes:
+        now = monotonic_ms()
+        return frames.encode(frames.Offline(now, self.offline) if self.offline else frames.KeepAlive(now, self.tails()))
+
+    def _expired(self, link: _Link) -> bool:
+        return link.unregistered_ms > self.registration_grace_ms and link.info.name not in self.registered
+
+    def _check(self, link: _Link, now: int) -> None:
+        silent = now - link.heard_ms
+        unreached = now - link.unreached_ms if link.unreached_ms else 0
+        if not (link.dead or link.left or link.offline) and link.info.name in self.registered:
+            number = link.challenges.due(now, max(silent, self.non_response_ms if unreached else 0))
+            if number is not None:
+                self.challenge(link.info.member, number, not link.up and (link.down_before or link.cut_told))
+        self._look_after(link, now)
+        if link.up and silent > self.non_response_ms:
+            self._down(link, f"silent for {silent} ms")
+        elif link.up and unreached > self.non_response_ms:
+            self._down(link, UNREACHED)
+        elif link.up and self._expired(link):
+            self._down(link, f"without a session for {link.unregistered_ms} ms", dead=True)
+        elif self._missing(link) and now >= link.retry_ms and link.info.name in self.registered:
+            self._dial_soon(link.info.name)
+
+    def _look_after(self, link: _Link, now: int) -> None:
+        """One that is not heard: does it live?"""
+        if link.cut and not self._lives(link, now):
+            told, link.cut, link.cut_told = link.cut_told, False, False
+            if told:
+                why = link.lost or "it was never heard"
+                self.noticed(link.info.name, False, f"{why}, and it answers no challenge")
+            self._publish()
+        elif not link.cut and not link.present and self._lives(link, now):
+            link.cut, link.cut_ms = True, now
+            if link.down_before:
+                self._tell_cut(link, link.lost)
+            self._publish()
+        elif link.cut and not link.cut_told and now - link.cut_ms > self.non_response_ms:
+            self._tell_cut(link, "it was never heard")
+
+    def _tell_cut(self, link: _Link, why: str) -> None:
+        """That it lives and is not heard. Of one that has just come only once there was time to connect."""
+        link.cut_told = True
+        self.line(link.info.name, False, why)
+
+    def _lives(self, link: _Link, now: int) -> bool:
+        """Not heard, and known to live by what it answered just now?"""
+        barred = link.dead or link.left or bool(link.offline) or link.up or self._expired(link)
+        return not barred and link.challenges.lives(now, min(link.heard_ms, link.unreached_ms or link.heard_ms))
+
+    def challenge_answered(self, node: str, incarnation: int, number: int) -> None:
+        """This run has answered a challenge of ours; number 0: that it serves nothing."""
+        link = self.links.get(node)
+        if link is not None and link.info.incarnation == incarnation and number:
+            link.challenges.answered(number)
+        elif link is not None and link.info.incarnation == incarnation:
+            link.challenges.over()
+
+    def is_lost_at(self, node: str) -> None:
+        """That node does not hear this one, though both live: one of them tells it."""
+        link = self.links.get(node)
+        if link is not None and not link.cut and self.me.name < node and link.up:
+            self.line(node, False, f"{node} does not hear {self.me.name}")
+
+    # --- connections ---
+
+    def _missing(self, link: _Link) -> bool:
+        return link.peer is None and not link.dialling and not link.left
+
+    def _dial_soon(self, name: str) -> None:
+        link = self.links[name]
+        link.dialling = True
+        self.run(lambda: self._dial(link))
+
+    def _dial(self, link: _Link) -> None:
+        broke = threading.Event()
+
+        def closed(peer: Peer) -> None:
+            broke.set()
+            self._closed(link, peer)
+
+        peer, why = None, ""
+        try:
+            peer, why = self._reached(link, closed)
+            if peer is not None:
+                link.unreached_ms = 0
+        finally:  # whatever happened: it may be dialled again
+            with self.lock:
+                link.peer, link.dialling = peer, False
+                link.retry_ms = monotonic_ms() + self.keep_alive_ms
+        if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
+            link.unreached_ms = link.unreached_ms or monotonic_ms()
+        elif peer is None:
+            self._down(link, why, dead=True)
+        elif self.closed:
+            peer.close()
+        elif broke.is_set():  # its end came before it was ours
+            self._closed(link, peer)
+        # It is up once it is heard, too.
+
+    def _reached(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, str]:
+        """A connection that took our first frames; or None, and why."""
+        try:
+            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
+        except HalogError as e:
+            refused = e.evidence.get("refused")
+            return None, "its address refuses connections" if refused else UNREACHED
+        link.dialled_ms = monotonic_ms()  # not before: a slow dial says nothing of how long a connection lasts
+        try:
+            peer.send(self.hello)
+            peer.send(self._sign_of_life())
+        except UnreachableError:
+            return None, BREAKS
+        return peer, ""
+
+    def _unexpected(self, peer: Peer, frame: bytes) -> None:
+        raise FrameError(f"{peer.remote} sent a frame on a connection that only carries ours")
+
+    def _closed(self, link: _Link, peer: Peer) -> None:
+        """Our connection broke: one reconnect, at once. A killed process refuses it within a fraction of a ms, or takes
+        it into a backlog that dies with it: a connection that breaks as soon as it is made is no answer either."""
+        with self.lock:
+            if self.closed or link.peer is not peer:
+                return
+            link.peer = None
+            if self.links.get(link.info.name) is not link or link.left:
+                return
+            now = monotonic_ms()
+            link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms
+            link.retry_ms = now + self.keep_alive_ms
+        if lasted:
+            self._dial(link)
+        else:
+            self._down(link, BREAKS, dead=True)
+
+    def broken(self, node: str) -> None:
+        """A connection from this member broke: see whether it still answers."""
+        link = self.links.get(node)
+        if link is not None and self._missing(link):
+            self._dial_soon(node)
+
+    def offer(self, node: str, data: bytes) -> None:
+        """Send a control frame nobody misses: not even queued where others wait."""
+        self.send(node, data, spare=True)
+
+    def send(self, node: str, data: bytes, *, spare: bool = False) -> None:
+        """Send a control frame, or drop it: what matters is repeated or times out."""
+        link = self.links.get(node)
+        peer = None if link is None else link.peer
+        if peer is None:
+            return
+        assert link is not None
+        try:
+            if spare:
+                peer.offer(data)
+            else:
+                peer.send(data)
+        except UnreachableError:
+            self.run(lambda: self._closed(link, peer))
+
+    def broadcast(self, data: bytes) -> None:
+        for name in list(self.links):
+            self.send(name, data)
+
+    # --- what follows ---
+
+    def _down(self, link: _Link, why: str, *, dead: bool = False) -> None:
+        """`dead`: is that evidence that its process is no more, or will be replaced in any case?"""
+        link.dead = link.dead or dead
+        if link.up:
+            told = link.left or not link.present  # else it told so itself
+            link.lost = why  # before it is down: whoever publishes first says why
+            link.up, link.down_before = False, True
+            link.cut = self._lives(link, monotonic_ms())
+            if link.cut:
+                self._tell_cut(link, why)
+            elif not told:
+                self.noticed(link.info.name, False, why)
+            self._publish()
+
+    def _publish(self) -> None:
+        """Tell who is gone one by one, each with its own cause, this node first: it is not to stand for who went with
+        its quorum. Then who has come."""
+        with self._notify:
+            links, me, was = dict(self.links), self.me.member, self.offline
+            self.offline = self.judge(_sight(links))
+            present = {link.info.member for link in links.values() if link.present}
+            alive = frozenset(present if self.offline else present | {me})
+            was_answering, self._answering = self._answering, frozenset(
+                link.info.member for link in links.values() if link.cut and not link.present
+            )  # fmt: skip
+            for m in sorted(self._told - alive, key=lambda m: (m != me, m)):
+                self._tell(self._told - {m}, self.offline if m == me else self._lost(links[m.node], m))
+            if alive != self._told or self._answering - was_answering or was_answering - self._answering - alive:
+                came = sorted(alive - self._told - {me})
+                self._tell(alive, "; ".join(f"{m.node} answers" for m in came))
+        if bool(was) != bool(self.offline) and not self.closed:
+            self.broadcast(self._sign_of_life())
+
+    def look(self) -> None:
+        """What `judge` goes by may have changed."""
+        self._publish()
+
+    def _tell(self, alive: frozenset[Member], why: str) -> None:
+        self._told = self._alive = alive
+        self.changed(alive, why)
+
+    @staticmethod
+    def _lost(link: _Link, member: Member) -> str:
+        return f"{member.node}: {link.lost if link.info.member == member else 'it started again'}"
+
+    @property
+    def alive(self) -> frozenset[Member]:
+        """Who is up, this node included unless it is offline."""
+        return self._alive
+
+    @property
+    def answering(self) -> frozenset[Member]:
+        """Who is not heard, and has answered a fresh challenge."""
+        return self._answering
+
+    def close(self) -> None:
+        """Say goodbye and drop every connection."""
+        self.broadcast(frames.encode(frames.Goodbye()))
+        self.closed = True
+        for link in list(self.links.values()):
+            if link.peer is not None:
+                link.peer.close()
+
+
+def _sight(links: dict[str, _Link]) -> Sight:
+    """Whom the channel says is there: it, not a registration, tells a node that is cut off from everybody."""
+    reached = frozenset(name for name, link in links.items() if link.up)
+    return Sight(frozenset(links), reached, frozenset(name for name in reached if links[name].present))

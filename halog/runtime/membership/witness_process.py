@@ -1,0 +1,64 @@
+"""The witness's program: `python witness_process.py PIDFD`. See `halog.runtime.membership.witness`.
+
+Imports nothing of halog. Reads lines of JSON, the last one counts: what to say, in base64, and whom to.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+CONNECT_S = 1.0
+"""For an address that does not answer; the others are told meanwhile."""
+
+
+def main(pidfd: int) -> None:
+    """Until the process is no more."""
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # who ends a node and all about it is to be witnessed
+        signal.signal(each, signal.SIG_IGN)
+    told: dict[str, Any] = {"say": "", "to": []}
+    rest = b""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(0, select.POLLIN)
+    while True:
+        ready = dict(poll.poll())
+        if 0 in ready:
+            data = os.read(0, 1 << 16)
+            *lines, rest = (rest + data).split(b"\n")
+            if lines:
+                told = json.loads(lines[-1])
+            if not data:
+                poll.unregister(0)
+        elif pidfd in ready:
+            break
+    tell(base64.b64decode(told["say"]), told["to"])
+
+
+def tell(data: bytes, addresses: list[str]) -> None:
+    """All at once."""
+    threads = [threading.Thread(target=_tell, args=(data, address)) for address in addresses]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _tell(data: bytes, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)  # until it was read
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""This room compares, restores and merges two histories of a partition on the active node."""

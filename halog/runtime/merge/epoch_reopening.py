@@ -1,0 +1,113 @@
+"""An epoch that is ended, and opened again with something: the driver's side of `halog.core.active.epoch_merge`.
+
+Whatever happens between the two epochs, the next one is to open, with or without: the partition serves nobody
+meanwhile. So what fails is told only once it is open.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from halog.core import events as ev
+from halog.core.sites.mirror import Checkpoint
+from halog.errors import DeadlineError
+from restore.replay import Opening
+
+if TYPE_CHECKING:
+    from halog.runtime.host.host import Host
+    from halog.runtime.replica.driver import Copy
+
+SETTLE_S: Final = 30.0
+"""For transactions over several partitions to be decided and confirmed, in attempts of two seconds."""
+
+AGAIN_S: Final = 0.5
+"""Between attempts."""
+
+OPEN_S: Final = 90.0
+"""For an epoch to open, or to be given up."""
+
+BACK_S: Final = 10.0
+"""For this node to serve again, if it is to."""
+
+Due = dict[str, "queue.SimpleQueue[ev.MergeDue | ev.Result]"]
+"""By partition, who waits for an epoch to be opened."""
+
+Made = Callable[[ev.MergeDue], list[bytes]]
+"""What opens the epoch; nothing: it opens as any other."""
+
+
+class Lost(Exception):
+    """The epoch is over, and nobody knows with what the next one opens, or on which node: to be begun again."""
+
+
+class Reopening:
+    """Of one partition."""
+
+    def __init__(self, host: Host, copy: Copy, due: Due) -> None:
+        self._host, self._copy, self._due = host, copy, due
+        self._made = self._asked = False
+        self._error: BaseException | None = None
+        self.before: Checkpoint
+        """Where the log stood before the epoch was opened."""
+
+    def open(self, floor: int, made: Made, told: Callable[[str], None]) -> bool:
+        """Until an epoch above `floor` has opened with what was made; False: nothing was. `told`: why it takes long.
+        Lost; DeadlineError; whatever `made` raises, and then the epoch has opened without."""
+        until = time.monotonic() + SETTLE_S
+        while True:
+            result = self._attempt(floor, made)
+            if self._error is not None:
+                self._serves()
+                raise self._error
+            if isinstance(result, ev.Happened):
+                return True
+            if self._asked and not self._made:
+                return False
+            if isinstance(result, ev.NotServing | ev.Unknown):  # it may have opened all the same: looked at anew
+                raise Lost
+            if time.monotonic() >= until:
+                raise DeadlineError(f"the epoch of {self._copy.name} did not end, or did not open again: {result}")
+            told(str(result))
+            if self._host.pause(AGAIN_S):
+                raise Lost
+
+    def _serves(self) -> None:
+        until = time.monotonic() + BACK_S
+        while not self._copy.serving and time.monotonic() < until:
+            if self._host.pause(0.05):
+                raise Lost
+
+    def _attempt(self, floor: int, made: Made) -> ev.Result:
+        """Once; what became of it."""
+        told: queue.SimpleQueue[ev.MergeDue | ev.Result] = queue.SimpleQueue()
+        self._made, self._asked, self._due[self._copy.name] = False, False, told
+        try:
+            self._copy.question(told.put, lambda token: ev.MergeAsked(token, floor), served=False)
+            while True:
+                try:
+                    said = told.get(timeout=OPEN_S)
+                except queue.Empty:
+                    raise DeadlineError(f"the epoch of {self._copy.name} did not open") from None
+                if not isinstance(said, ev.MergeDue):
+                    return said
+                self._copy.post(ev.MergeMade(said.token, said.epoch, self._safely(made, said)))
+        finally:
+            self._due.pop(self._copy.name, None)
+
+    def _safely(self, made: Made, e: ev.MergeDue) -> list[bytes]:
+        self._asked, self._error, self.before = True, None, Checkpoint(e.offset, e.state)
+        try:
+            records = made(e)
+        except BaseException as error:  # an epoch that nobody opens is a partition that nobody serves
+            self._error = error
+            return []
+        self._made = bool(records)
+        return records
+
+
+def opening_of(e: ev.MergeDue) -> Opening:
+    """The epoch that was started."""
+    return Opening(e.epoch, e.state, int.from_bytes(e.horizon, "big"), e.mapper_version, dict(e.decided))

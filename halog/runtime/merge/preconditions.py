@@ -1,0 +1,152 @@
+"""Can two sites' histories of a partition be made one: have they parted behind one record, and do both logs still go
+back to it (F4, M2)?
+
+Asked before anything is closed for a merge: its site would have stopped serving for nothing. Each history is known from
+the last snapshot, and what came since is read; where a log is trimmed, its first records, too. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from halog.core.ids import digest
+from halog.core.log import records
+from halog.core.log.chain import Chain, ChainState
+from halog.core.table.table import PartitionTable
+from halog.errors import LogError, RefusedError
+from halog.ports import Entry, Log, TopicPartition
+from halog.runtime.sites.home_tables import table_of
+from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.state_topic import Mark, last_position
+from restore.branch import places_of
+from restore.divergence import Behind, Fork, Place, Relation, compare, history_of, lineage_of, part_of
+from restore.thread import READ_S
+
+PIECE: Final = 2_000
+"""Entries read in one go: some 50 ms."""
+
+GIVE_UP: Final = (
+    "`halog site demote --to {source}` has {source} serve alone, with its own history; before that `halog export` "
+    "tells what {own} has, for `halog import --skip-existing` at {source}"
+)
+
+StateTopic = Callable[[str], str]
+"""By policy; it is named alike at every site."""
+
+
+class _Read(NamedTuple):
+    """One site's log, and the history in it."""
+
+    site: Remote
+    state: ChainState
+    """Where the history ends."""
+    begins: int
+    """All before this offset is trimmed."""
+    end: int
+
+
+def check(
+    own: Remote, source: Remote, table: PartitionTable, state_topic: StateTopic, begin: Mapping[str, int]
+) -> None:
+    """RefusedError where they have parted behind several records, or one of the logs does not go back to where they
+    parted; LogError where no snapshot has what was trimmed of one; DeadlineError. `begin`: by site, the offset that its
+    log may be trimmed up to."""
+    sites, tp = (own, source), TopicPartition(table.topic, table.index)
+    tables = (table, table_of(source.coordinator, table.name))
+    read = [_read(site, its, tp, state_topic, begin[site.name]) for site, its in zip(sites, tables, strict=True)]
+    relation = compare(*(history_of(one.state) for one in read))
+    if isinstance(relation, Fork) and len(relation.at) > 1:
+        raise _several(relation, own, source, table)
+    place = _parted_at(relation, serves=not table.owner)
+    if place is None:
+        return
+    for one in read:
+        if not one.begins or one.state.head == place:
+            continue
+        first = _first(one, tp)
+        if first is None or first > _first_behind(one.state, place):
+            raise _refused(one, first, place, own, source, table)
+
+
+def _several(fork: Fork, own: Remote, source: Remote, table: PartitionTable) -> RefusedError:
+    return RefusedError(
+        f"partition {table.name}: the histories of {own.name} and {source.name} have parted behind several records "
+        f"({places_of(fork)}), as each has been merged with what the other one has: they cannot be made one. Nothing "
+        f"was changed. {GIVE_UP.format(own=own.name, source=source.name)}",
+        partition=table.name,
+        parted_behind=[point.lsn for point in fork.at],
+    )
+
+
+def _refused(
+    one: _Read, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
+) -> RefusedError:
+    goes = "has nothing of its history any more" if first is None else f"goes back to lsn {first}"
+    return RefusedError(
+        f"partition {table.name}: the log of site {one.site.name} {goes} (offset {one.begins}), and the histories of "
+        f"{own.name} and {source.name} parted behind lsn {place[1]}: what was trimmed in between cannot be merged. "
+        f"Nothing was changed. {GIVE_UP.format(own=own.name, source=source.name)}",
+        partition=table.name,
+        site=one.site.name,
+        begins=one.begins,
+        first_lsn=first,
+        parted_behind=place[1],
+    )
+
+
+def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _Read:
+    """Up to where it ends now."""
+    begins, end = site.log.bounds(tp)
+    begins = max(begins, held)
+    found = site.coordinator.get(f"snapshots/{table.name}")
+    mark = Mark() if found is None else Mark.from_bytes(found.data)
+    at = last_position(site.log, TopicPartition(state_topic(table.policy), table.index), mark)
+    if at is not None and at.state.log_id.hex() == table.log_id and at.next_offset >= begins:
+        chain, offset = Chain(at.state), at.next_offset
+    elif not begins:
+        chain, offset = Chain(table.beginning(site.name)), 0
+    else:
+        raise LogError(
+            f"the log of {table.name} at site {site.name} begins at offset {begins}, and no snapshot there has what is "
+            "missing: where it parted from another one cannot be found. Nothing was changed",
+            partition=table.name,
+            site=site.name,
+        )
+    for entry in _entries(site.log, tp, offset, end):
+        chain.read(records.linked(entry.value), digest(entry.value))
+    return _Read(site, chain.state, begins, end)
+
+
+def _entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
+    for at in range(start, end, PIECE):
+        yield from log.read(tp, at, min(at + PIECE, end), READ_S)
+
+
+def _parted_at(relation: Relation, *, serves: bool) -> Place | None:
+    """The last record of both, if there is something to be merged behind it. While this site `serves`, there will be:
+    its nodes end their epoch by a record that the source has not."""
+    match relation:
+        case Fork(at=(point,)) | Behind(first=False, at=point):
+            return point.epoch, point.lsn
+        case Behind(first=True, at=point) if serves:
+            return point.epoch, point.lsn
+        case _:
+            return None
+
+
+def _first_behind(state: ChainState, place: Place) -> int:
+    """The lsn of the first record behind a place, in a log with that history: a merge, perhaps, that brought it in."""
+    begun = {o.epoch: o.lsn for o in lineage_of(state)}
+    brought = (begun[j.epoch] for j in state.joined if any((b.epoch, b.lsn) == place for b in j.branches))
+    return max(brought, default=place[1] + 1)
+
+
+def _first(one: _Read, tp: TopicPartition) -> int | None:
+    """The lsn of the first record of its history that is still there."""
+    is_part = part_of(history_of(one.state))
+    for entry in _entries(one.site.log, tp, one.begins, one.end):
+        header = records.linked(entry.value).header
+        if is_part((header.epoch, header.lsn)):
+            return header.lsn
+    return None

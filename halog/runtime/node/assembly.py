@@ -1,0 +1,151 @@
+"""From a configuration to the hosting half of a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core.ids import Member
+from halog.core.settings import Settings, Sites, SiteVotes, Sync
+from halog.ports import TopicPartition
+from halog.runtime.events.reporter import Telling
+from halog.runtime.host.host import Host
+from halog.runtime.host.snapshotter import Policy, Snapshots
+from halog.runtime.merge.compensation import Compensations
+from halog.runtime.merge.restore_driver import Restoring
+from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.replica.host_port import CopyPolicy
+from halog.runtime.rpc.remote_sites import Afar
+from halog.runtime.rpc.router import Router
+from halog.runtime.sites.acknowledgements import Confirming, Hearing, Looking
+from halog.runtime.sites.divergence_count import Partings
+from halog.runtime.sites.mirror_assignment import Mirroring
+from halog.runtime.sites.split_watch import Watching
+from halog.runtime.sites.switchover_recovery import Unfinished
+from halog.runtime.sites.takeover import TakenOver, Takeovers
+from halog.runtime.sites.voting import Desks, SiteVoting, rule_of
+from halog.runtime.store.flusher import FlushedStore
+from halog.runtime.topics.schemas import bring
+
+if TYPE_CHECKING:
+    from halog.config import Config, PolicyConfig, TimingConfig
+    from halog.runtime.support.adapters import Adapters, Remote
+
+
+def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telling) -> Host | None:
+    """The hosting half, not started yet; None for a client, which has no store."""
+    if a.store is None:
+        return None
+    store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
+    policies = {name: copy_policy(c, name) for name in c.policies}
+    snapshots = Snapshots(
+        a.log,
+        a.coordinator,
+        lambda policy: cluster.state_topic(c, policy),
+        c.cluster.name,
+        Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
+    )
+    return Host(me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling)
+
+
+def homes_of(c: Config) -> set[str]:
+    """The policies that have one."""
+    return {name for name, policy in c.policies.items() if policy.home}
+
+
+def make_afar(c: Config, a: Adapters) -> Afar:
+    """How other sites are asked; of a client, too."""
+    definitions = TopicPartition(cluster.schemas_topic(c), 0)
+
+    def prepare(remote: Remote) -> None:  # objects of classes that only this site has may be sent there
+        bring(a.log, remote.log, definitions)
+
+    return Afar(c, a.channel, a.reach, prepare)
+
+
+def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) -> None:
+    """What nodes do where there are other sites."""
+    schemas = TopicPartition(cluster.schemas_topic(c), 0)
+    host.snapshots.mirrors = mirroring = Mirroring(host, a.reach, schemas, tuple(c.other_sites))
+    host.keep_on("mirroring", mirroring.turn, mirroring.close)
+    restoring = Restoring(host, a.reach, compensate, schemas)
+    host.merge_due = restoring.due
+    host.keep_on("restoring", restoring.turn, restoring.close)
+    if homes := homes_of(c):
+        host.keep_on("watching", Watching(host, a.reach, tuple(c.other_sites), homes).turn)
+        host.keep_on("unfinished", Unfinished(host, mirroring, a.reach, homes).turn)
+        host.keep_on("partings", Partings(host, a.reach, tuple(c.other_sites)).turn)
+    if any(policy.sync_sites for policy in c.policies.values()):
+        tend_sync_sites(c, a, host, mirroring)
+    if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:
+        desks = Desks(host, a.reach, tuple(c.other_sites))
+        rules = {n: rule_of(p.takeover, p.takeover_after_ms, c.site_votes) for n, p in voted.items()}
+        host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}, rules).ask
+        after = {n: taken_over(c, p) for n, p in voted.items()}
+        takeovers = Takeovers(host, mirroring, desks, a.reach, c.site_votes, after, rules)
+        host.keep_on("takeovers", takeovers.turn, desks.close)
+
+
+def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: Mirroring) -> None:
+    """What arrives is told where it came from, and heard where commits wait for it."""
+    arrived = TopicPartition(cluster.arrived_topic(c), 0)
+    mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}
+    for site in c.other_sites if mine else ():
+        confirming = Confirming(host, mirroring, site, a.reach, arrived, mine.keys())
+        host.to_stir.append(confirming.stir)
+        host.keep_on(f"arrived-{site}", confirming.turn, confirming.close)
+        looking = Looking(host, mirroring, site, a.reach, mine)
+        host.keep_on(f"awaited-{site}", looking.turn, looking.close)
+    hearing = Hearing(host, a.log, arrived)
+    host.keep_on("hearing", hearing.turn, hearing.close)
+
+
+def copy_policy(c: Config, name: str) -> CopyPolicy:
+    """What a policy asks of its copies."""
+    policy = c.policies[name]
+    times = core_times(c.timing_of(name))
+    # a transaction over several policies is tried again for as long as `[timing]` says
+    times["discarded_ms"] = max(times["discarded_ms"], c.timing.call_deadline_ms + times["commit_deadline_ms"])
+    others = tuple(n for n in policy.sync_sites if n != c.site.name)
+    sites = Sites(others, policy.sync_site_away == "refuse", policy.sync_site_away_ms)
+    return CopyPolicy(
+        policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync], policy.lease_ttl_ms, times,
+        policy.copy_threads, sites, site_votes(c, policy),
+    )  # fmt: skip
+
+
+def taken_over(c: Config, policy: PolicyConfig) -> TakenOver:
+    """How a policy's partitions are taken over by this site."""
+    has_all = not policy.sync_sites or c.site.name in policy.sync_sites
+    may = not policy.votes_bind or (has_all and c.site.votes > 0)
+    return TakenOver(policy.takeover_after_ms, policy.votes_bind, may)
+
+
+def site_votes(c: Config, policy: PolicyConfig) -> SiteVotes:
+    """Of half the time after which another site takes over: for as much again it may be alone before it refuses."""
+    if policy.takeover == "operator":
+        return SiteVotes()
+    return SiteVotes(c.site.name, tuple(c.site_votes.items()), policy.votes_bind, policy.takeover_after_ms // 2)
+
+
+def core_times(timing: TimingConfig) -> dict[str, int]:
+    """The deadlines of the core that a policy may have of its own, by their names there."""
+    return {
+        "commit_deadline_ms": timing.append_deadline_ms,
+        "discarded_ms": timing.call_deadline_ms + timing.append_deadline_ms,
+        "min_stay_ms": timing.min_stay_ms,
+        "doubt_ms": timing.doubt_timeout_ms,
+    }
+
+
+def core_settings(c: Config) -> Settings:
+    """What the core takes from a configuration, for all policies."""
+    settings = Settings(
+        silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
+        max_outcomes=c.limits.max_outcomes,
+        max_record_bytes=c.limits.max_record_bytes,
+        max_in_flight=c.limits.max_in_flight,
+        max_in_flight_bytes=c.limits.max_in_flight_bytes,
+    )
+    return msgspec.structs.replace(settings, **core_times(c.timing))

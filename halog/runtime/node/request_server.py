@@ -1,0 +1,399 @@
+"""Answers requests of other nodes. One frame in, one reply out; a commit is answered by whichever thread learns its
+result, everything else by the connection's own thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from halog.backend import Invocation, Invoked
+from halog.config.check import NAMED, is_name
+from halog.core import events as ev
+from halog.core.ids import Member
+from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
+from halog.ports import Peer
+from halog.runtime.client import vote_calls as ballots
+from halog.runtime.replica import moment_server as looks
+from halog.runtime.replica.driver import Copy
+from halog.runtime.replica.object_count import Counting
+from halog.runtime.replica.repeated_requests import Call, Repeats, encoded, send
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
+from halog.runtime.rpc.pages import abridged, count, page, room_in
+from halog.runtime.rpc.result_errors import no_quorum, to_error
+
+if TYPE_CHECKING:
+    from halog.runtime.events.reporter import Telling
+    from halog.runtime.host.host import Host
+    from halog.runtime.membership.members import Membership
+    from halog.runtime.remap.mover import Mover
+
+logger = logging.getLogger("halog.service")
+
+WAIT_S = 0.5
+"""Longest wait for a commit in flight before a read is answered; the caller asks again."""
+
+SHOWN = 40
+"""Characters of a name that is none, for people."""
+
+
+class Execute(Protocol):
+    """What runs a method on the node that is active: `halog.transactions.execute.Executor`."""
+
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+        """`own`: in its caller's thread, whom what is no Exception goes to as it is."""
+
+
+Asking = Peer | Call
+"""Where an answer goes."""
+
+Handler = Callable[[Any, object], frames.Reply | None]
+"""Of a kind of request: its answer; None: somebody gives it later, to where it is told."""
+
+
+class Service:
+    """The listening side of a node."""
+
+    def __init__(
+        self,
+        hello: frames.Hello,
+        members: Membership,
+        host: Host | None,
+        execute: Execute,
+        status: Callable[[], dict[str, object]],
+        known: Container[str],
+        telling: Telling,
+        max_frame: int,
+    ) -> None:
+        """`max_frame`: bytes that a frame may have."""
+        self.known, self.telling = known, telling
+        self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
+        self.mover: Mover | None = None
+        """Of a hosting node."""
+        self.counting, self._room = Counting(host), room_in(max_frame)
+        self._most_read = max_frame // 4
+        """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
+        self._repeats = Repeats()
+        self._peers: dict[int, Member] = {}
+        self._lock = threading.Lock()
+        self._handlers: Mapping[type, Handler] = {
+            frames.Fetch: self._fetch,
+            frames.Leased: self._leased,
+            frames.Scan: self._scan,
+            frames.Count: self._count,
+            frames.Look: self._look,
+            frames.LookThrough: self._look_through,
+            frames.LetGo: self._let_go,
+            frames.Submit: self._submit,
+            frames.Prepare: self._prepare,
+            frames.Decide: self._decide,
+            frames.Votes: self._votes,
+            frames.Validate: self._validate,
+            frames.Reach: self._reach,
+            frames.Barrier: self._barrier,
+            frames.Invoke: self._invoke,
+            frames.AskOutcome: self._ask_outcome,
+            frames.HandOver: self._hand_over,
+            frames.Status: lambda peer, r: frames.StatusIs(self.status()),
+            frames.Move: self._move,
+            frames.CanMap: self._can_map,
+            frames.Loads: self._loads,
+        }
+
+    # --- connections ---
+
+    def on_frame(self, peer: Peer, data: bytes) -> None:
+        """A frame arrived. FrameError closes the connection."""
+        if self._repeats.last:
+            self._repeats.heard(peer)
+        frame = frames.decode_incoming(data)
+        handler = self._handlers.get(type(frame))
+        member = self._peers.get(id(peer))
+        if isinstance(frame, frames.Hello):
+            self._introduced(peer, frame)
+        elif member is None:
+            raise FrameError(f"{peer.remote} did not introduce itself")
+        elif handler is None:
+            self._control(member, frame)  # type: ignore[arg-type]
+        else:
+            self._answer(peer, member, handler, frame)
+
+    def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
+        for name in (hello.node, hello.cluster):
+            if not is_name(name):
+                raise self._refused(ascii(hello.node[:SHOWN]), f"{name[:SHOWN]!a} is no name: that is {NAMED}")
+        if hello.cluster != self.hello.cluster:
+            raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
+        if hello.protocol != self.hello.protocol:
+            ours = self.hello.protocol
+            older = "it runs an older halog" if hello.protocol < ours else "this node runs an older halog"
+            said = f"it speaks protocol {hello.protocol}, this node {ours}: {older}"
+            raise self._refused(hello.node, f"{said}; run the same on all nodes and clients")
+        with self._lock:
+            self._peers[id(peer)] = Member(hello.node, hello.incarnation)
+
+    def _refused(self, node: str, why: str) -> FrameError:
+        """An intruder (Q5). It tries again and again; the history names it once a minute, and the connection's end says
+        no more."""
+        self.telling.intruder(node, why)
+        return FrameError(f"{node} is refused: {why}", told=True)
+
+    def _control(self, member: Member, frame: frames.Control) -> None:
+        """Of hosting nodes only; anybody else may ask."""
+        if member.node not in self.known:
+            raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
+        if isinstance(frame, frames.Died):
+            self._died(member, frame.secret)
+            return
+        if isinstance(frame, frames.Goodbye):
+            self.members.said_goodbye(*member)
+            return
+        if isinstance(frame, frames.Offline):
+            self.members.heard(*member, frame.why)
+            return
+        self.members.heard(*member, "" if isinstance(frame, frames.KeepAlive) else None)
+        if self.host is not None and not self.members.offline:
+            self.host.control(member, frame)
+
+    def _died(self, member: Member, secret: bytes) -> None:
+        witnessed = self.members.witnessed(member, secret)
+        if witnessed is False:
+            raise self._refused(member.node, "its death is told by one who does not know its secret")
+        if witnessed and self.host is not None:
+            self.host.leasing.died(member)
+
+    def on_closed(self, peer: Peer) -> None:
+        """A connection to us broke."""
+        with self._lock:
+            member = self._peers.pop(id(peer), None)
+        self._repeats.closed(peer)
+        if member is not None:
+            self.members.broken(member.node)
+
+    def _answer(self, peer: Peer, member: Member, handler: Handler, frame: object) -> None:
+        """What may take longer than it is waited for runs once, however often it is asked for."""
+        number: bytes = frame.number if type(frame) in frames.NUMBERED else b""  # type: ignore[attr-defined]
+        to = self._repeats.begin(member, number, peer) if number else peer
+        if to is None:
+            return
+        try:
+            reply = handler(to, frame)
+        except HalogError as e:
+            reply = to_frame(e)
+        except BaseException as e:  # also what ends a task or a process: a request without an answer is asked again
+            logger.exception("a request failed")
+            reply = to_frame(e)
+        if reply is not None:
+            _send(to, reply)
+
+    # --- requests ---
+
+    def _active(self, partition: str, least: int = 0, mapping: int = 0) -> Copy:
+        """The copy, if it is active here, and has lsn `least`: one that does not get there may have been replaced
+        without knowing it, and then somebody else has it. So may one whose log does not say in time that it serves this
+        mapping, or a newer one."""
+        self._online()
+        copy = None if self.host is None else self.host.copies.get(partition)
+        if copy is None or not copy.serving:
+            raise self._not_active(partition)
+        if not copy.wait_for(least, WAIT_S, logged=True):
+            raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
+        if not copy.maps_by(mapping, WAIT_S):
+            raise NotActiveError(f"{self.hello.node} does not serve mapping {mapping} yet", partition=partition)
+        return copy
+
+    def _not_active(self, partition: str) -> NotActiveError:
+        said = f"{self.hello.node} is not active for {partition}"
+        if self.host is None:
+            return NotActiveError(said, partition=partition)
+        router = self.host.router
+        elected = router.epoch(partition)  # first: whoever is named is not older
+        return NotActiveError(said, partition=partition, active=router.active(partition), elected=elected)
+
+    def _online(self) -> None:
+        if self.members.offline:
+            raise no_quorum(self.hello.node, self.members.offline)
+
+    def _fetch(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Fetch)
+        copy = self._active(r.partition, r.least, r.mapping)
+        copy.wait_for(r.settled, WAIT_S)
+        copy.wait_free(r.keys, WAIT_S)
+        if len(r.keys) == 1 and not r.brief:  # most, by far
+            reply = frames.Objects([copy.objects.find(r.keys[0])], end=True)
+        else:
+            found = copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys)
+            reply = page(found, self._room)
+        self._active(r.partition).check_mapping(r.mapping)
+        return reply
+
+    def _leased(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Leased)
+        copy = self._active(r.partition, mapping=r.mapping)
+        items = copy.find_leased(r.keys)
+        copy.check_mapping(r.mapping)
+        return frames.Unleased() if items is None else page(items, self._room)
+
+    def _reach(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Reach)
+        if not self._active(r.partition).wait_for(r.lsn, WAIT_S):
+            raise NotActiveError(f"{self.hello.node} does not have lsn {r.lsn} of {r.partition}", partition=r.partition)
+        return frames.Valid()
+
+    def _barrier(self, peer: Asking, r: object) -> None:
+        assert isinstance(r, frames.Barrier)
+        copy = self._active(r.partition)
+        self._follow(copy, copy.barrier(lambda result: _send(peer, _outcome(result, r.partition))))
+
+    def _scan(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Scan)
+        self._online()
+        if r.local and self.host is not None and r.partition in self.host.copies:
+            copy = self.host.copies[r.partition]
+        else:
+            copy = self._active(r.partition, r.least, r.mapping)
+            copy.wait_free((r.prefix,), WAIT_S, prefixes=True)
+            self._active(r.partition)  # still: else it may have waited for nothing
+        reply = page(copy.objects.scan(r.prefix, r.after), self._room, r.limit)
+        if not r.local:
+            copy.check_mapping(r.mapping)
+        return reply
+
+    def _count(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Count)
+        copy = self._active(r.partition, mapping=r.mapping)
+        lsn = copy.core.visible
+        reply = count(copy.objects.scan(r.prefix, r.after), lsn)
+        self._active(r.partition).check_mapping(r.mapping)
+        return reply
+
+    def _look(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Look)
+        copy = self._active(r.partition, mapping=r.mapping)
+        return looks.look(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
+
+    def _look_through(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.LookThrough)
+        copy = self._active(r.partition, r.least, r.mapping)
+        return looks.look_through(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
+
+    def _let_go(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.LetGo)
+        self._active(r.partition).named.let_go(r.moment)
+        return frames.Valid()
+
+    def _submit(self, peer: Asking, r: object) -> None:
+        assert isinstance(r, frames.Submit)
+        copy = self._active(r.partition)
+
+        def answer(result: ev.Result) -> None:
+            _send(peer, _outcome(result, r.partition))
+
+        self._follow(
+            copy, copy.submit(r.tx, r.work, answer, r.epoch, exact=True)
+        )  # it may have been under way for long
+
+    def _prepare(self, peer: Asking, r: object) -> None:
+        assert isinstance(r, frames.Prepare)
+        copy = self._active(r.partition)
+
+        def answer(result: ev.Result) -> None:
+            _send(peer, _outcome(result, r.partition))
+
+        self._follow(copy, ballots.prepare(copy, r, answer, exact=True))
+
+    def _decide(self, peer: Asking, r: object) -> None:
+        assert isinstance(r, frames.Decide)
+        copy = self._active(r.partition)
+
+        def answer(result: ev.Result) -> None:
+            how = ballots.stands(result, commit=r.commit)
+            said = None if how is None else frames.OutcomeIs(how, ballots.lsn_of(result))
+            _send(peer, said or to_frame(to_error(result, r.partition)))
+
+        self._follow(copy, ballots.decide(copy, r, answer))
+
+    def _votes(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Votes)
+        return ballots.votes(self._active(r.partition), r, self._room)
+
+    def _follow(self, copy: Copy, tag: int) -> None:
+        if self.host is not None:
+            self.host.deliveries.follow(copy, tag, lambda: False, time.monotonic() + WAIT_S)
+
+    def _validate(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Validate)
+        copy = self._active(r.partition, r.least, r.mapping)
+        copy.validate(r.reads)
+        copy.check_mapping(r.mapping)
+        return frames.Valid()
+
+    def _move(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Move)
+        copy = self._active(r.partition, mapping=r.mapping)
+        assert self.mover is not None
+        if r.mapping:
+            copy.check_mapping(r.mapping)
+        return self.mover.move(r.partition, r.keys, dict(zip(r.keys, r.versions)))
+
+    def _can_map(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.CanMap)
+        if self.mover is None:
+            raise RefusedError(f"{self.hello.node} hosts nothing")
+        self.mover.check_code(r.policy, r.layout)
+        return frames.Valid()
+
+    def _loads(self, peer: Asking, r: object) -> frames.Reply:
+        self._online()
+        return self.counting.told()
+
+    def _invoke(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Invoke)
+        self._active(r.partition, r.invocation.least)
+        return frames.Answered(abridged(self.execute(r.partition, r.invocation), self._most_read))
+
+    def _ask_outcome(self, peer: Asking, r: object) -> None:
+        assert isinstance(r, frames.AskOutcome)
+        self._active(r.partition).ask_outcome(r.tx, r.attempt, lambda result: _send(peer, settled(result)))
+
+    def _hand_over(self, peer: Asking, r: object) -> None:
+        assert isinstance(r, frames.HandOver)
+        copy = self._active(r.partition)
+        if r.to == self.hello.node and r.again:  # it was asked for before, and is done
+            _send(peer, frames.Committed(copy.core.chain.state.lsn))
+            return
+        if r.to == self.hello.node:
+            raise NothingToDoError(f"{r.to} is active for {r.partition} already")
+        who = peer.member if isinstance(peer, Call) else self._peers[id(peer)]
+        copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who.node}")
+
+
+def _outcome(result: ev.Result, partition: str) -> frames.Reply:
+    return frames.Committed(result.lsn) if isinstance(result, ev.Happened) else to_frame(to_error(result, partition))
+
+
+def settled(result: ev.Result) -> frames.Reply:
+    """The reply that says what became of a transaction."""
+    match result:
+        case ev.Happened(lsn=lsn):
+            return frames.OutcomeIs("happened", lsn)
+        case ev.NotHappened():
+            return frames.OutcomeIs("did not happen", 0)
+        case ev.Expired():
+            return frames.OutcomeIs("expired", 0)
+        case _:
+            return frames.OutcomeIs("unknown", 0)
+
+
+def _send(to: Asking, reply: frames.Reply) -> None:
+    if isinstance(to, Call):
+        to.answer(reply)
+        return
+    try:
+        to.send(frames.encode(reply))
+    except Exception:  # once more: what is wrong with it is told
+        send(to, encoded(reply))

@@ -1,0 +1,85 @@
+"""A copy, and a node, as operators see them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from halog.core.roles import Role
+from halog.runtime.replica.driver import Copy
+
+if TYPE_CHECKING:
+    from halog.runtime.node.node import Runtime
+
+
+LOOK_S: Final = 0.02
+
+
+def view(copy: Copy) -> dict[str, object]:
+    """Plain values."""
+    core, lag = copy.core, copy.lag()
+    s = core.chain.state
+    beyond = 0 if copy.error is None else core.tail.tip
+    return {
+        "partition": copy.name,
+        "role": core.role.value,
+        "epoch": s.epoch.number,
+        "lsn": s.lsn,
+        "shown": core.visible,
+        "hash": s.hash.hex(),
+        "next_offset": core.next_offset,
+        "began_at": copy.began_at,
+        "lag_records": lag.records,
+        "lag_ms": lag.ms,
+        "discarded_objects": copy.consistency.discarded,
+        "sites": {} if core.leading is None else core.leading.sites.view(),
+        "votes": [] if core.leading is None else core.leading.sites.quorum.view(),
+        "quorum_of_sites": core.leading is None or not core.leading.sites.quorum.is_lost,
+        "beyond": beyond,
+        "error": None if copy.error is None else str(copy.error) + _kept(beyond),
+    }
+
+
+def _kept(beyond: int) -> str:
+    what = f". It holds commits up to lsn {beyond} that the log never had: opened again, it brings them along"
+    return what if beyond else ""
+
+
+def failed(node: Runtime) -> dict[str, str]:
+    """By partition, why its copy here takes part in nothing."""
+    found = {}
+    for copy in list(node.copies.values()):
+        if copy.error is not None or copy.core.role is Role.FAILED:
+            found[copy.name] = "its history is not the log's" if copy.error is None else str(copy.error)
+    return dict(sorted(found.items()))
+
+
+def settled(node: Runtime, limit_s: float) -> dict[str, str]:
+    """As `failed`, once every copy that is read or made anew has come to an end of that, or time is over."""
+    until = time.monotonic() + limit_s
+    while node.host is not None and node.host.placing.unsettled() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return failed(node)
+
+
+def status(node: Runtime) -> dict[str, object]:
+    """Plain values: a node, whom it sees, and its copies."""
+    return {
+        "node": node.name,
+        "incarnation": node.incarnation,
+        "address": node.info.address,
+        "pid": node.pid,
+        "hosts": node.host is not None,
+        "session": node.session_state.value,
+        "alive": sorted(m.node for m in node.members.alive),
+        "offline": node.members.offline or None,
+        "reaches": node.zoning.reaches,
+        "zones": node.zoning.view(),
+        "rebalance": None if node.remapping is None else node.remapping.view(),
+        "config": node.configured.view(),
+        "events_dropped": node.telling.history.dropped,
+        "log": None if node.host is None else node.host.log_questions.view(),
+        "states": node.lives.view(),
+        "failed": failed(node),
+        "copies": [view(c) for c in list(node.copies.values())],
+    }

@@ -1,0 +1,153 @@
+"""The only place where adapters are built: from a configuration to the outside world of one node."""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from pathlib import Path
+
+from halog.config import Config
+from halog.config.sites import plain
+from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
+from halog.ports import Store
+from halog.runtime.keys.key_owners import import_module
+from halog.runtime.node.live_config import Activated, for_node
+from halog.runtime.store import replaced_mark as replaced
+from halog.runtime.support.adapters import Adapters, Remote
+
+logger = logging.getLogger("halog.wiring")
+
+
+def addresses(config: Config) -> tuple[str, str]:
+    """(Kafka bootstrap, ZooKeeper) of the configured site; an embedded one is looked up in its data directory."""
+    site = config.site
+    if site.embedded is not None:
+        from halog.embedded import read_site
+
+        info = read_site(site.embedded)
+        return info.bootstrap, info.zookeeper
+    if site.bootstrap is None or site.zookeeper is None:
+        raise ConfigError(f"{config.source}: [site] needs bootstrap and zookeeper, or embedded")
+    return plain(site.bootstrap), plain(site.zookeeper)
+
+
+def remote_site(config: Config, name: str) -> tuple[str, str]:
+    """(Kafka bootstrap, ZooKeeper) of another site of the cluster; an embedded one is looked up in its data directory.
+    UnreachableError where that one is not running."""
+    site = config.other_sites.get(name)
+    if site is None:
+        if name == config.site.name:
+            raise ConfigError(f"{config.source}: site {name!r} is this very site", site=name)
+        raise UnknownNameError.of("site", name, list(config.other_sites), str(config.source))
+    if site.embedded is not None:
+        from halog.embedded import read_site
+
+        try:
+            info = read_site(site.embedded)
+        except UnreachableError as e:
+            raise UnreachableError(f"site {name} cannot be reached: {e}", site=name) from None
+        return info.bootstrap, info.zookeeper
+    if site.bootstrap is None or site.zookeeper is None:
+        raise ConfigError(f"{config.source}: [sites.{name}] needs bootstrap and zookeeper, or embedded", site=name)
+    return plain(site.bootstrap), plain(site.zookeeper)
+
+
+def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: float = math.inf) -> Adapters:
+    """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without. `patience_s`:
+    how long servers that are there and busy are waited for. `answer_s`: how long at most any server, those of other
+    sites too, is waited for that does not answer: so long as an operator allows a command."""
+    from halog.adapters.kafka.log import KafkaLog
+    from halog.adapters.kafka.topics import Copies
+    from halog.adapters.tcp.channel import TcpChannel
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
+
+    bootstrap, zookeeper = addresses(config)
+    node = config.nodes.get(name)
+    store = None if node is None else open_store(node.data_dir)
+    try:
+        session_ms = config.timing.session_timeout_ms
+        coordinator = ZkCoordinator(
+            zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s
+        )
+        copies = Copies(config.site.replication_factor, config.site.min_insync_replicas)
+        log = KafkaLog(bootstrap, copies, answer_s=answer_s)
+        way = partial(reach, config, answer_s=answer_s)
+        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, way)
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise
+
+
+def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
+    """Another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
+    from halog.adapters.kafka.log import KafkaLog
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
+
+    bootstrap, zookeeper = remote_site(config, site)
+    coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
+    coordinator.connect(lambda state: None, None if answer_s == math.inf else answer_s)
+    try:
+        return Remote(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
+    except BaseException:
+        coordinator.close()
+        raise
+
+
+def active_version(own: Config, name: str) -> Activated:
+    """What node `name` is to run with, by a short session of its own: what the adapters are built of is among it."""
+    from halog.adapters.zookeeper.coordinator import ZkCoordinator
+
+    _, zookeeper = addresses(own)
+    session_ms, patience_s = own.timing.session_timeout_ms, own.timing.call_deadline_ms / 1000
+    coordinator = ZkCoordinator(zookeeper, own.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s)
+    try:
+        coordinator.connect(lambda state: None)
+        return for_node(own, coordinator, name)
+    finally:
+        coordinator.close()
+
+
+def open_store(directory: Path) -> Store:
+    """The local store. One that is damaged is set aside: the log and the state topic hold everything, unless commits do
+    not wait for the log; so the new one says that it was made in place of another."""
+    from halog.adapters.rocksdb.store import RocksStore
+
+    try:
+        return RocksStore(directory)
+    except StoreError as e:
+        if not e.evidence.get("rebuild"):
+            raise
+        return _anew(directory, str(e.evidence.get("why", e.message)))
+
+
+def replace_store(config: Config, name: str, why: str) -> None:
+    """Begin anew in place of a store that could be opened and then not be read."""
+    _anew(config.nodes[name].data_dir, why).close()
+
+
+def _anew(directory: Path, why: str) -> Store:
+    from halog.adapters.rocksdb.store import RocksStore, set_aside
+
+    aside = set_aside(directory)
+    store = RocksStore(directory)
+    try:
+        replaced.note(store, why, aside)
+    except BaseException:
+        store.close()
+        raise
+    logger.error(
+        "the store in %s is damaged (%s): it was set aside%s, nothing of it was deleted, and a new one is made from "
+        "the log",
+        directory,
+        why,
+        "" if aside is None else f" as {aside}",
+    )
+    return store
+
+
+def import_modules(config: Config) -> None:
+    """Import the application's modules; the only names ever imported from a configuration."""
+    for module in config.application.modules:
+        import_module(config, module)

@@ -1,0 +1,1 @@
+"""This room gives partitions their nodes: the first placement, plans, migration."""

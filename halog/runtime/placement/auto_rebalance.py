@@ -1,0 +1,345 @@
+"""Plans that nodes make by themselves when members come or go, and when a version of the configuration places a policy
+otherwise (P2, P3, P13); `[policies.P] rebalance = "auto"`. Static policies only know the latter.
+
+The first node by name of those of a policy's zone that are up does it. Two that take themselves for the first do no
+harm: the plan and the list of nodes it counts on are changed by compare-and-set, and each move is an ordinary
+migration. If it dies, the next one finds the plan where it was. A node that is alone behind a cut network does not see
+ZooKeeper, or sees that the others are registered: it plans nothing.
+
+rebalanced/<policy>    Counted as JSON: who the last plan counted on, and what placement it was made for
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from halog.config import Config
+from halog.core.placement.rebalance import in_need
+from halog.core.placement.turnover import Change, Turnover
+from halog.core.table.definitions import Differing, differing
+from halog.core.table.table import PartitionTable, Target
+from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.events import DIFFERING, REBALANCE
+from halog.metadata.drains import drained_at
+from halog.ports import Coordinator, UnknownResult, Versioned
+from halog.runtime.events.history import History
+from halog.runtime.events.reporter import migration_told
+from halog.runtime.membership.members import Membership
+from halog.runtime.node.live_config import Configured
+from halog.runtime.placement import plan as plans
+from halog.runtime.placement.bootstrap import by_hand
+from halog.runtime.rpc.router import Router
+from halog.runtime.support.clock import monotonic_ms
+
+logger = logging.getLogger("halog.rebalancing")
+
+LOOK_S = 0.5
+"""How often the first node looks: moves take longer, and each look reads two znodes."""
+
+AT_ONCE = 2
+"""Partitions that move at the same time, as with `halog plan apply`."""
+
+
+class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the znode holds. `version`: of the configuration, the latest that was planned for; `placement`: its mark, as
+    the function gives it; absent where an older halog wrote this; `left`: partitions that could not go there yet."""
+
+    nodes: tuple[str, ...]
+    version: int = 0
+    placement: str = ""
+    left: tuple[str, ...] = ()
+
+
+def placement(config: Config, policy: str) -> str:
+    """A mark of all that says where copies of the policy's partitions are to be, the same for the same."""
+    asked, hosts = config.policies[policy], config.hosts_of(policy)
+    said = {
+        "nodes": sorted((n, config.nodes[n].failure_domain) for n in hosts),
+        "backup": sorted(config.backups_of(policy)),
+        "copies": (asked.sync_replicas, asked.async_replicas),
+        "by hand": [(p, t.nodes, t.sync_replicas) for p, t in sorted(by_hand(asked).items())],
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Rebalancing:
+    """Of one hosting node."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        configured: Configured,
+        coordinator: Coordinator,
+        router: Router,
+        members: Membership,
+        history: History,
+    ) -> None:
+        self._configured, self._versions = config, configured
+        self._coordinator, self._router = coordinator, router
+        self._members, self._history = members, history
+        now = config()
+        times = {name: now.timing_of(name) for name, p in now.policies.items() if p.rebalance == "auto"}
+        self._turnovers = {name: Turnover(t.join_settle_ms, t.replace_after_ms) for name, t in times.items()}
+        self._refused: dict[str, dict[str, str]] = {}
+        """Plan → its partitions that cannot move now: others go first."""
+        self._in_vain: dict[tuple[str, str], object] = {}
+        """Policy and purpose → what was seen when nothing could be done: planning again costs time where there is
+        much."""
+        self._forget_ms = now.timing.replace_after_ms
+        self._waiting = "", 0
+        """An operator's plan that has not begun, and since when this node has seen it so."""
+        self._differing: dict[str, list[Differing]] = {}
+        """Policy → node lists that were found to differ when it was last planned (P10)."""
+        self._said: dict[str, str] = {}
+        """What is in the way of what, as it was last said."""
+
+    @property
+    def wanted(self) -> bool:
+        """Has any policy asked for it?"""
+        return bool(self._turnovers)
+
+    def turn(self, pause: Callable[[float], bool]) -> None:
+        """One look, after a pause."""
+        if pause(LOOK_S):
+            return
+        mine, alive = self._mine()
+        for policy, turnover in self._turnovers.items():
+            what = f"policy {policy} is not rebalanced yet"
+            if policy not in mine or not self._try(what, partial(self._look, policy, alive)):
+                turnover.forget()
+        if mine:
+            self._try("no plan is carried out now", partial(self._carry_on, mine))
+
+    def _mine(self) -> tuple[list[str], set[str]]:
+        """The policies this node looks after now, and who is up."""
+        if self._members.offline or not self._members.coordinated():
+            return [], set()
+        me, alive = self._members.me.name, {m.node for m in self._members.alive}
+        return [p for p in self._turnovers if me == min(alive.intersection(self._zone(p)), default="")], alive
+
+    def _try(self, what: str, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except (HalogError, VersionError, UnknownResult) as e:
+            self._say(what, str(e))
+            return False
+        self._said.pop(what, None)
+        return True
+
+    def _say(self, what: str, why: str) -> None:
+        """Once, as long as it is so."""
+        if self._said.get(what) != why:
+            self._said[what] = why
+            logger.warning("%s: %s", what, why)
+
+    def _zone(self, policy: str) -> tuple[str, ...]:
+        return self._configured().hosts_of(policy)
+
+    # --- planning ---
+
+    def _look(self, policy: str, alive: set[str]) -> None:
+        version = self._versions.active  # before the configuration, so that it never is of an older version than this
+        asked, zone = placement(self._configured(), policy), self._zone(policy)
+        up = alive.intersection(zone)
+        path = f"rebalanced/{policy}"
+        found = self._coordinator.get(path)
+        if found is None:
+            hosts = {n for t in self._theirs(policy) for n in t.hosts}
+            first = Counted(tuple(sorted(up | hosts.intersection(zone))), version, asked)
+            self._coordinator.create(path, msgspec.json.encode(first))
+            return
+        stored = _counted(path, found)
+        known = set(stored.nodes).intersection(zone)  # who was taken out of it comes anew when put back
+        change = self._turned(policy, known, up)
+        if change is not None:
+            known = known.union(change.came).difference(change.gone)
+        absent, newer = set(zone) - known, version > stored.version
+        otherwise = newer and stored.placement not in ("", asked)
+        if change is not None or otherwise:
+            whys = f"version {version} of the configuration places it otherwise" if otherwise else "", _why(change)
+            made = self._plan(policy, up, absent, "; ".join(filter(None, whys)))
+            left = self._left(made, absent)
+            left = left if otherwise else left.intersection(stored.left)
+        else:
+            left = self._go_on(policy, up, absent, stored)
+            self._replace(policy, up, absent - up)
+        mark = asked if newer or not stored.placement else stored.placement
+        now = Counted(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
+        if now != stored:
+            self._coordinator.set(path, msgspec.json.encode(now), found.version)
+
+    def _theirs(self, policy: str) -> list[PartitionTable]:
+        return [table for _, table in self._router.tables.values() if table.policy == policy]
+
+    def _turned(self, policy: str, known: set[str], up: set[str]) -> Change | None:
+        """Who came or went for good; that moves nothing of a static policy."""
+        if self._configured().policies[policy].static:
+            return None
+        down = set(self._zone(policy)) - up - set(self._members.registered)
+        return self._turnovers[policy].look(known, up, down, monotonic_ms())
+
+    def _plan(self, policy: str, up: set[str], absent: set[str], why: str) -> plans.Plan:
+        """Place all anew. RefusedError while an operator's plan is not done: it is looked at again."""
+        made = self._made(policy, up, absent, plans.read(self._coordinator))
+        self._store(msgspec.structs.replace(made, why=why))
+        return made
+
+    def _left(self, made: plans.Plan, absent: set[str]) -> set[str]:
+        """The partitions that will not be where the configuration has them once that is done."""
+        policy = made.made_for
+        wanted = min(self._copies(policy), len(set(self._zone(policy)) - absent))
+        then = {t.name: _nodes(t.target) or t.configured for t in self._theirs(policy)}
+        then |= {m.partition: m.target.nodes for m in made.moves}
+        return set(made.stay) | {p for p, nodes in then.items() if len(nodes) < wanted}
+
+    def _copies(self, policy: str) -> int:
+        """Of each partition; 0: each one has a list of its own."""
+        asked = self._configured().policies[policy]
+        return 0 if asked.static else 1 + asked.sync_replicas + asked.async_replicas
+
+    def _go_on(self, policy: str, up: set[str], absent: set[str], stored: Counted) -> set[str]:
+        """What a version asks for was not possible for these when it was planned: a node was down, an operator's move
+        was under way. Those alone are planned again, but for what an operator has rolled back meanwhile (X10); returns
+        which of them are still left."""
+        back = self._rolled_back() if stored.left else set()
+        theirs = [t for t in self._theirs(policy) if t.name in stored.left and t.name not in back]
+        return self._again(policy, up, absent, theirs, f"version {stored.version} of the configuration goes on")
+
+    def _rolled_back(self) -> set[str]:
+        """Partitions that the last of the plans which moved them took back."""
+        last: dict[str, plans.Plan] = {}
+        for plan in plans.known(self._coordinator):  # the newest first
+            for move in plan.moves:
+                last.setdefault(move.partition, plan)
+        return {partition for partition, plan in last.items() if plan.undoes}
+
+    def _replace(self, policy: str, up: set[str], absent: set[str]) -> None:
+        """Again, what no plan could replace when the node went: others were down, or an override stood against it."""
+        theirs = [] if self._configured().policies[policy].static else self._theirs(policy)
+        if any(n in absent for t in theirs for n in t.hosts):
+            needy = in_need(theirs, absent, _targets(plans.read(self._coordinator), policy))
+            self._again(policy, up, absent, [t for t in theirs if t.name in needy])
+
+    def _again(
+        self, policy: str, up: set[str], absent: set[str], tables: list[PartitionTable], why: str = ""
+    ) -> set[str]:
+        """Plan for these partitions alone. Not what an operator has cancelled, and not before what is planned has
+        begun; nor before something has changed since that was in vain. Returns those that stay as they are."""
+        names, purpose = {t.name for t in tables}, (policy, why)
+        last = plans.read(self._coordinator) if tables else None
+        if last is not None and last.made_for == policy and (last.cancelled or self._waits(last)):
+            return names
+        seen = (
+            frozenset(up),
+            {t.name: (t.config_version, t.configured, t.target, t.group, t.definitions) for t in tables},
+        )
+        if not tables or self._in_vain.get(purpose) == seen:
+            return names
+        made = self._made(policy, up, absent, last)
+        moves = tuple(m for m in made.moves if m.partition in names)
+        if not moves:
+            self._in_vain[purpose] = seen
+        else:
+            gone = ", ".join(sorted(absent.intersection(n for m in moves for n in (*m.before, *_nodes(m.given_up)))))
+            self._store(msgspec.structs.replace(made, moves=moves, why=why or f"{gone} is still to be replaced"))
+        return names.intersection(self._left(made, absent))
+
+    def _waits(self, plan: plans.Plan) -> bool:
+        """Is anything of it to be begun that was not refused?"""
+        return plans.WAITING in self._states(plan).values()
+
+    def _made(self, policy: str, up: set[str], absent: set[str], last: plans.Plan | None) -> plans.Plan:
+        """Without moves to fewer copies than are asked for, and without those that would give up what an operator
+        wished: these stay."""
+        drained = drained_at(self._coordinator)  # first: who is drained meanwhile is not meant
+        config, ours, copies = self._configured(), _targets(last, policy), self._copies(policy)
+        tables = [table for _, table in self._router.tables.values()]
+        running = {n.name for n in self._router.nodes.values() if n.hosts}
+        made = plans.make(config, tables, up, running, [policy], replaced=absent, drained=drained)
+        self._tell_lists(policy, [d for t in tables if t.policy == policy for d in differing(t, running)])
+        moves, stay = [], dict(made.stay)
+        for m in made.moves:
+            if len(m.target.nodes) < min(copies, len(_nodes(m.given_up) or m.before)):
+                stay[m.partition] = "it would have fewer copies"
+            elif m.given_up not in (None, ours.get(m.partition)):
+                stay[m.partition] = f"it is moving to {', '.join(_nodes(m.given_up))}, as an operator wished"
+            else:
+                moves.append(m)
+        return msgspec.structs.replace(made, moves=tuple(moves), stay=stay, made_for=policy)
+
+    def _tell_lists(self, policy: str, found: list[Differing]) -> None:
+        """Each once, as long as it is so: these partitions stay, and nobody waits for an error here."""
+        known = self._differing.get(policy, [])
+        self._differing[policy] = found
+        for d in found:
+            if d not in known:
+                more = {"policy": policy, "defined": ", ".join(d.defined), "listed": ", ".join(d.listed)}
+                cause = f"found at a rebalance, which leaves it there until {d.node} has enabled it, or defined it so"
+                self._history.tell(DIFFERING, cause, node=d.node, more=more, partition=d.partition)
+
+    def _store(self, made: plans.Plan) -> None:
+        if made.moves:
+            tables = [table for _, table in self._router.tables.values()]
+            plans.store(self._coordinator, made, tables, self._overdue())
+        more = {"policy": made.made_for, "moves": len(made.moves), "plan": made.id if made.moves else ""}
+        self._history.tell(REBALANCE, made.why, more=more)
+
+    # --- carrying out ---
+
+    def _overdue(self) -> str:
+        """An operator's plan that has waited for as long as a node may be gone: whoever made it only wanted to look."""
+        plan, since = self._waiting
+        return plan if plan and monotonic_ms() - since >= self._forget_ms else ""
+
+    def _carry_on(self, mine: list[str]) -> None:
+        """With a plan that a node made; an operator's is the operator's, until it is overdue."""
+        plan = plans.read(self._coordinator)
+        theirs = plan.id if plan is not None and not plan.made_for and not plan.cancelled else ""
+        if theirs != self._waiting[0]:
+            self._waiting = theirs, monotonic_ms()
+        if plan is None or plan.cancelled or plan.made_for not in mine:
+            return
+        states = self._states(plan)
+        if plans.WAITING not in states.values():
+            self._refused.clear()  # perhaps not any more
+            return
+        told = partial(migration_told, self._history, cause=f"plan {plan.id}, of a node for policy {plan.made_for}")
+        c, r = self._coordinator, self._router
+        met = plans.begin_some(c, self._configured(), r, plan, states, AT_ONCE, told=told)
+        self._refused.setdefault(plan.id, {}).update(met.refused)
+        for partition, why in (met.refused | met.marked).items():
+            self._say(f"plan {plan.id}: beginning with partition {partition}", why)
+
+    def _states(self, plan: plans.Plan) -> dict[str, str]:
+        refused = self._refused.get(plan.id, {})
+        return plans.unless_begun(plans.states_of(plan, (t for _, t in self._router.tables.values())), refused)
+
+
+def _targets(plan: plans.Plan | None, policy: str) -> dict[str, Target]:
+    """Where the last plan that nodes made for this policy moves partitions to."""
+    return {} if plan is None or plan.made_for != policy else {m.partition: m.target for m in plan.moves}
+
+
+def _nodes(target: Target | None) -> tuple[str, ...]:
+    return () if target is None else target.nodes
+
+
+def _why(change: Change | None) -> str:
+    if change is None:
+        return ""
+    came = f"{', '.join(change.came)} came" if change.came else ""
+    gone = f"{', '.join(change.gone)} has been gone for long" if change.gone else ""
+    return "; ".join(filter(None, (came, gone)))
+
+
+def _counted(path: str, found: Versioned) -> Counted:
+    try:
+        return msgspec.json.decode(found.data, type=Counted)
+    except msgspec.MsgspecError as e:
+        raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

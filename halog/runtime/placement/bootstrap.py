@@ -1,0 +1,321 @@
+"""What the cluster agrees on in the coordinator before anything runs: partition tables and node registrations.
+
+nodes/<name>         ephemeral: NodeInfo as JSON
+policies/<name>      how keys map to partitions, as JSON: every node and tool must map alike
+bindings             the policy of every type, as JSON (`bindings.py`)
+partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from halog.config import Config, PolicyConfig
+from halog.core.keys.mapping import PolicyMapping
+from halog.core.table.group import majority
+from halog.core.table.table import PartitionTable, Target
+from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError, RefusedError
+from halog.metadata.drains import drained_nodes
+from halog.metadata.policies import agree, check_mapping
+from halog.ports import Coordinator, Log, TopicPartition
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.membership.members import NodeInfo
+from halog.runtime.placement.initial_placement import placed, shape_of
+
+logger = logging.getLogger("halog.cluster")
+
+EVENTS_KEPT_MS = 30 * 24 * 3_600_000
+"""The event history: long enough to ask about last month."""
+
+ARRIVED_KEPT_MS = 3_600_000
+"""What other sites' logs had: only the last of it counts; an hour for whoever wonders."""
+
+_INFO = msgspec.json.Decoder(NodeInfo)
+
+
+def log_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.log`"""
+    return f"{config.cluster.name}.{policy}.log"
+
+
+def events_topic(cluster: str) -> str:
+    """`<cluster>.events`"""
+    return f"{cluster}.events"
+
+
+def arrived_topic(config: Config) -> str:
+    """`<cluster>.arrived`"""
+    return f"{config.cluster.name}.arrived"
+
+
+def state_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.state`"""
+    return f"{config.cluster.name}.{policy}.state"
+
+
+def merge_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.merge`: made by the first job that writes there."""
+    return f"{config.cluster.name}.{policy}.merge"
+
+
+def schemas_topic(config: Config) -> str:
+    """`<cluster>.schemas`"""
+    return f"{config.cluster.name}.schemas"
+
+
+def planned_tables(
+    config: Config,
+    tables: Iterable[PartitionTable] = (),
+    policies: Iterable[str] | None = None,
+    up: Collection[str] | None = None,
+    drained: Collection[str] = (),
+) -> Iterator[PartitionTable]:
+    """Every partition of these policies (all) that is not among `tables`, as it is placed beside them and those before
+    it; log ids are drawn anew. `up`, `drained`: as for `placed`."""
+    there = {t.name: t for t in tables}
+    for name in config.policies if policies is None else policies:
+        targets = placed(config, name, there.values(), up, drained)
+        for i, partition in enumerate(config.partition_names(name)):
+            if partition in targets:
+                there[partition] = _table(config, name, partition, i, targets[partition])
+                yield there[partition]
+
+
+def _table(config: Config, policy: str, name: str, index: int, target: Target) -> PartitionTable:
+    of = config.policies[policy]
+    return PartitionTable(
+        name=name,
+        log_id=uuid.uuid4().hex,
+        topic=log_topic(config, policy),
+        index=index,
+        policy=policy,
+        configured=target.nodes,
+        sync_replicas=target.sync_replicas,
+        quorum=majority(len(target.nodes)) if of.quorum else 0,
+        count_never=of.count_never,
+        admitted=None if target.nodes else (),
+    )
+
+
+def by_hand(policy: PolicyConfig) -> dict[str, Target]:
+    """Where the file places the partitions of a static policy (P3). It may leave some to the application (P7)."""
+    return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items() if p.nodes}
+
+
+def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activated: bool = False) -> None:
+    """Create what is missing, and check what is there. ConfigError if the cluster was set up differently, RefusedError
+    for a topic that halog cannot build on. What a change of a mapping adds is not there before it is open: the nodes
+    make it when they are up (`halog.runtime.remap.remap_driver`). `activated`: as for `check_mapping`."""
+    for name in config.policies:  # first: it says best what differs
+        check_mapping(coordinator, config, name, activated=activated)
+    held = mappings.read_all(coordinator)
+    config = mappings.with_made_partitions(config, held)
+    flushed = {name: policy.local_sync == "SYNC" for name, policy in config.policies.items()}
+    for name, policy in config.policies.items():
+        new = name not in held
+        _ensure(log, log_topic(config, name), policy.partitions, new, compacted=False, flushed=flushed[name])
+        # It stands for what was trimmed, so it must survive what the log survives.
+        _ensure(log, state_topic(config, name), policy.partitions, new, compacted=True, flushed=flushed[name])
+    _ensure_schemas(log, schemas_topic(config), needed=any(flushed.values()))
+    log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
+    if any(policy.sync_sites for policy in config.policies.values()):
+        log.ensure_topic(arrived_topic(config), 1, keep_ms=ARRIVED_KEPT_MS)
+
+
+def _ensure(log: Log, topic: str, partitions: int, new: bool, *, compacted: bool, flushed: bool) -> None:
+    """`new`: the cluster does not have the policy yet. Then an empty topic with fewer partitions is what a process left
+    that died, or went by an older version, and it grows."""
+    try:
+        log.ensure_topic(topic, partitions, compacted=compacted, flushed=flushed)
+    except RefusedError as error:
+        found = error.evidence.get("found") if new and "partitions" in error.evidence else None
+        if not isinstance(found, int) or any(log.bounds(TopicPartition(topic, i))[1] for i in range(found)):
+            raise
+        log.grow_topic(topic, partitions)
+        log.ensure_topic(topic, partitions, compacted=compacted, flushed=flushed)
+
+
+def _ensure_schemas(log: Log, topic: str, needed: bool) -> None:
+    """It is flushed from the beginning, so that a policy whose commits are flushed may come later. One that was made
+    without is good enough as long as no policy needs it."""
+    try:
+        log.ensure_topic(topic, 1, compacted=True, flushed=True)
+    except RefusedError as error:
+        if needed or error.evidence.get("setting") != "flush.messages":
+            raise
+
+
+def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
+    """Make topics and tables of the partitions that a changing mapping adds; their names. They are
+    placed beside those that are there, which stay as they are. Repeating it is harmless."""
+    more = mappings.with_all_partitions(config, {policy: held})
+    tables = _read(coordinator, coordinator.children("partitions"))
+    lacking = [name for name in more.partition_names(policy) if name not in tables]
+    for topic in (log_topic(config, policy), state_topic(config, policy)):
+        log.grow_topic(topic, more.policies[policy].partitions)
+    _create(coordinator, more, policy, tables, up=coordinator.children("nodes"))
+    return lacking
+
+
+def _create(
+    coordinator: Coordinator,
+    config: Config,
+    policy: str,
+    tables: dict[str, tuple[int, PartitionTable]],
+    created: Callable[[str], None] = lambda name: None,
+    originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
+    up: Collection[str] | None = None,
+) -> None:
+    """Make the tables that a policy lacks, and add them to `tables`. One after the other: whoever finds that another
+    process was quicker, and knew something else, plans the rest anew beside what there is. So each is the next one of a
+    plan beside all that went before, and however many make them, they are as even as one plan."""
+    names = config.partition_names(policy)
+    while any(name not in tables for name in names):
+        drained = drained_nodes(coordinator)
+        for wanted in planned_tables(config, [t for _, t in tables.values()], [policy], up, drained):
+            if coordinator.create(f"partitions/{wanted.name}", originals(wanted).to_bytes()):
+                created(wanted.name)
+            tables |= _read(coordinator, [wanted.name])
+            if wanted.name not in tables:
+                raise CoordinatorError(f"znode partitions/{wanted.name} vanished while the cluster was set up")
+            if tables[wanted.name][1].configured != wanted.configured:
+                tables |= _read(coordinator, [name for name in names if name not in tables])
+                break
+
+
+def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
+    """Every partition's, by its name."""
+    return {name: table for name, (_, table) in _read(coordinator, coordinator.children("partitions")).items()}
+
+
+def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
+    listed = list(names)
+    found = zip(listed, coordinator.get_many([f"partitions/{name}" for name in listed]), strict=True)
+    return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found if z is not None}
+
+
+def create_tables(
+    coordinator: Coordinator,
+    config: Config,
+    created: Callable[[str], None] = lambda name: None,
+    *,
+    planned: bool = False,
+    originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
+) -> dict[str, tuple[int, PartitionTable]]:
+    """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
+    cluster was set up differently (mapping, placement). `planned`: the configuration was activated, so numbers of
+    copies that differ are for a plan, also where a partition was never moved, and where keys belong the cluster says.
+    `originals` makes a table that of a partition which began elsewhere (M5)."""
+    for name in config.policies:
+        agree(coordinator, config, name, activated=planned)
+    whole = mappings.with_made_partitions(config, mappings.read_all(coordinator))
+    tables = _read(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
+    for name in sorted(config.policies, key=config.mirrored):  # others may wait for what begins here
+        _check_all(whole, name, tables, planned)
+        _create(coordinator, whole, name, tables, created, originals)
+        _check_all(whole, name, tables, planned)  # another node may have made some
+        if config.policies[name].static:
+            _tell_elsewhere(config, name, [tables[partition][1] for partition in whole.partition_names(name)])
+    return tables
+
+
+def _tell_elsewhere(config: Config, policy: str, tables: Iterable[PartitionTable]) -> None:
+    """The tables win, for static policies, too: what a file says changes nothing by itself."""
+    listed = by_hand(config.policies[policy])
+    count = sum(t.name in listed and listed[t.name] != Target(t.configured, t.sync_replicas) for t in tables)
+    if count:
+        logger.warning(
+            "policy %s: %d of its partitions are not where %s has them; they stay where they are until `halog plan "
+            "create --policy %s` and `halog plan apply` bring them there",
+            policy, count, config.source, policy,
+        )  # fmt: skip
+
+
+def _check_all(config: Config, policy: str, tables: Mapping[str, tuple[int, PartitionTable]], planned: bool) -> None:
+    names, shape = config.partition_names(policy), shape_of(config, policy)
+    for i, name in enumerate(names):
+        if name in tables:
+            _check(config, _table(config, policy, name, i, shape[i]), tables[name][1], planned)
+
+
+def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:
+    """Where a partition is, and with how many nodes once it was moved (P12), the table says alone. ConfigError for
+    anything else that differs, and for a host that this configuration does not have."""
+    zones = " or ".join(config.policies[table.policy].spans)
+    away = [n for n in table.hosts if n not in config.hosts_of(table.policy)]
+    if away:
+        raise ConfigError(
+            f"{config.source}: {', '.join(away)} has a copy of partition {table.name} and is not in zone {zones}; put "
+            "it back, or empty it with `halog drain` before you take it out",
+            partition=table.name,
+            nodes=away,
+        )
+    home = config.policies[table.policy].home
+    if home and table.home != (home if config.mirrored(table.policy) else ""):
+        raise ConfigError(
+            f"{config.source}: partition {table.name} began at site {table.home or config.site.name}, and "
+            f"policies.{table.policy}.home says {home}; change it back, or use another policy name",
+            partition=table.name,
+        )
+    for field in ("topic", "index", "sync_replicas", "quorum", "count_never", "copies"):
+        want, have = _setting(wanted, field), _setting(table, field)
+        # An operator may have changed these since; but whether there is a quorum stays as it was.
+        may_move = field in ("sync_replicas", "copies") or (field == "quorum" and bool(want) == bool(have))
+        moved = table.config_version or planned or config.policies[table.policy].static  # these wait for a plan
+        if want != have and not (moved and may_move):
+            raise ConfigError(
+                f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "
+                f"{want}; {_REMEDY.get(field, 'change the configuration back')} or use another cluster name",
+                partition=table.name,
+            )
+
+
+_REMEDY = dict.fromkeys(
+    ("copies", "sync_replicas"), "change the configuration back, let `halog plan apply` with this one bring them there,"
+)
+
+
+def _setting(table: PartitionTable, field: str) -> object:
+    return len(table.configured) if field == "copies" else getattr(table, field)
+
+
+def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
+    """Register this node. An older run of this very node (same installation) is waited for until its session ends;
+    any other holder of the name is an error."""
+    path, data = f"nodes/{info.name}", msgspec.json.encode(info)
+    until = time.monotonic() + wait_s
+    while not coordinator.create(path, data, ephemeral=True):
+        found = coordinator.get(path)
+        holder = None if found is None else _INFO.decode(found.data)
+        if holder is not None and holder.installation == info.installation and found is not None:
+            coordinator.delete(path, found.version)
+            continue
+        if time.monotonic() >= until and holder is not None:
+            raise DuplicateNodeError(
+                f"a node named {info.name} is running already (pid {holder.pid} at {holder.address}); "
+                "stop it or choose another name",
+                node=info.name,
+                pid=holder.pid,
+                address=holder.address,
+            )
+        time.sleep(0.05)
+
+
+def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, NodeInfo]:
+    """The registrations below `nodes/`."""
+    infos = {}
+    for name in names:
+        found = coordinator.get(f"nodes/{name}")
+        if found is not None:
+            infos[name] = _INFO.decode(found.data)
+    return infos
+
+
+def is_registration(data: bytes, info: NodeInfo) -> bool:
+    """Is this registration the very one `info` made?"""
+    return _INFO.decode(data) == info

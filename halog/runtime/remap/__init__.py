@@ -1,0 +1,1 @@
+"""This room moves objects to where another mapping wants them."""

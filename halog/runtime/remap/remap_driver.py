@@ -1,0 +1,224 @@
+"""A change of a mapping, as the nodes carry it out (T8); who wishes it is `halog.runtime.node.admin`.
+
+Each node looks after the partitions it is active for: has their logs say that they serve the new version, looks at all
+their objects, moves those that belong elsewhere, and looks again until there are none; then it notes the partition as
+clean. The first node by name also makes the partitions that a change adds, and opens it. All of it is in the log and
+in one znode (`mappings.py`), so whoever becomes active goes on, whatever died. While a job says that it moves the
+objects (`jobs.py`), nodes look at theirs when it has ended. Nothing is decided here that is not decided in
+`halog.core.keys.mapping`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from halog.core.keys.mapping import PolicyMapping, cleaned, opened
+from halog.errors import HalogError, PartitionUnavailableError, VersionError
+from halog.events import REMAPPED, REMAPPING
+from halog.metadata.move_jobs import Jobs
+from halog.ports import UnknownResult
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.replica.driver import Copy
+
+if TYPE_CHECKING:
+    from halog.runtime.host.host import Host
+    from halog.runtime.node.node import Runtime
+
+logger = logging.getLogger("halog.remapping")
+
+LOOK_S = 0.2
+"""How often a change is looked at: a node that becomes active for a partition goes on with it this soon."""
+
+LOOKS = 3
+"""How often in a row something must be in the way to be logged: some ways are free within ms, in every change."""
+
+WAIT_S = 1.0
+"""How long the log may take to say that a partition serves the new mapping; then it is looked at again."""
+
+AT_ONCE = 20_000
+"""Objects found to be elsewhere before they are moved: a few MB of keys. What shares a routing key is moved together if
+it is found together."""
+
+
+class Remapping:
+    """Of one hosting node."""
+
+    def __init__(self, runtime: Runtime, host: Host) -> None:
+        self._runtime, self._host = runtime, host
+        self._mappings = runtime.routing.mappings
+        self._jobs = Jobs(runtime.adapters.coordinator)
+        self._left_to: dict[str, str] = {}
+        """By policy, the job that moves the objects of its change."""
+        self._said: dict[str, tuple[str, int]] = {}
+        """By policy, what is in the way of its change, and at how many looks it was."""
+        self._moved: dict[str, dict[str, int]] = {}
+        """By policy: partition → objects this node has moved out of it, in the change under way."""
+
+    def turn(self) -> None:
+        """One look, after a pause."""
+        if self._host.pause(LOOK_S) or self._runtime.members.offline:
+            return
+        for policy, mapping in list(self._mappings.known.items()):
+            if mapping.changing is None:
+                self._said.pop(policy, None)
+                self._moved.pop(policy, None)
+                self._left_to.pop(policy, None)
+            elif mapping.changing.open:
+                self._try(policy, "objects do not move yet", partial(self._carry_on, policy, mapping))
+            elif self._is_first(policy):
+                self._try(policy, "the change does not begin yet", partial(self._open, policy, mapping))
+            else:
+                self._said.pop(policy, None)
+
+    def view(self) -> dict[str, object]:
+        """Plain values: what moved, what is in the way, and, where there are any, the jobs that objects are left to."""
+        moved = {name: n for of in list(self._moved.values()) for name, n in list(of.items())}
+        shown: dict[str, object] = {"moved": moved, "problems": [said for said, _ in list(self._said.values())]}
+        return {**shown, "left_to": dict(self._left_to)} if self._left_to else shown
+
+    def _try(self, policy: str, what: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (HalogError, VersionError, UnknownResult) as error:
+            self._say(policy, f"policy {policy}: {what}: {error}")
+        else:
+            self._said.pop(policy, None)
+
+    def _say(self, policy: str, said: str) -> None:
+        """To the log once, as long as it is so."""
+        before, looks = self._said.get(policy, ("", 0))
+        looks = looks + 1 if before == said else 1
+        self._said[policy] = said, looks
+        if looks == LOOKS:
+            logger.warning(said)
+
+    # --- beginning ---
+
+    def _is_first(self, policy: str) -> bool:
+        """Two that take themselves for the first do no harm: each step is a compare-and-set."""
+        config, members = self._runtime.config, self._runtime.members
+        zone = config.hosts_of(policy)
+        return members.me.name == min({m.node for m in members.alive}.intersection(zone), default="")
+
+    def _open(self, policy: str, mapping: PolicyMapping) -> None:
+        """Make what partitions it adds; once all are served, keys are routed by it."""
+        runtime = self._runtime
+        a, config = runtime.adapters, runtime.config
+        for name in cluster.add_partitions(a.log, a.coordinator, config, policy, mapping):
+            runtime.telling.created(name)
+        unserved = self._unserved(mapping.partition_names(policy))
+        if unserved is not None:
+            raise unserved
+        after = mappings.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
+        if after != opened(mapping):  # turned back, or another one by now: its partitions may not be there
+            return
+        more = {"policy": policy, "version": mapping.version + 1}
+        runtime.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
+
+    def _unserved(self, partitions: Iterable[str]) -> HalogError | None:
+        without = [name for name in partitions if self._runtime.router.active(name) is None]
+        if not without:
+            return None
+        return PartitionUnavailableError(f"no node is active for {', '.join(without)}", partition=without[0])
+
+    # --- carrying out ---
+
+    def _carry_on(self, policy: str, mapping: PolicyMapping) -> None:
+        """With the partitions this node is active for."""
+        assert mapping.changing is not None
+        self._look_for_a_job(policy, mapping.version)
+        clean = []
+        left = [name for name in mapping.partition_names(policy) if name not in mapping.changing.clean]
+        problem: Exception | None = self._unserved(left) if self._is_first(policy) else None
+        for name in left:
+            copy = self._host.copies.get(name)
+            if copy is None or not copy.serving:
+                continue
+            try:
+                if self._is_clean(policy, copy, mapping):
+                    clean.append(name)
+            except (HalogError, VersionError, UnknownResult) as error:
+                problem = problem or error
+        if clean:
+            self._note(policy, mapping, clean)
+        if problem is not None:
+            raise problem
+
+    def _look_for_a_job(self, policy: str, version: int) -> None:
+        by, before = self._jobs.at_work(policy, version), self._left_to.get(policy)
+        if by == before:
+            return
+        if by is None:
+            del self._left_to[policy]
+            logger.info("policy %s: what is to move is not left to %s any more", policy, before)
+        else:
+            self._left_to[policy] = by
+            logger.info("policy %s: what is to move is left to %s", policy, by)
+
+    def _note(self, policy: str, mapping: PolicyMapping, clean: list[str]) -> None:
+        def taken(now: PolicyMapping) -> PolicyMapping:
+            return cleaned(now, policy, mapping.version, clean)
+
+        after = mappings.step(self._runtime.adapters.coordinator, policy, taken)
+        if after.version == mapping.version and after.changing is None:
+            more = {"policy": policy, "version": after.version}
+            self._runtime.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
+
+    def _is_clean(self, policy: str, copy: Copy, mapping: PolicyMapping) -> bool:
+        """Look at all objects of a partition that serves this mapping, and move what belongs elsewhere: nothing did,
+        and nobody is in doubt who may still bring some? What cannot be moved is told at the end: HalogError. Not known
+        while they are left to a job."""
+        version = mapping.version
+        if not copy.maps_by(version, WAIT_S):
+            raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
+        if copy.core.ledger.mapping != version:
+            self._runtime.routing.relearn(copy.name, copy.core.ledger.mapping)
+            return False
+        if policy in self._left_to:
+            return False
+        with copy.lock:
+            doubtful = copy.core.ledger.older(version)
+            there = copy.objects.scan(b"")
+        problem: HalogError | None = None
+        dirty, elsewhere = False, list[bytes]()
+        for found in there:
+            try:
+                if self._runtime.mover.misplaced(found, copy, mapping) is None:
+                    continue
+            except HalogError as error:
+                problem = problem or error
+                continue
+            dirty = True
+            elsewhere.append(found.key)
+            if len(elsewhere) >= AT_ONCE:
+                problem = self._move(policy, copy, elsewhere) or problem
+                elsewhere = []
+        problem = self._move(policy, copy, elsewhere) or problem
+        if problem is not None:
+            raise problem
+        if doubtful and not dirty:
+            raise HalogError(f"partition {copy.name} holds transactions from before that are not decided yet")
+        return not dirty
+
+    def _move(self, policy: str, copy: Copy, keys: list[bytes]) -> HalogError | None:
+        """Why one of them could not be moved, the others are."""
+        if not keys:
+            return None
+        began = time.monotonic()
+        swept = self._runtime.mover.sweep(copy.name, keys, urgent=False)
+        by_partition = self._moved.setdefault(policy, {})
+        by_partition[copy.name] = by_partition.get(copy.name, 0) + swept.moved
+        if swept.moved:
+            logger.info("partition %s: %d objects moved in %.2f s", copy.name, swept.moved, time.monotonic() - began)
+        return swept.problem
+
+
+def _shown(mapping: PolicyMapping) -> str:
+    to = mapping.layouts[-1]
+    version = f" (version {to.mapper_version})" if to.mapper_version else ""
+    return f"{to.mapper}{version}, {to.partitions} partitions, ring of {to.ring_size}"

@@ -1,0 +1,305 @@
+"""What an operator wishes of a policy's mapping (T8): begun, looked at, waited for, turned back.
+
+A wish is one compare-and-set of the policy's znode; the nodes do the rest (`halog.runtime.remap.remap_driver`). Before
+it, every node that is up is asked whether its code knows the new mapping, so that none meets keys it cannot place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from halog.backend import Found
+from halog.config import Config
+from halog.core.keys.directory import is_entry
+from halog.core.keys.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
+from halog.core.table.definitions import differing
+from halog.core.table.table import PartitionTable
+from halog.errors import (
+    AvailabilityError,
+    DeadlineError,
+    HalogError,
+    NothingToDoError,
+    RefusedError,
+    UnknownNameError,
+)
+from halog.ports import Coordinator
+from halog.runtime.keys import mapping_cache as mappings
+from halog.runtime.keys.create_placement import Choosing
+from halog.runtime.keys.key_owners import Owner, Places, layout_of, routing_of
+from halog.runtime.keys.loads import Loads
+from halog.runtime.placement.definitions import check_lists
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.router import Router
+from halog.schema import Definition
+from halog.schema.definition import ID_BYTES
+from halog.schema.placed import new_object
+
+ASK_S = 5.0
+"""How long a node may take to say that it knows the new mapping: it imports nothing for it that it has not imported."""
+
+LOOK_S = 0.1
+
+Scan = Callable[[str], Iterator[Found]]
+"""All objects of a partition."""
+
+
+def wished(config: Config, policy: str) -> Layout:
+    """What a configuration says. ConfigError if it has no such policy, or not the code of its mapper. RefusedError for
+    one that other sites mirror: each site has its mappings for itself, and one history must not be routed by two."""
+    if policy not in config.policies:
+        raise UnknownNameError.of("policy", policy, config.policies, str(config.source))
+    if home := config.policies[policy].home:
+        raise RefusedError(
+            f"policy {policy} has its home at site {home} and is mirrored: where its keys belong cannot change",
+            policy=policy,
+            home=home,
+        )
+    return layout_of(config, policy)
+
+
+def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
+    """Begin the change; the version it will have. RefusedError: nothing was changed."""
+    layout = wished(config, policy)
+    first = mappings.read(coordinator, policy).mapping
+    _check(first, policy, layout)
+    _check_lists(coordinator, router, policy)
+    _ask_nodes(router, policy, layout)
+
+    def taken(mapping: PolicyMapping) -> PolicyMapping:
+        if _is_begun(mapping, first, layout):  # the answer was lost
+            return mapping
+        _check(mapping, policy, layout)
+        return begun(mapping, layout)
+
+    after = mappings.step(coordinator, policy, taken)
+    return after.version if after.changing is None or after.changing.open else after.version + 1
+
+
+def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
+    """Begin the change, unless it is under way or done already; the version it has. RefusedError, and nothing was
+    changed: another one is under way, or this is where one is being turned back to."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    if is_joined(mapping, layout):
+        return version_of(mapping)
+    return begin(coordinator, router, config, policy)
+
+
+def check(coordinator: Coordinator, router: Router, config: Config, policy: str) -> None:
+    """RefusedError for whatever `join` would refuse now."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    if not is_joined(mapping, layout):
+        _check(mapping, policy, layout)
+        _check_lists(coordinator, router, policy)
+        _ask_nodes(router, policy, layout)
+
+
+def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
+    """The policies of a zone whose mapping is another one than the configuration's, or just changes. Those that the
+    cluster does not have yet have no objects. ConfigError for an unknown zone."""
+    if zone not in config.zones:
+        raise UnknownNameError.of("zone", zone, config.zones, str(config.source))
+    there = set(coordinator.children("policies"))
+    found = []
+    for name, policy in config.policies.items():
+        if zone in policy.spans and name in there:
+            mapping = mappings.read(coordinator, name).mapping
+            if mapping.changing is not None or mapping.now != layout_of(config, name):
+                found.append(name)
+    return found
+
+
+def is_joined(mapping: PolicyMapping, layout: Layout) -> bool:
+    """Is what is wished under way, or all there is? One that is turned back to `layout` goes the other way."""
+    changing = mapping.changing
+    return mapping.now == layout if changing is None else changing.to == layout and not changing.back
+
+
+def version_of(mapping: PolicyMapping) -> int:
+    """Of the change under way, or the last one."""
+    return mapping.version + (mapping.changing is not None and not mapping.changing.open)
+
+
+def version_to_be(mapping: PolicyMapping, layout: Layout) -> int:
+    """The version that `join` would answer, unless others are there first."""
+    return version_of(mapping) if is_joined(mapping, layout) else mapping.version + 1
+
+
+def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> bool:
+    """Is there by now what was begun, or was to be, when there was `first`?"""
+    changing = mapping.changing
+    if changing is not None:
+        return changing.to == layout and not changing.back
+    return mapping.now == layout and mapping.version > first.version
+
+
+def _check(mapping: PolicyMapping, policy: str, layout: Layout) -> None:
+    why = why_not(mapping, layout)
+    if mapping.changing is None and layout == mapping.now:
+        raise NothingToDoError(f"policy {policy}: {why}; nothing was changed", policy=policy)
+    if why is not None:
+        raise RefusedError(f"policy {policy}: {why}; nothing was changed", policy=policy)
+
+
+def _check_lists(coordinator: Coordinator, router: Router, policy: str) -> None:
+    """NodeListsError if a node that is up has other ideas of where one of its partitions is (P10). Those that seem to
+    differ are looked up: it may just have enabled its own, and this process not have heard."""
+    running = {n.name for n in router.nodes.values() if n.hosts}
+    tables = [table for _, table in list(router.tables.values()) if table.policy == policy]
+    found = [coordinator.get(f"partitions/{table.name}") for table in tables if differing(table, running)]
+    check_lists([PartitionTable.from_bytes(f.data) for f in found if f is not None], running)
+
+
+def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
+    """RefusedError names every node that cannot."""
+    cannot = []
+    for node in sorted(n.name for n in router.nodes.values() if n.hosts):
+        try:
+            if node != router.me:
+                router.request(node, frames.CanMap(policy, layout), ASK_S)
+        except AvailabilityError as error:
+            cannot.append(f"node {node} does not answer ({error.message})")
+        except HalogError as error:
+            cannot.append(error.message)
+    if cannot:
+        raise RefusedError(f"policy {policy}: {'; '.join(cannot)}; nothing was changed", policy=policy)
+
+
+def turn_back(coordinator: Coordinator, policy: str) -> int:
+    """Give up the change under way, the one that is found first, and no other; the version of the mapping then.
+    RefusedError if there is none, or it is itself being turned back."""
+    first = mappings.read(coordinator, policy).mapping
+    if first.changing is None:
+        raise NothingToDoError(f"policy {policy}: no change is under way; nothing was changed", policy=policy)
+    if first.changing.back:
+        raise RefusedError(
+            f"policy {policy}: the change is being turned back already: see `halog rebalance status`; once that is "
+            "done, `halog rebalance` begins it again",
+            policy=policy,
+        )
+
+    def taken(mapping: PolicyMapping) -> PolicyMapping:
+        if _is_turned_back(mapping, first):  # by another one, or the answer was lost
+            return mapping
+        if mapping.changing is None or mapping.changing.to != _to(first) or mapping.version != _opened(mapping, first):
+            raise RefusedError(
+                f"policy {policy}: the change has come to its end, version {mapping.version} is served now; nothing "
+                "was turned back",
+                policy=policy,
+            )
+        return turned_back(mapping)
+
+    return mappings.step(coordinator, policy, taken).version
+
+
+def _to(mapping: PolicyMapping) -> Layout:
+    return mapping.layouts[-1]
+
+
+def _opened(mapping: PolicyMapping, first: PolicyMapping) -> int:
+    """The version of the change that is under way in `first`, once it is as open as in `mapping`."""
+    assert first.changing is not None
+    assert mapping.changing is not None
+    return first.version + (mapping.changing.open and not first.changing.open)
+
+
+def _is_turned_back(mapping: PolicyMapping, first: PolicyMapping) -> bool:
+    """Is the change that is under way in `first` turned back by now, or about to be?"""
+    if mapping.changing is not None:
+        return mapping.changing.back and mapping.changing.to == first.now
+    return mapping.now == first.now
+
+
+class Progress(NamedTuple):
+    """How far a change is. `clean` of `partitions` are done with it."""
+
+    policy: str
+    version: int
+    state: str
+    clean: int
+    partitions: int
+
+
+DONE, BEGINS, MOVES = "done", "begins", "moves objects"
+
+
+def progress(coordinator: Coordinator, policy: str) -> Progress:
+    """How far the last change of a policy is."""
+    return _progress(policy, mappings.read(coordinator, policy).mapping)
+
+
+def _progress(policy: str, mapping: PolicyMapping) -> Progress:
+    total = len(mapping.partition_names(policy))
+    if mapping.changing is None:
+        return Progress(policy, mapping.version, DONE, total, total)
+    if not mapping.changing.open:
+        return Progress(policy, mapping.version + 1, BEGINS, 0, total)
+    return Progress(policy, mapping.version, MOVES, len(mapping.changing.clean), total)
+
+
+def wait_until_done(
+    coordinator: Coordinator,
+    policy: str,
+    version: int,
+    to: Layout,
+    wait_s: float,
+    seen: Callable[[Progress], None] = lambda progress: None,
+    states: Container[str] = (DONE,),
+) -> None:
+    """Wait for the change that led to `version` and layout `to` (one that is turned back before anything moves leaves
+    its version to the next) to be done, or in one of `states`; `seen` is told how far it is. DeadlineError;
+    RefusedError if it was turned back."""
+    until = time.monotonic() + wait_s
+    while True:
+        mapping = mappings.read(coordinator, policy).mapping
+        now = _progress(policy, mapping)
+        seen(now)
+        if now.version != version or _to(mapping) != to:
+            raise RefusedError(f"policy {policy}: the change was turned back: version {now.version} is served now")
+        if now.state in states:
+            return
+        if time.monotonic() >= until:
+            raise DeadlineError(
+                f"policy {policy}: {now.clean} of {now.partitions} partitions are done after {wait_s:g} s; the nodes "
+                "go on: see `halog rebalance status`",
+                policy=policy,
+            )
+        time.sleep(LOOK_S)
+
+
+def preview(
+    coordinator: Coordinator, router: Router, places: Places, config: Config, policy: str, scan: Scan
+) -> Mapping[tuple[str, str], int]:
+    """(from, to) → objects that the change would move; entries of key directories are not counted. MapperError."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    _check(mapping, policy, layout)
+    asked = Places(config, places.definition_of, places.held)
+    asked.definition = places.definition
+    choosing = Choosing(config, Loads(router))
+    return count(_moves(asked, choosing, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
+
+
+def _moves(
+    places: Places, choosing: Choosing, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
+) -> Iterator[tuple[str, str]]:
+    routes: dict[bytes, tuple[Definition, Owner, Callable[[bytes], bytes]]] = {}
+    for partition in partitions:
+        for found in scan(partition):
+            if is_entry(found.key):
+                continue
+            type_id = found.value[:ID_BYTES]
+            if type_id not in routes:
+                definition = places.definition(type_id)
+                owner = places.owner_by(policy, definition.name, mapping)
+                routes[type_id] = definition, owner, routing_of(definition)
+            definition, owner, routing_key = routes[type_id]
+            if not owner.listed:
+                to = owner.partition(definition.name, routing_key(found.key))
+            elif partition in owner.names:
+                continue
+            else:
+                to = choosing.next_of(owner, partial(new_object, definition, found.value))
+            if to != partition:
+                yield partition, to

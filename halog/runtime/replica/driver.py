@@ -1,0 +1,409 @@
+"""The driver of one partition's copy: posts events to the core, performs its effects, in order, under one lock.
+
+Events raised while effects are performed wait in the inbox, and answers leave after the lock is released. Entries of
+the log come in batches, each followed by its acknowledgement; the store is written behind them (`tick`). This module
+decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from halog.backend import Work
+from halog.core import events as ev
+from halog.core.durability import Durability
+from halog.core.log.chain import ChainState
+from halog.core.log.outcomes import Outcomes
+from halog.core.partition import Partition
+from halog.core.replica.tail import Tail
+from halog.core.roles import Role
+from halog.core.settings import Sync
+from halog.core.table.table import ASYNC, PartitionTable
+from halog.errors import HalogError, LogError, StoreError
+from halog.events import COPY_STOPS
+from halog.ports import Entry, LogSession, TopicPartition
+from halog.runtime.replica.consistency import Consistency
+from halog.runtime.replica.delivery_reports import Reporting
+from halog.runtime.replica.disk_effects import OnDisk
+from halog.runtime.replica.host_port import CopyPolicy, Surroundings
+from halog.runtime.replica.object_count import Tally
+from halog.runtime.replica.presented import presented
+from halog.runtime.replica.reader import Showing
+from halog.runtime.replica.reports import Report, events_of
+from halog.runtime.replica.requests import Answer, tell_all as _tell
+from halog.runtime.rpc.errors import ours
+from halog.runtime.store import unlogged_tail as left
+from halog.runtime.store.object_table import ObjectTable
+from halog.runtime.support.clock import monotonic_ms, wall_ahead_ms
+
+logger = logging.getLogger("halog.partition")
+
+
+class Copy(Showing):
+    """One partition on this node."""
+
+    def __init__(self, node: Surroundings, version: int, table: PartitionTable) -> None:
+        lock = threading.RLock()
+        super().__init__(table.name, ObjectTable(node.store, bytes.fromhex(table.log_id), lock), lock)
+        self.node, self.tally, self.consistency = node, Tally(self.objects), Consistency(table.name, self.objects)
+        self.tp = TopicPartition(table.topic, table.index)
+        self.error: LogError | StoreError | None = None
+        self.session: LogSession | None = None
+        self.answers: dict[int, Answer] = {}
+        self.appended = self.awaited = self.delivered = 0
+        """Tags of the last append, of the last one that somebody waits for, and of the last delivery report."""
+        self._reports: deque[Report] = deque()
+        """Delivery reports not yet given to the core."""
+        self._reporting = Reporting.KEPT
+        """Who sees to the delivery of what is appended now."""
+        self._table = (version, table)
+        self._policy = node.policies.get(table.policy, CopyPolicy())
+        self.keeps_before = self._policy.before_images
+        self.early = self._policy.local_sync is Sync.NO_SYNC
+        """Are commits answered by the replicas rather than by the log?"""
+        self._unstorable, self._token = False, 0
+        self.ended = False
+        """Hosted here no more: nothing reaches its core."""
+        self._inbox: deque[ev.Event] = deque()
+        self._busy = False
+        self.began_at = 0
+        """The log offset this run of the copy went on from: beyond 0 a store or a snapshot spared it the rest."""
+        self._due: list[tuple[Answer, ev.Result]] = []
+        self._afters: list[tuple[Answer, ev.Result]] = []
+        self._end = 0
+        on_disk = OnDisk(self)
+        self._performers: dict[type[Any], Callable[[Any], None]] = {
+            ev.Append: self._append,
+            ev.EndSession: self._end_session,
+            ev.Read: lambda e: node.follow(self.tp, e.offset),
+            ev.StopReading: lambda e: node.unfollow(self.tp),
+            ev.Apply: self._take,
+            ev.Show: self._show,
+            ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
+            ev.KeepTail: lambda e: left.leave(self.objects, self.name, e.records),
+            ev.Save: lambda e: self.objects.save(flush=e.flush),
+            ev.Flush: on_disk.flush,
+            ev.Stow: on_disk.stow,
+            ev.Stand: self.objects.stowed.stand,
+            ev.Reply: self._reply,
+            ev.SetTable: lambda e: node.set_table(self, e),
+            ev.Renew: lambda e: node.renew_lease(self, e),
+            ev.AskVote: lambda e: node.ask_vote(self, e),
+            ev.AskLog: lambda e: node.ask_log(self, e),
+            ev.Refresh: lambda e: node.refresh_table(self),
+            ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
+            ev.TellPosition: lambda e: node.tell_position(self.name, e),
+            ev.SendAck: lambda e: node.send_ack(self.name, e),
+            ev.AskFlush: lambda e: node.ask_flush(self.name, e),
+            ev.Spread: lambda e: node.spread(self, e),
+            ev.AskDecision: lambda e: node.ask_decision(self, e),
+            ev.Push: lambda e: node.push(self.name, e),
+            ev.MergeDue: lambda e: node.merge_due(self, e),
+            ev.RoleChanged: self._role_changed,
+            ev.Tell: self._tell,
+        }
+
+    def start(
+        self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int,
+        before: Tail | None = None,
+    ) -> None:  # fmt: skip
+        """Begin at a position of the log; `end` is where it ended a moment ago. `before`: what a copy held in whose
+        place this one is: to the others it is the same holder (S5)."""
+        settings = msgspec.structs.replace(
+            self.node.settings,
+            local_sync=self._policy.local_sync,
+            remote_sync=self._policy.remote_sync,
+            lease_ms=self._policy.lease_ms,
+            sites=self._policy.sites,
+            votes=self._policy.votes,
+            before_images=self.keeps_before,
+            **self._policy.times,
+        )
+        with self.lock:
+            self._end, self.began_at = end, next_offset
+            ledger, now = self.objects.load_ledger(), monotonic_ms()
+            tail = left.found(self.objects, state)
+            if before is not None:
+                left.carry_over(before, tail, self.objects, self.name, state)
+            self.objects.begin(outcomes, last_offset, ledger)
+            self.core = Partition(
+                self.node.me, *self._table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms(), tail
+            )
+            self.node.follow(self.tp, next_offset)
+            self._loaded()
+
+    def restore(self, end: int) -> None:
+        """Back in its zones' quorums: take part again once everything below `end`, where the log ends, is here."""
+        with self.lock:
+            self._end = end
+            self.post(ev.Restored())
+            self._loaded()
+
+    # --- events ---
+
+    def post(self, event: ev.Event) -> None:
+        """Give the core an event and do what it asks. Any thread."""
+        with self.lock:
+            self._post_safely(event)
+            due = self._take_due()
+        _tell(due)
+
+    def _post_safely(self, event: ev.Event) -> None:
+        try:
+            self._post(event)
+        except (LogError, StoreError) as error:
+            self._stop(error)
+
+    def _post(self, event: ev.Event) -> None:
+        if self.ended:
+            self._dismiss(ev.NotServing(None))
+            return
+        (inbox := self._inbox).append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while inbox:  # each with the time behind it: whoever is stopped in between must not go on with an older one
+                for effect in self.core.step(inbox.popleft(), monotonic_ms()):
+                    self._perform(effect)
+        finally:
+            self._busy = False
+
+    def _perform(self, effect: ev.Effect) -> None:
+        """Core and world must not part: an effect that cannot be performed, for whatever reason, ends this copy."""
+        try:
+            self._performers[type(effect)](effect)
+        except Exception as error:
+            raise ours(error, type(effect).__name__) from error
+
+    def read(self, entries: Sequence[Entry]) -> None:
+        """A run of log entries, then their acknowledgement."""
+        with self.lock:
+            self._batch((ev.EntriesRead([(e.offset, e.value) for e in entries]), ev.Taken()))
+            self._loaded()
+            due = self._take_due()
+        _tell(due)
+
+    def take_reports(self) -> None:
+        """Delivery reports that came together, then the answers they led to."""
+        if not self._reports:
+            return  # taken with an earlier one
+        with self.lock:
+            self._batch(events_of(self._reports))
+            due = self._take_due()
+        _tell(due)
+
+    def _batch(self, events: Iterable[ev.Event]) -> None:
+        try:
+            for event in events:
+                self._post(event)
+            if self.objects.overfull:
+                self.objects.save()
+        except Exception as error:
+            self._stop(ours(error, "a batch"))
+        self.progress.notify_all()
+
+    def tick(self) -> None:
+        """Time passes: deadlines are looked at."""
+        self.named.sweep()
+        self.post(ev.Ticked(wall_ahead_ms()))
+
+    def leave(self) -> None:
+        """The node closes: store what was taken, and tell whoever still waits that nobody will answer. What is heard
+        behind that, of appends that fail with the session they were given to, is nobody's any more."""
+        self.save()
+        with self.lock:
+            self.ended = True
+            self._dismiss(ev.Unknown("the node closed before the answer came"))
+            due = self._take_due()
+        _tell(due)
+
+    def _dismiss(self, result: ev.Result) -> None:
+        left, self.answers = self.answers, {}
+        self._due += [(answer, result) for answer in left.values()]
+
+    def save(self) -> None:
+        """Store what was taken. A store that fails ends this copy."""
+        if self.objects.unsaved and not self._unstorable:
+            with self.lock:
+                try:
+                    self.objects.save()
+                except Exception as error:
+                    self._unstorable = True
+                    self._stop(ours(error, "the store's write"))
+
+    def _loaded(self) -> None:
+        if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
+            self._post_safely(ev.LogEnd())
+
+    def fail(self, error: LogError | StoreError) -> None:
+        """What this copy must read cannot be read."""
+        with self.lock:
+            self._stop(error)
+
+    def _stop(self, error: LogError | StoreError) -> None:
+        """This copy cannot go on: say so once, and take no further part."""
+        self.error = error
+        self.node.states.pop(self.name, None)
+        logger.error("partition %s stops: %s", self.name, error)
+        self._inbox.clear()
+        try:
+            self._post(ev.LogLost(str(error)))
+        except (LogError, StoreError):
+            logger.exception("partition %s could not even stop in order", self.name)
+
+    # --- effects ---
+
+    def _append(self, e: ev.Append) -> None:
+        session = self.session
+        assert session is not None
+
+        def done(offset: int | None, why: str | None) -> None:
+            self._reports.append((e.tag, offset, why))
+            self.delivered = e.tag
+            self.node.reported(self)
+
+        try:
+            session.append(self.tp, e.data, done, patience_s=e.patience_ms / 1000)
+        except HalogError as error:  # the core counts on this record: without it the epoch is over
+            self._inbox.append(ev.AppendFailed(e.tag, str(error)))
+            return
+        self.appended = e.tag
+        if self._reporting is not Reporting.LATER:
+            self.awaited = e.tag
+        if self._reporting is not Reporting.CALLER:
+            self.node.expect_delivery(soon=self._reporting is Reporting.LATER)
+
+    def _end_session(self, e: ev.EndSession) -> None:
+        if self.session is not None:
+            self.node.end_session(self.session, e.why)
+
+    def _take(self, e: ev.Apply) -> None:
+        serving = self.node.states.pop(self.name, None)  # absent while the objects change
+        core = self.core
+        self.objects.moments.begin()
+        try:
+            if core.table.kind_of(core.me) == ASYNC:
+                self.consistency.check(e.records, replayed=core.role is Role.LOADING)
+            self.objects.take(e.records, e.state, e.next_offset)
+        finally:
+            self.objects.moments.end()
+        self.tally.took(e.records)
+        if serving is not None:
+            self.node.states[self.name] = object()
+
+    def _show(self, e: ev.Show) -> None:
+        serving = self.node.states.pop(self.name, None)
+        self.objects.show_early(e.records, lost_with_active=not self.early)
+        if serving is not None:
+            self.node.states[self.name] = object()
+        self.progress.notify_all()
+
+    def _reply(self, e: ev.Reply) -> None:
+        answer = self.answers.pop(e.token, None)
+        if answer is not None:
+            self._due.append((answer, e.result))
+
+    def _role_changed(self, e: ev.RoleChanged) -> None:
+        if self.serving and e.role == self.core.role.value:
+            self.node.states[self.name] = object()
+        else:
+            self.node.states.pop(self.name, None)
+            self.tally.forget()
+        if e.role == Role.STARTING.value:
+            self.session = self.node.current_session()
+        elif e.role == Role.FOLLOWING.value:
+            self.delivered = self.awaited = self.appended  # what is still under way nobody polls for
+        self.node.role_changed(self, e.role, e.why)
+
+    def _tell(self, e: ev.Tell) -> None:
+        self.node.told(self, e)
+        if e.kind is COPY_STOPS and self.error is None:
+            self.node.lost(self, e.cause)
+
+    # --- what the node asks ---
+
+    def _expect(self, answer: Answer) -> int:
+        self._token += 1
+        self.answers[self._token] = answer
+        return self._token
+
+    def answers_early(self, durability: Durability | None) -> bool:
+        """Is a commit that asks so answered by the replicas rather than by the log?"""
+        return self.early or (durability is not None and durability.early)
+
+    def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0, *, exact: bool = False) -> int:
+        """Ask to commit, knowing of `epoch`, `exact`: only in that one; `answer` is called once, on any thread. Returns
+        the tag of the append, whose delivery report the caller sees to (`Deliveries.follow`). 0: there is none, or the
+        replicas answer it."""
+        durability = work.durability
+        with self.lock:
+            changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
+            token, mapping = self._expect(answer), work.mapping
+            asked = ev.Submitted(token, tx, work.reads, changes, found, epoch, durability, mapping, exact)
+            tag = self._ask(asked, served=not self.answers_early(durability))
+            due = self._take_due()
+        _tell(due)
+        return tag
+
+    def barrier(self, answer: Answer) -> int:
+        """Ask for the lsn that reads must have to miss nothing answered before now (R5). Returns as `submit` does."""
+        return self.question(answer, ev.BarrierAsked, served=not self.early)
+
+    def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
+        """What became of a transaction?"""
+        self.question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
+
+    def question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
+        """Ask the core with a token of its own; `asked` is called with the lock held. Returns as `submit` does."""
+        with self.lock:
+            tag = self._ask(asked(self._expect(answer)), served=served)
+            due = self._take_due()
+        _tell(due)
+        return tag
+
+    def question_later(self, answer: Answer, asked: Callable[[int], ev.Event]) -> bool:
+        """The same, in no hurry. False, and nothing is asked, if the lock would have to be waited for."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self._ask(asked(self._expect(answer)), served=False, later=True)
+            due = self._take_due()
+        finally:
+            self.lock.release()
+        _tell(due)
+        return True
+
+    def after(self, action: Callable[[], None]) -> None:
+        """With the lock held: do it on this thread, once that is released and all answers are given."""
+        self._afters.append((lambda _: action(), ev.Happened(0)))
+
+    def _take_due(self) -> list[tuple[Answer, ev.Result]]:
+        """What is to be done once the lock is released."""
+        due, self._due = self._due, []
+        if self._afters:
+            due += self._afters
+            self._afters = []
+        return due
+
+    def _ask(self, event: ev.Event, *, served: bool, later: bool = False) -> int:
+        """Post what may lead to an append; its tag if the caller polls for it (`served`), else 0."""
+        before = self.appended
+        self._reporting = Reporting.CALLER if served else Reporting.LATER if later else Reporting.KEPT
+        try:
+            self._post_safely(event)
+        finally:
+            self._reporting = Reporting.KEPT
+        return self.appended if served and self.appended > before else 0
+
+    def hand_over(self, to: str, answer: Answer, why: str) -> None:
+        """Make `to` active; `why` is for whoever reads of it."""
+        with self.lock:
+            token = self._expect(answer)
+        self.post(ev.HandOverAsked(token, to, why))

@@ -1,0 +1,63 @@
+"""How the active node shows one of its moments to a transaction elsewhere (R5): the other side of `viewing.FarView`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from halog.core.replica.moments import OverError, Past
+from halog.runtime.client.partition_views import over, undecided, unknown
+from halog.runtime.replica.driver import Copy
+from halog.runtime.replica.named_moments import Taken
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.pages import page
+
+
+def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float, room: int) -> frames.Seen:
+    """Objects under some keys."""
+    taken = _at(copy, r, r.keys, check, wait_s, prefixes=False)
+    moment = r.moment or copy.named.name(taken)
+    if r.after and any(taken.lacks(key, r.after) for key in r.keys):
+        raise undecided(copy.name)
+    past, find = Past(taken.moment), copy.objects.find
+    try:
+        if len(r.keys) == 1:
+            return frames.Seen(moment, [past.of(r.keys[0], find(r.keys[0]))], end=True)
+        its = page((past.of(key, find(key)) for key in r.keys), room)
+    except OverError:
+        raise over(copy.name) from None
+    return frames.Seen(moment, its.items, its.end)
+
+
+def look_through(
+    copy: Copy, r: frames.LookThrough, check: Callable[[], object], wait_s: float, room: int
+) -> frames.Seen:
+    """A page of those under a prefix of keys. With the last one a scan that passes by is done: its moment goes."""
+    taken = _at(copy, r, (r.prefix,), check, wait_s, prefixes=True)
+    if taken.lacks(r.prefix, r.after, prefix=True):
+        raise undecided(copy.name)
+    try:
+        its = page(copy.objects.scan(r.prefix, r.behind, Past(taken.moment)), room, r.limit)
+    except OverError:
+        raise over(copy.name) from None
+    if r.passing and its.end:
+        copy.named.let_go(r.moment)
+        return frames.Seen(b"", its.items, end=True)
+    return frames.Seen(r.moment or copy.named.name(taken, alone=r.passing), its.items, its.end)
+
+
+def _at(
+    copy: Copy, r: frames.Look | frames.LookThrough, under: Collection[bytes], check: Callable[[], object],
+    wait_s: float, *, prefixes: bool,
+) -> Taken:  # fmt: skip
+    """The moment that is asked for; a new one once what is in doubt under these keys is decided. `check` raises if this
+    node is not active, or no more: else it may have waited for nothing."""
+    if r.moment:
+        taken = copy.named.find(r.moment)
+        if taken is None:
+            raise unknown(copy.name)
+        return taken
+    copy.wait_free(under, wait_s, prefixes=prefixes)
+    check()
+    taken = copy.take_up()
+    copy.check_mapping(r.mapping)
+    return taken

@@ -1,0 +1,93 @@
+"""Moments of a copy that transactions elsewhere read at (R5): by name, for as long as they may come back.
+
+A node keeps nothing of who reads there, so a name is all that a transaction has of its moment; one that was let go of,
+or of another run of the copy, is unknown. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Mapping
+
+import msgspec
+
+from halog.backend import Found
+from halog.core.replica.moments import Moment
+from halog.runtime.support.clock import monotonic_ms
+
+KEPT_MS = 60_000
+"""How long a moment is kept behind the last question: a transaction that asks less often is told so."""
+
+SWEPT_MS = 1_000
+
+MANY = 20_000
+"""Moments kept at once; the oldest go first."""
+
+
+class Taken(msgspec.Struct, eq=False):
+    """A moment, as it was taken up."""
+
+    moment: Moment[Found]
+    doubted: Mapping[bytes, int]
+    """What transactions in doubt would change then, by index key, with the lsn since which it was in doubt."""
+
+    def lacks(self, under: bytes, after: int, *, prefix: bool = False) -> bool:
+        """May a session that has seen `after` have seen more of an object under this key, or prefix of keys?"""
+        if not after or not self.doubted:
+            return False
+        asked = [key for key in self.doubted if key.startswith(under)] if prefix else [under]
+        return any(self.doubted.get(key, after + 1) <= after for key in asked)
+
+
+class Named:
+    """Of one copy. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._run, self._counts, self._lock = os.urandom(8), itertools.count(1), threading.Lock()
+        self._kept: dict[bytes, Taken] = {}
+        """In the order in which they were taken up."""
+        self._asked: dict[bytes, int] = {}
+        self._newest, self._swept = b"", 0
+
+    def name(self, taken: Taken, *, alone: bool = False) -> bytes:
+        """Keep it; what others ask for it by. `alone`: one reader does, who says when it is done (`let_go`)."""
+        now = monotonic_ms()
+        with self._lock:
+            newest, name = self._kept.get(self._newest), self._newest
+            if alone or newest is None or newest.moment is not taken.moment:
+                name = self._run + next(self._counts).to_bytes(8, "big")
+                self._newest = self._newest if alone else name
+                self._kept[name] = taken
+                if len(self._kept) > MANY:
+                    self._drop(next(iter(self._kept)))
+            self._asked[name] = now
+        return name
+
+    def let_go(self, name: bytes) -> None:
+        """Its only reader is done with it."""
+        with self._lock:
+            if name in self._kept:
+                self._drop(name)
+
+    def find(self, name: bytes) -> Taken | None:
+        """The one of this name, kept a while longer."""
+        with self._lock:
+            found = self._kept.get(name)
+            if found is not None:
+                self._asked[name] = monotonic_ms()
+            return found
+
+    def sweep(self) -> None:
+        """Let go of those that nobody has asked for in a while."""
+        now = monotonic_ms()
+        if not self._kept or now - self._swept < SWEPT_MS:
+            return
+        with self._lock:
+            self._swept = now
+            for name in [name for name, asked in self._asked.items() if now - asked >= KEPT_MS]:
+                self._drop(name)
+
+    def _drop(self, name: bytes) -> None:
+        del self._kept[name], self._asked[name]

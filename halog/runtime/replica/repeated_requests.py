@@ -1,0 +1,150 @@
+"""Requests that are asked again while their first attempt still runs: methods, moves, hand-overs (R5).
+
+Whoever asks gives up on an attempt long before what was asked for has to be done, since the node may be dead, and asks
+again, the same node perhaps. Law: what has the id of a request that runs here joins it, and gets its answer; nothing is
+begun a second time. An answer is kept until whoever asked is known to have it, or for a while: it may have been given
+on a connection that nobody listens to any more. A refusal is no answer to keep, since nothing was done: it may be
+otherwise when it is asked next.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from halog.core.ids import Member
+from halog.errors import FrameError, UnreachableError
+from halog.ports import Peer
+from halog.runtime.rpc import frames
+from halog.runtime.rpc.errors import to_frame
+
+logger = logging.getLogger("halog.service")
+
+KEPT_S: Final = 30.0
+"""Longer than anybody asks for the same (`timing.call_deadline_ms`)."""
+
+KEPT_BYTES: Final = 32 << 20
+"""Two of the largest answers: those that are lost on their way are few."""
+
+Key = tuple[Member, bytes]
+
+
+class Call:
+    """One such request, and whoever waits for its answer. Takes the place of the connection it came on."""
+
+    __slots__ = ("_peers", "_repeats", "at", "data", "key")
+
+    def __init__(self, repeats: Repeats, key: Key, peer: Peer) -> None:
+        self._repeats, self.key, self._peers = repeats, key, [peer]
+        self.data = b""
+        """The answer, once it is there."""
+        self.at = 0.0
+        """Since when."""
+
+    @property
+    def member(self) -> Member:
+        """Whoever asks."""
+        return self.key[0]
+
+    def answer(self, reply: frames.Reply) -> None:
+        """To all who ask. Once."""
+        data = encoded(reply)
+        for peer in self._repeats.answered(self, data, kept=not isinstance(reply, frames.Failed)):
+            send(peer, data)
+
+    def joined(self, peer: Peer) -> None:
+        """With the lock held: it is asked again, on this connection."""
+        self._peers.append(peer)
+
+    def taken(self) -> list[Peer]:
+        """With the lock held: those who wait, none of them any more."""
+        peers, self._peers = self._peers, []
+        return peers
+
+
+class Repeats:
+    """Of one node. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._running: dict[Key, Call] = {}
+        self._kept: dict[Key, Call] = {}
+        """Answered, in the order of the answers."""
+        self._bytes = 0
+        self.last: dict[int, Key] = {}
+        """By connection: what was asked for last on it. Most have asked for nothing that is kept."""
+
+    def begin(self, member: Member, number: bytes, peer: Peer) -> Call | None:
+        """What is to be done now; None: it runs, or is done, and this connection gets its answer."""
+        key = member, number
+        with self._lock:
+            self.last[id(peer)] = key
+            call = self._running.get(key)
+            if call is not None:
+                call.joined(peer)
+                return None
+            call = self._kept.get(key)
+            if call is None:
+                call = self._running[key] = Call(self, key, peer)
+                return call
+        send(peer, call.data)
+        return None
+
+    def heard(self, peer: Peer) -> None:
+        """The next request on a connection: whoever asks has the answer to the one before."""
+        if id(peer) in self.last:
+            with self._lock:
+                self._forget(self.last.pop(id(peer), None))
+
+    def closed(self, peer: Peer) -> None:
+        """It may have been closed before the answer was read."""
+        with self._lock:
+            self.last.pop(id(peer), None)
+
+    def answered(self, call: Call, data: bytes, *, kept: bool) -> list[Peer]:
+        """Who waits for it."""
+        with self._lock:
+            self._running.pop(call.key, None)
+            if kept:
+                call.data, call.at = data, self._clock()
+                self._kept[call.key] = call
+                self._bytes += len(data)
+                self._drop()
+            return call.taken()
+
+    def _drop(self) -> None:
+        """What is too old, or too much."""
+        while self._kept:
+            key, oldest = next(iter(self._kept.items()))
+            if self._bytes <= KEPT_BYTES and self._clock() - oldest.at < KEPT_S:
+                return
+            self._forget(key)
+
+    def _forget(self, key: Key | None) -> None:
+        call = None if key is None else self._kept.pop(key, None)
+        if call is not None:
+            self._bytes -= len(call.data)
+
+
+def encoded(reply: frames.Reply) -> bytes:
+    """Its bytes. What cannot be sent is told as that: else it would be asked for, and done, until the deadline."""
+    try:
+        return frames.encode(reply)
+    except Exception as e:
+        what = ascii(f"{type(e).__name__}: {e}")[1:-1]
+        return frames.encode(frames.Failed("HalogError", f"the answer cannot be sent: {what}", {}))
+
+
+def send(peer: Peer, data: bytes) -> None:
+    """To one connection, if it is still there."""
+    try:
+        try:
+            peer.send(data)
+        except FrameError as e:  # too large for a frame: say so, or the caller asks in vain until its deadline
+            peer.send(frames.encode(to_frame(e)))
+    except UnreachableError:
+        logger.debug("%s is gone before its reply", peer.remote)

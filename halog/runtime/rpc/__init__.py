@@ -1,0 +1,1 @@
+"""This room has requests between nodes: their form, their routes, their repeats and their errors."""

@@ -1,0 +1,115 @@
+"""One partition that this site is to take over, until it is level with the site that serves it (F1, M5).
+
+The other site's nodes have ended their epoch, or are not there; then its log is fenced, so that nothing that anybody
+there still sends counts, and all of it up to there is waited for. A little at each step, none of which waits: many
+partitions draw level at the same time, and one that does not holds up no other.
+"""
+
+from __future__ import annotations
+
+import time
+
+from halog.core.ids import Member
+from halog.core.log import records
+from halog.core.table.table import PartitionTable
+from halog.errors import LogError
+from halog.ports import Coordinator, LogSession, TopicPartition
+from halog.runtime.sites.home_tables import COMPARES, running, standing, table_of
+from halog.runtime.sites.relinquish import fence
+from halog.runtime.support.adapters import Remote
+
+AGAIN_S = 2.0
+"""Between looks whether somebody over there has begun an epoch above the fence: longer than it takes this site to give
+its log away to a site whose log is its own."""
+
+
+class DrawingLevel:
+    """`here`: where this site's mirror says how it stands."""
+
+    def __init__(self, here: Coordinator, remote: Remote, partition: str) -> None:
+        self._here, self._remote, self.partition = here, remote, partition
+        self.why = "it was not looked at"
+        """It is not level so far."""
+        self.fencing_since: float | None = None
+        """A fence is under way."""
+        self.fenced: int | None = None
+        """The offset of the fence in the other log."""
+        self._looked_at, self._number = 0.0, 0
+        """When it was last looked at, and the number of its epoch."""
+        self._there: PartitionTable | None = None
+        """As the other site had it when its nodes had ended their epoch."""
+        self._session: LogSession | None = None
+        self._landed: list[int | None] = []
+
+    def step(self, *, may_fence: bool = True) -> bool:
+        """Is it level? `may_fence`: now; not, while many others do. HalogError if it cannot be."""
+        if self._there is None:
+            there = table_of(self._remote.coordinator, self.partition)
+            if there.active is not None and there.active in running(self._remote.coordinator):
+                self.why = "its active node has not handed over"
+            elif may_fence:
+                self._there = there
+                self._fence(there, there.epoch.number)
+            return False
+        if self._session is not None:
+            self._await_fence(self._session)
+        return self.fenced is not None and self._has_come(self._there, self.fenced, may_fence=may_fence)
+
+    def _fence(self, there: PartitionTable, highest: int) -> None:
+        """Start an epoch in the other site's log that nobody will serve."""
+        tp, me = TopicPartition(there.topic, there.index), Member("operator", time.time_ns())
+        epoch = fence(self._remote.coordinator, there.name, self._remote.name, highest, me)
+        record = records.EpochStarted(records.Header(bytes.fromhex(there.log_id), epoch), there.epoch, 0)
+        self.why = f"the log of site {self._remote.name} does not answer"
+        self.fencing_since, self.fenced, self._landed = time.monotonic(), None, []
+        self._looked_at, self._number = self.fencing_since, epoch.number
+        self._session = self._remote.log.session()
+        landed = self._landed
+        self._session.append(tp, records.encode(record), lambda offset, why: landed.append(offset))
+
+    def _await_fence(self, session: LogSession) -> None:
+        session.poll(0.0)
+        if not self._landed:
+            return
+        self.close()
+        self.fenced = self._landed[0]
+        if self.fenced is None:
+            raise LogError(
+                f"the log of {self.partition} at site {self._remote.name} did not take an epoch",
+                partition=self.partition,
+            )
+
+    def _has_come(self, there: PartitionTable, offset: int, *, may_fence: bool) -> bool:
+        """Is all of the other log up to there here? Fenced once more it is where that does not come about."""
+        now = standing(self._here, self.partition)
+        if now is None or now.error or now.site != self._remote.name or now.checkpoint.offset <= offset:
+            why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
+            self.why = f"{why}; see `halog site lag`"
+            if why == COMPARES and may_fence:
+                self._see_whose_it_is()
+            return False
+        state = now.checkpoint.state
+        if not state.owner and state.opened:  # the log was ahead of the znode: an epoch above the fence stands open
+            if may_fence:
+                self._fence(there, state.epoch.number)
+            return False
+        return True
+
+    def _see_whose_it_is(self) -> None:
+        """This site's log is to go to the other site, and waits for that one's to be its own, which the fence has made
+        it. If that site has given it back meanwhile, since nothing came of the fence for long, each waits for the
+        other one: it is fenced once more."""
+        now = time.monotonic()
+        if now - self._looked_at < AGAIN_S:
+            return
+        self._looked_at = now
+        there = table_of(self._remote.coordinator, self.partition)
+        given = there.owner not in ("", self._remote.name)  # still: nobody has said the contrary
+        if given and there.active is None and there.epoch.number > self._number:
+            self._fence(there, there.epoch.number)
+
+    def close(self) -> None:
+        """What is under way may still land."""
+        session, self._session, self.fencing_since = self._session, None, None
+        if session is not None:
+            session.abandon()

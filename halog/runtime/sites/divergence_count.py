@@ -1,0 +1,258 @@
+"""Where histories parted, and how much each side has touched since, for all that is told as parted (M1).
+
+Both logs are followed from here, on one thread that holds no lock while it reads, and rests between pieces: what it
+finds stands in `parted/<partition>` (`halog.runtime.sites.split_watch`), each half minute anew, and once as an event.
+The lineages tell the fork, as soon as both ends are known: this copy knows its own; the other log is read on from where
+this site has mirrored it up to, or where that site lets others begin.
+
+Who counts a parting also keeps what a merge needs of this site's log from being trimmed, for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.sites.mirror import Checkpoint
+from halog.errors import AvailabilityError, HalogError, LogError, VersionError
+from halog.events import BRANCHES
+from halog.metadata import branch_holds, mirror_starts as places
+from halog.metadata.branch_holds import KEEP_S
+from halog.ports import UnknownResult
+from halog.runtime.sites import split_watch as splits
+from halog.runtime.sites.home_tables import standing
+from halog.runtime.sites.relinquish import beginning
+from halog.runtime.sites.split_watch import Branch, Parted
+from halog.runtime.support.adapters import Remote
+from restore.divergence import Behind, Fork, Place, compare, history_of
+from restore.touched import Touched
+
+if TYPE_CHECKING:
+    from halog.runtime.host.host import Host
+    from halog.runtime.replica.driver import Copy
+
+logger = logging.getLogger("halog.mirror")
+
+LOOK_S = 2.0
+"""How often it is looked what is parted, and what was not found out yet is tried again."""
+
+REFRESH_S = 30.0
+"""How often what each side has done is counted on: who decides about a parting takes minutes."""
+
+REST_S = 0.02
+"""Between two pieces of a log: commits of this process go on meanwhile."""
+
+
+class _Both:
+    """The two logs of one partition, as far as they were read."""
+
+    def __init__(self, copy: Copy, ours: Touched) -> None:
+        self.copy, self.ours = copy, ours
+        self.theirs: Touched | None = None
+        self.theirs_at_ms = 0
+        self.counted_at = -REFRESH_S
+
+    def are(self, copy: Copy, site: str) -> bool:
+        """Of that copy, and that site, as far as any other log was read?"""
+        return self.copy is copy and (self.theirs is None or self.theirs.site == site)
+
+    @property
+    def place(self) -> Place | None:
+        """Where they parted: the last record of both, by the epoch and lsn; None while nothing shows it."""
+        if self.theirs is None:
+            return None
+        relation = compare(history_of(self.ours.state), history_of(self.theirs.state))
+        match relation:
+            case Fork(at=at):
+                return max(at, key=lambda point: point.lsn)[:2]
+            case Behind(at=at):  # one of them has done nothing yet
+                return at[:2]
+            case _:
+                return None
+
+
+class _Closes(Exception):
+    """The node does."""
+
+
+class Partings:
+    """Of one host. One thread."""
+
+    def __init__(self, host: Host, reach: Callable[[str], Remote], sites: Collection[str]) -> None:
+        """`sites`: the other ones."""
+        self._host, self._reach, self._sites = host, reach, sites
+        self._both: dict[str, _Both] = {}
+        self._kept_at: dict[str, float] = {}
+        """By partition, when this site's branch was held anew."""
+
+    def turn(self) -> None:
+        """One look at what is told as parted."""
+        try:
+            due = self._due()
+            for site in dict.fromkeys(found.site for _, found in due):
+                self._refresh(site, [one for one, found in due if found.site == site])
+        except _Closes:
+            return
+        except (HalogError, UnknownResult) as e:
+            logger.debug("what has parted is not known: %s", e)
+        self._host.pause(LOOK_S)
+
+    def _due(self) -> list[tuple[_Both, Parted]]:
+        """Those that this node is to count now."""
+        now, due, mine = time.monotonic(), [], set()
+        for name in self._host.coordinator.children("parted"):
+            copy, found = self._host.copies.get(name), splits.told(self._host.coordinator, name)
+            if copy is None or found is None or not self._is_mine(copy, found):
+                continue
+            mine.add(name)
+            self._keep(name, found.site)
+            if name not in self._both or not self._both[name].are(copy, found.site):
+                self._both[name] = _Both(copy, self._ours(copy))
+            if now - self._both[name].counted_at >= REFRESH_S:
+                due.append((self._both[name], found))
+        for name in self._both.keys() - mine:
+            del self._both[name]
+        return due
+
+    def _keep(self, partition: str, site: str) -> None:
+        now = time.monotonic()
+        if now - self._kept_at.get(partition, -KEEP_S) < KEEP_S:
+            return
+        try:
+            branch_holds.keep(self._host.coordinator, partition, site, self._sites)
+            self._kept_at[partition] = now
+        except (HalogError, UnknownResult) as e:
+            logger.warning("the branch of %s is not held for longer yet: %s", partition, e)
+
+    def _is_mine(self, copy: Copy, found: Parted) -> bool:
+        return copy.serving or (copy.core.table.owner == found.site and found.by == self._host.me.node)
+
+    def _ours(self, copy: Copy) -> Touched:
+        with copy.lock:
+            core = copy.core
+            state, offset, undecided = core.chain.state, core.next_offset, tuple(core.ledger.undecided.values())
+        return Touched(self._host.site, self._host.log, copy.tp, state, offset, undecided)
+
+    # --- counting ---
+
+    def _refresh(self, site: str, ones: list[_Both]) -> None:
+        """All that have parted from one site."""
+        remote, why = None, ""
+        try:
+            remote = self._reach(site)
+        except (HalogError, UnknownResult) as e:
+            why = _said(e)
+        try:
+            for one in ones:
+                self._count_one(one, remote, why)
+        finally:
+            if remote is not None:
+                remote.close()
+
+    def _count_one(self, one: _Both, remote: Remote | None, why: str) -> None:
+        try:
+            if remote is not None:
+                self._read_theirs(one, remote)
+            self._run(one.ours.read_on(one.copy.core.next_offset))
+            self._count(one)
+        except (AvailabilityError, UnknownResult) as e:
+            why = why or _said(e)
+        except HalogError as e:  # it is read anew; a log that lost its end, or was trimmed, stays as it is
+            why = _said(e)
+            self._both[one.copy.name] = again = _Both(one.copy, self._ours(one.copy))
+            again.counted_at = time.monotonic()
+        self._write(one, why)
+
+    def _read_theirs(self, one: _Both, remote: Remote) -> None:
+        if one.theirs is None:
+            start = self._start(one.copy, remote)
+            one.theirs = Touched(remote.name, remote.log, one.copy.tp, start.state, start.offset)
+        one.theirs.log = remote.log
+        self._run(one.theirs.read_on(remote.log.bounds(one.copy.tp)[1]))
+        one.theirs_at_ms = _ms()
+
+    def _start(self, copy: Copy, remote: Remote) -> Checkpoint:
+        """The last place in the other log of which it is known what had led to it."""
+        begins = remote.log.bounds(copy.tp)[0]
+        kept, offered = standing(self._host.coordinator, copy.name), places.offered(remote.coordinator, copy.name)
+        known = [
+            *([kept.checkpoint] if kept is not None and kept.site == remote.name else []),
+            *([offered] if offered is not None else []),
+            Checkpoint(0, beginning(copy, remote.name, self._host.site)),
+        ]
+        log_id = copy.core.chain.state.log_id
+        good = [c for c in known if c.offset >= begins and c.state.log_id == log_id]
+        if not good:
+            raise LogError(
+                f"the log of {copy.name} at site {remote.name} is trimmed up to offset {begins}, and from where it "
+                "could be read is not known",
+                partition=copy.name,
+                begins=begins,
+            )
+        return max(good, key=lambda c: c.offset)
+
+    def _count(self, one: _Both) -> None:
+        """Anew where it shows that they parted elsewhere: one of them may have brought in what the other has."""
+        place = one.place
+        for side in (one.ours, one.theirs):
+            if side is not None and place is not None and side.place != place:
+                self._run(side.count_behind(place))
+
+    def _run(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            if self._host.pause(REST_S):
+                raise _Closes
+
+    # --- telling ---
+
+    def _write(self, one: _Both, why: str) -> None:
+        name = one.copy.name
+        before, version = splits.told_at(self._host.coordinator, name)
+        if before is None or not one.are(one.copy, before.site):
+            return  # it is over
+        now = msgspec.structs.replace(before, by=self._host.me.node, why=why)
+        place, theirs = one.ours.place, one.theirs
+        if place is not None and theirs is not None and theirs.place == place:
+            epoch, lsn = place
+            now = msgspec.structs.replace(
+                now, fork=splits.Fork(epoch.number, epoch.site, lsn), here=_branch(one.ours, _ms()),
+                there=_branch(theirs, one.theirs_at_ms),
+            )  # fmt: skip
+            one.counted_at = time.monotonic()
+        try:
+            self._host.coordinator.set(f"parted/{name}", msgspec.json.encode(now), version)
+        except VersionError:
+            return  # somebody else tells it, or it is over: the next look
+        if before.fork is None and now.fork is not None:
+            self._host.telling.told(one.copy, ev.Tell(BRANCHES, "", "both logs were read", _numbers(now)))
+
+
+def _branch(side: Touched, at_ms: int) -> Branch:
+    return Branch(side.objects, side.at_least, side.state.lsn, at_ms)
+
+
+def _numbers(now: Parted) -> dict[str, object]:
+    """Of an event."""
+    assert now.fork is not None
+    assert now.here is not None
+    assert now.there is not None
+    more: dict[str, object] = {"site": now.site, "fork": now.fork.lsn, "fork_epoch": now.fork.epoch}
+    return {**more, "here": said(now.here), "there": said(now.there)}
+
+
+def said(branch: Branch) -> str:
+    """How many objects, for people."""
+    return f"at least {branch.objects}" if branch.at_least else str(branch.objects)
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, HalogError) else str(error)
+
+
+def _ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,409 @@
+"""The line from another site: its log read, its chain appended to this site's log, and how it stands written down (F2).
+
+One thread for each other site, with a tail of that site's log and a session of this one's. What it has brought stands
+in this site's coordinator every few seconds (`halog.runtime.sites.home_tables`): from its checkpoint the next mirror
+goes on. What it still needs is held in the other site's, so that nothing of it is trimmed there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from halog.core import events as ev
+from halog.core.ids import EpochId
+from halog.core.log.chain import ChainState
+from halog.core.sites.mirror import Checkpoint, Mirror
+from halog.errors import HalogError, LogError, PartedError, RefusedError
+from halog.events import MIRRORING, PARTED
+from halog.metadata import log_holds as retention, mirror_starts as places
+from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
+from halog.runtime.sites import split_watch as splits
+from halog.runtime.sites.home_tables import COMPARES, HOLD_MS, Standing, standing, write
+from halog.runtime.sites.mirror_audience import announce
+from halog.runtime.sites.mirrored_partition import HOLD_S, Mirrored
+from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.relinquish import GivingAway, beginning
+from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.schemas import bring
+
+if TYPE_CHECKING:
+    from halog.runtime.host.host import Host
+    from halog.runtime.replica.driver import Copy
+
+logger = logging.getLogger("halog.mirror")
+
+LOOK_S = 0.25
+"""How often it is looked at who mirrors what: a node that died is found dead in about a second."""
+
+POLL_S = 0.02
+"""One wait for the other site's log: what was delivered here meanwhile is known after that."""
+
+REPORT_S = 2.0
+"""How often a standing is written where something changed: a few ms of the coordinator for each partition."""
+
+IN_FLIGHT = 2_000
+"""Records under way to this site's log: what two sites a tenth of a second apart need for 20,000 records a second."""
+
+AGAIN_S = 30.0
+"""Between attempts at a partition that cannot be mirrored: it may take an operator."""
+
+STUCK_S = 5.0
+"""Everything brought is in the log for that long, and the copy here has not taken it: begin again."""
+
+
+class _Way(NamedTuple):
+    """What a line is made of, while it stands."""
+
+    remote: Remote
+    tail: LogTail
+    """Of the other site's log."""
+    session: LogSession
+    """Of this one's."""
+
+    def close(self) -> None:
+        self.session.abandon()
+        self.tail.close()
+        self.remote.close()
+
+
+class Line:
+    """From one other site. All of it happens on one thread; `wanted` is set by another."""
+
+    def __init__(self, host: Host, succession: Succession, definitions: TopicPartition) -> None:
+        """`succession`: to that site."""
+        self.wanted: frozenset[str] = frozenset()
+        self._succession = succession
+        self._host, self._site, self._definitions = host, succession.site, definitions
+        self._way: _Way | None = None
+        self._running: dict[TopicPartition, Mirrored] = {}
+        self._failed: dict[str, float] = {}
+        """Partitions that cannot be mirrored: since when."""
+        self._told: dict[str, tuple[float, str]] = {}
+        """When it was last said that one stands still, and why."""
+        self._giving: dict[str, GivingAway] = {}
+        self._fenced: dict[str, EpochId] = {}
+        """Epochs begun to give partitions away: another attempt goes on with the same one."""
+        self._broken = ""
+        self._definitions_read, self._looked_at = 0, -REPORT_S
+
+    # --- its thread ---
+
+    def turn(self) -> None:
+        """Mirror for a moment. Whatever fails, the next turn begins again from what is in this site's log."""
+        if not self.wanted:
+            self._succession.answers()
+            self.reset()
+            self._host.pause(LOOK_S)
+            return
+        try:
+            way = self._way or self._connected()
+            self._begin_and_end(way)
+            self._bring(way)
+            self._succession.answers()
+        except (HalogError, UnknownResult) as e:
+            logger.warning("the mirror of site %s begins again: %s", self._site, e)
+            self.reset()
+            self._succession.is_silent(self.wanted)
+            self._host.pause(LOOK_S)
+
+    def announce(self) -> None:
+        """Say to the other site what is brought from it, now and then. On a thread of its own: no record waits for an
+        answer to that."""
+        way = self._way
+        if way is not None:
+            brought = [one.copy.name for one in list(self._running.values()) if one.mirror.parted is None]
+            with suppress(HalogError, UnknownResult):  # said again by the next turn
+                announce(way.remote.coordinator, self._host.site, self._host.me, brought)
+        self._host.pause(REPORT_S)
+
+    def reset(self) -> None:
+        """Let go of everything; what is under way may still land, and does no harm."""
+        self._running.clear()
+        self._giving.clear()
+        self._broken = ""
+        self._definitions_read = 0
+        way, self._way = self._way, None
+        if way is not None:
+            way.close()
+
+    def _connected(self) -> _Way:
+        remote = self._succession.reach(self._site)
+        try:
+            tail = remote.log.tail()
+            try:
+                self._way = _Way(remote, tail, self._host.log.session())
+            except BaseException:
+                tail.close()
+                raise
+        except BaseException:
+            remote.close()
+            raise
+        return self._way
+
+    def _begin_and_end(self, way: _Way) -> None:
+        wanted = self.wanted
+        for tp, one in list(self._running.items()):
+            if one.copy.name not in wanted or self._host.copies.get(one.copy.name) is not one.copy:
+                way.tail.unfollow(tp)
+                del self._running[tp]
+        for mine in (self._failed, self._told, self._giving, self._fenced):
+            for name in mine.keys() - wanted:
+                del mine[name]
+        begun = {one.copy.name for one in self._running.values()}
+        now = time.monotonic()
+        resting = {name for name, since in self._failed.items() if now - since < AGAIN_S}
+        resting |= {name for name, giving in self._giving.items() if now < giving.rests_until}
+        for name in wanted - begun - resting:
+            copy = self._host.copies.get(name)
+            if copy is not None:
+                self._begin(way, copy)
+
+    def _begin(self, way: _Way, copy: Copy) -> None:
+        """Once this node has read its own site's log to the end."""
+        if copy.core.next_offset < self._host.log.bounds(copy.tp)[1]:
+            return
+        with copy.lock:
+            own = copy.core.chain.state
+        try:
+            before = standing(self._host.coordinator, copy.name)
+            kept = before.checkpoint if before is not None and before.site == self._site else None
+            if own.owner != self._site:
+                self._give_away(way, copy, partial(self._start, way, copy, own, kept))
+                return
+            start = self._start(way, copy, own, kept)
+            mirror = Mirror(start, own)  # it may begin behind what is here: in front of a merge that has all of it
+            self._hold(way, copy.name, start.offset)
+        except (LogError, RefusedError) as e:
+            self._stop(copy, e)
+            return
+        self._told.pop(copy.name, None)
+        one = self._running[copy.tp] = Mirrored(copy, mirror)
+        one.told, one.held_at = before, time.monotonic()
+        way.tail.follow(copy.tp, start.offset)
+        logger.info("partition %s: mirrored from site %s, offset %d", copy.name, self._site, start.offset)
+
+    def _start(self, way: _Way, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
+        """Where to go on in the other log: the last checkpoint, unless it is of more than the own log holds; where that
+        log was trimmed meanwhile, the place that the other site offers."""
+        begins = way.remote.log.bounds(copy.tp)[0]
+        if kept is not None and kept.state.lsn <= own.lsn and kept.offset >= begins:
+            return kept
+        if begins > 0:
+            offered = places.offered(way.remote.coordinator, copy.name)
+            if offered is not None and places.leads_on(offered, own, begins):
+                return offered
+            raise LogError(
+                f"the log of {copy.name} at site {self._site} is trimmed up to offset {begins}, and what this site has "
+                "ends before that: it cannot be mirrored from there",
+                partition=copy.name,
+                begins=begins,
+            )
+        return Checkpoint(0, beginning(copy, self._site, self._host.site))
+
+    def _give_away(self, way: _Way, copy: Copy, start: Callable[[], Checkpoint]) -> None:
+        """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
+        active = copy.core.table.active
+        if active is not None and active in copy.core.alive:
+            return
+        giving = self._giving.get(copy.name)
+        if giving is None:
+            fenced = self._fenced.get(copy.name)
+            giving = GivingAway(self._host, copy, way.remote, way.session, start, fenced)
+            self._giving[copy.name] = giving
+        going_on = False
+        try:
+            going_on = giving.step()
+        finally:
+            if giving.epoch is not None:
+                self._fenced[copy.name] = giving.epoch
+            if not going_on:
+                del self._giving[copy.name]
+        if giving.parted is not None:
+            self._stands_still(copy, giving.parted)
+        else:
+            self._compares(copy)
+
+    def _hold(self, way: _Way, partition: str, offset: int) -> None:
+        until = retention.now_ms() + HOLD_MS
+        why = f"mirrored by {self._host.me.node} of site {self._host.site}"
+        retention.hold(way.remote.coordinator, partition, f"site-{self._host.site}", retention.Hold(offset, until, why))
+
+    # --- bringing ---
+
+    def _bring(self, way: _Way) -> None:
+        session = way.session
+        for entry in way.tail.poll(POLL_S):
+            one = self._running.get(entry.tp)
+            if one is None:
+                continue
+            if isinstance(entry, OutOfRange):
+                raise LogError(f"the log of {one.copy.name} at site {self._site} has no offset {entry.offset} any more")
+            self._take(way, one, entry)
+        session.poll(0)
+        while sum(len(one.pending) for one in self._running.values()) > IN_FLIGHT and not self._broken:
+            session.poll(POLL_S)
+            if self._host.pause(0):  # the log may be away, and the node closes
+                return
+        if self._broken or session.failed:
+            raise LogError(f"this site's log did not take what was mirrored: {self._broken or session.failed}")
+        self._report(way)
+
+    def _take(self, way: _Way, one: Mirrored, entry: Entry) -> None:
+        try:
+            found = one.mirror.read(entry.offset, entry.value)
+        except LogError as e:
+            self._end(way, one, e)
+            return
+        if not found and not one.pending:
+            one.landed = one.mirror.checkpoint
+        for data in found:
+            self._give(way, one, data, entry.timestamp_ms, one.mirror.checkpoint)
+
+    def _give(self, way: _Way, one: Mirrored, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
+        """To this site's log. Of several that go together each is behind the same checkpoint: the last one tells."""
+        one.pending.append((taken_ms, behind))
+
+        def done(offset: int | None, why: str | None) -> None:
+            if self._way is not way:
+                return
+            if offset is None:
+                self._broken = why or "it did not say why"
+            elif one.pending:
+                taken, one.landed = one.pending.popleft()
+                one.lag_ms = max(one.lag_ms, _ms() - taken)
+                one.still_since = time.monotonic()
+
+        way.session.append(one.copy.tp, data, done)
+
+    def _end(self, way: _Way, one: Mirrored, error: LogError) -> None:
+        self._running.pop(one.copy.tp)
+        way.tail.unfollow(one.copy.tp)
+        self._stop(one.copy, error, one)
+
+    def _is_read(self, way: _Way, one: Mirrored) -> bool:
+        """Is all of the other log read, up to where it ended when that was first asked? Histories that have parted a
+        merge may have joined again; a busy log's end over a long line is never reached."""
+        if one.upto is None:
+            one.upto = way.remote.log.bounds(one.copy.tp)[1]
+        if one.mirror.offset < one.upto:
+            return False
+        one.upto = None
+        return True
+
+    def _stop(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
+        """This partition cannot be mirrored: say so, leave the others alone, and try again later."""
+        self._failed[copy.name] = time.monotonic()
+        self._stands_still(copy, error, one)
+
+    def _stands_still(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
+        """Say so. Once as an event, and again and again as how it stands: else another node of this site has a try."""
+        parted = isinstance(error, PartedError)
+        since, known = self._told.get(copy.name, (-REPORT_S, ""))
+        if known == error.message and time.monotonic() - since < REPORT_S:
+            return
+        self._told[copy.name] = time.monotonic(), error.message
+        if known != error.message:
+            logger.error("partition %s is not mirrored from site %s: %s", copy.name, self._site, error)
+            more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.chain.state.lsn)}
+            self._host.telling.told(copy, ev.Tell(PARTED if parted else MIRRORING, "", error.message, more))
+        if parted:
+            splits.tell(self._host.coordinator, copy.name, self._site, self._host.me.node)
+        self._write(copy, standing(self._host.coordinator, copy.name), error.message, one, parted=parted)
+
+    def _compares(self, copy: Copy) -> None:
+        """Say now and then that this node is at it, and what was said before: else others of this site begin, too."""
+        now = time.monotonic()
+        since, known = self._told.setdefault(copy.name, (now, ""))
+        if now - since >= REPORT_S:
+            self._told[copy.name] = now, known
+            before = standing(self._host.coordinator, copy.name)
+            parted = before is not None and before.parted and before.site == self._site
+            self._write(copy, before, before.error if before and parted else COMPARES, None, parted=parted)
+
+    def _write(self, copy: Copy, before: Standing | None, why: str, one: Mirrored | None, *, parted: bool) -> None:
+        """How a mirror stands that stands still."""
+        if one is not None:
+            checkpoint = one.safe
+        elif before is not None and before.site == self._site:
+            checkpoint = before.checkpoint
+        else:
+            checkpoint = Checkpoint(0, beginning(copy, self._site, self._host.site))
+        write(self._host.coordinator, copy.name, Standing(
+            site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=checkpoint, error=why, parted=parted,
+        ))  # fmt: skip
+
+    # --- telling ---
+
+    def _report(self, way: _Way) -> None:
+        now = time.monotonic()
+        for tp, one in list(self._running.items()):
+            if self._is_stuck(one, now):
+                logger.warning("what was brought of %s is not taken here: it is begun again", one.copy.name)
+                way.tail.unfollow(tp)
+                del self._running[tp]
+                continue
+            one.settle()
+            if one.mirror.parted is not None and now - one.told_at >= REPORT_S and self._is_read(way, one):
+                self._end(way, one, one.mirror.parted)
+                continue
+            if one.mirror.given_away and self._is_followed(way, one):
+                continue
+            if not one.apart and one.mirror.parted is None and (now - one.told_at >= REPORT_S or one.fenced):
+                one.told_at = now
+                self._tell(way, one)
+            if now - one.held_at >= HOLD_S:
+                one.held_at = now
+                self._hold(way, one.copy.name, one.safe.offset)
+        if now - self._looked_at >= REPORT_S:
+            self._looked_at = now
+            self._bring_definitions(way)
+
+    def _is_followed(self, way: _Way, one: Mirrored) -> bool:
+        """Somebody else's by now, all of which is here: that site is mirrored from now on."""
+        if one.pending or one.copy.core.table.owner != self._site or not self._is_read(way, one):
+            return False
+        return self._succession.is_given(one.copy, one.mirror.given_away)
+
+    def _is_stuck(self, one: Mirrored, now: float) -> bool:
+        """Everything is in the log and is not taken: somebody else's history is there, or the log lost its end. Or it
+        will not be: somebody's takeover has fenced this log, and came to nothing."""
+        state = one.copy.core.chain.state
+        if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
+            one.still_since = now
+        return now - one.still_since >= STUCK_S
+
+    def _tell(self, way: _Way, one: Mirrored) -> None:
+        if one.fenced:
+            self._bring_definitions(way)  # whoever takes over from here will not ask that site again
+        waiting = _ms() - one.pending[0][0] if one.pending else 0
+        end = way.tail.known_end(one.copy.tp)  # not asked for: the line may be long, and partitions many
+        now = Standing(
+            site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=one.safe,
+            behind=max(0, (end if end >= 0 else way.remote.log.bounds(one.copy.tp)[1]) - one.safe.offset),
+            lag_ms=max(one.lag_ms, waiting, 0), epoch=self._epoch(one.copy),
+        )  # fmt: skip
+        one.lag_ms = 0
+        write(self._host.coordinator, one.copy.name, now)
+        if one.mirror.met and not one.joined:
+            splits.joined(self._host.coordinator, one.copy.name, self._site)
+            one.joined = True
+        one.told = now
+
+    def _epoch(self, copy: Copy) -> int:
+        """Of the table by which this site mirrors that one, and nothing of its own is in the log behind that."""
+        with copy.lock:
+            mirrors = copy.core.table.owner == copy.core.chain.state.owner == self._site
+            return copy.core.table.epoch.number if mirrors else -1
+
+    def _bring_definitions(self, way: _Way) -> None:
+        """Objects of older classes are read by definitions that only the other site may have."""
+        self._definitions_read = bring(way.remote.log, self._host.log, self._definitions, self._definitions_read)
+
+
+def _ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,58 @@
+"""One partition that is being mirrored, as the line that does it knows it (F2)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from halog.core.sites.mirror import Checkpoint, Mirror
+from halog.runtime.sites.home_tables import Standing
+
+if TYPE_CHECKING:
+    from halog.runtime.replica.driver import Copy
+
+HOLD_S = 60.0
+"""How often the other site's log is held anew."""
+
+
+class Mirrored:
+    """From one place in the other log on."""
+
+    def __init__(self, copy: Copy, mirror: Mirror) -> None:
+        self.copy, self.mirror = copy, mirror
+        self.pending: deque[tuple[int, Checkpoint]] = deque()
+        """What is under way: when the other site's log took it, and where the mirror stood behind it."""
+        self.landed = self.safe = self._next_safe = mirror.checkpoint
+        """Everything up to here is in this site's log; and was read from it by this node, as what counts."""
+        self.lag_ms = 0
+        self.still_since = time.monotonic()
+        """Since when nothing is under way."""
+        self.upto: int | None = None
+        """Where the other log ended when it was first looked whether all of it is read; None: nobody asks."""
+        self.joined = False
+        """Was it made sure that nobody is told of two histories any more?"""
+        self.told: Standing | None = None
+        self.told_at = self.held_at = -HOLD_S
+
+    def settle(self) -> None:
+        """Look how far `safe` is. Not at the last that has landed, which a busy log would never have read."""
+        if self.mirror.parted is None and not self.mirror.given_away:
+            self.upto = None
+        if not self.pending:
+            self.landed = self.mirror.checkpoint
+        if self.copy.core.chain.state.lsn >= self._next_safe.state.lsn:
+            self.safe, self._next_safe = self._next_safe, self.landed
+            if self.copy.core.chain.state.lsn >= self.landed.state.lsn:
+                self.safe = self.landed
+
+    @property
+    def apart(self) -> bool:
+        """Was it parted when it was told last, and does nothing show by now that it is not any more?"""
+        return self.told is not None and self.told.parted and not self.mirror.met
+
+    @property
+    def fenced(self) -> bool:
+        """Has the other site's turn ended, and is all of it here, and that not told yet? Somebody waits for it."""
+        epoch = self.safe.state.epoch
+        return not self.safe.state.opened and (self.told is None or self.told.checkpoint.state.epoch != epoch)

@@ -1,0 +1,354 @@
+"""Which site serves a partition: taking over from another site, and handing over to it, as operators ask (M5).
+
+The theory: a site's coordinator says which site is to serve (`PartitionTable.owner`), its log which one does (F1). With
+both sites there nothing is lost and nothing parts: the one that serves is told first, ends its epoch with everything
+logged, and only when this site has mirrored that does it take over. Where the other site does not answer nobody can
+know whether it goes on: taking over may split the history, and is done only for somebody who says so (F6).
+
+What is written into the tables of the two sites, and what is counted there, is `halog.metadata.site_ownership`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from halog.core.table.table import PartitionTable
+from halog.errors import ClosedError, ConfigError, DeadlineError, HalogError, RefusedError
+from halog.metadata import log_holds as retention, site_ownership as claims
+from halog.metadata.groups import change_table
+from halog.metadata.site_lag import lacking
+from halog.ports import Coordinator
+from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.home_tables import HOLD_MS, its_table, standing, table_of
+from halog.runtime.support.adapters import Remote
+
+LOOK_S = 0.1
+"""Between looks at how far the mirror is."""
+
+AT_ONCE = 16
+"""Fences under way at the same time: each has a producer of its own, since one that fails fails all that it holds."""
+
+HANGS_S = 2.0
+"""A log that does not take a fence for so long holds up the fences of no others."""
+
+
+class Switch(NamedTuple):
+    """What became of one partition."""
+
+    partition: str
+    taken_over_from: str
+    """"" if this site served it before."""
+    may_fork: bool
+    """Nobody knows what the other site has."""
+    lacks: str = ""
+    """What the other site acknowledged and may not be here; "": nothing, as far as this site was told."""
+
+
+@dataclass
+class _Asked:
+    """A partition that another site was asked for."""
+
+    table: PartitionTable
+    """As this site has it."""
+    remote: Remote
+    there: PartitionTable
+    """As that site had it."""
+    claims: int
+    """Of this site's own table, before anything was given."""
+    drawing: DrawingLevel
+    token: str
+    """Of the claim to it."""
+    taking: bool = False
+    """It may be served here by now."""
+
+
+class Switching:
+    """For one site, called `site`."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        site: str,
+        reach: Callable[[str], Remote],
+        timeout_s: float,
+        pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
+    ) -> None:
+        """`reach`: ClosedError where the node closes, and nothing is to be taken over; `pause`: waits for so long;
+        something true ends all that is waited for."""
+        self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
+        self._pause = pause
+        self._by_votes, self._asks = False, True
+
+    def promote(
+        self,
+        partitions: Iterable[str],
+        *,
+        may_fork: bool = False,
+        by_votes: bool = False,
+        asks: bool = True,
+        done: Callable[[Switch], None] = lambda switch: None,
+    ) -> list[Switch]:
+        """Make this site serve these partitions. With the other site there: once this one has everything. Without:
+        at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's; not
+        `asks`: only what the other site has given to this one, and still does. RefusedError, DeadlineError: those told
+        to `done` are taken over, the others are as they were, or given, and not taken yet."""
+        self._by_votes, self._asks = by_votes, asks
+        tables = [table_of(self._coordinator, name) for name in partitions]
+        alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
+        remotes: dict[str, Remote | None] = {}
+        try:
+            for site in dict.fromkeys(t.owner for t in tables if t.owner and t.name not in alone):
+                remotes[site] = self._there(site, may_fork, [t for t in tables if t.owner == site])
+            alone |= {t.name for t in tables if self._is_elsewhere(t, remotes.get(t.owner), may_fork)}
+            return self._promote(tables, alone, remotes, done, may_fork)
+        finally:
+            for remote in remotes.values():
+                if remote is not None:
+                    remote.close()
+
+    def _promote(
+        self,
+        tables: list[PartitionTable],
+        alone: set[str],
+        remotes: dict[str, Remote | None],
+        done: Callable[[Switch], None],
+        may_fork: bool,
+    ) -> list[Switch]:
+        """All are asked for at once, so that they are away for about as long as one would be."""
+        asked: dict[str, _Asked] = {}
+        try:
+            for table in tables:
+                remote = remotes.get(table.owner) if table.name not in alone else None
+                if remote is not None:
+                    there = table_of(remote.coordinator, table.name)
+                    drawing = DrawingLevel(self._coordinator, remote, table.name)
+                    if not self._asks:
+                        claims.check_given(there, self._site, remote.name)
+                    counted = table_of(self._coordinator, table.name).claims
+                    asked[table.name] = _Asked(table, remote, there, counted, drawing, claims.token())
+                    if self._asks:
+                        self._give(remote.coordinator, there, self._site)
+            switches = {t.name: self._switch(t, None, done) for t in tables if t.name not in asked}
+            switches |= self._take_over(asked, done, may_fork)
+        finally:
+            for one in asked.values():
+                self._give_back(one)
+        return [switches[table.name] for table in tables]
+
+    def _take_over(self, asked: dict[str, _Asked], done: Callable[[Switch], None], may_fork: bool) -> dict[str, Switch]:
+        """Each as soon as this site is level with the other one, within one time for all of them. What is not by then,
+        or cannot be, is as it was; or, if it `may_fork`, taken over as it is. Removes from `asked` what is dealt
+        with."""
+        until, switches, failed = time.monotonic() + self._timeout_s, dict[str, Switch](), dict[str, HalogError]()
+        while asked:
+            for name, one in list(asked.items()):
+                try:
+                    level = self._is_level(one, until, may_fork, may_fence=_fencing(asked.values()) < AT_ONCE)
+                    if level is None:
+                        continue
+                    switches[name] = self._switch(one.table, one, done, level=level, may_fork=may_fork)
+                    one.drawing.close()
+                except HalogError as e:
+                    failed[name] = e
+                    self._give_back(one)
+                del asked[name]
+            if asked and self._pause(LOOK_S):
+                until = 0.0
+        if failed:
+            raise _all_of(failed)
+        return switches
+
+    def _is_level(self, one: _Asked, until: float, may_fork: bool, *, may_fence: bool) -> bool | None:
+        """None: not yet."""
+        try:
+            if time.monotonic() >= until:
+                raise DeadlineError(
+                    f"partition {one.table.name} was not level with the other site within {self._timeout_s:g} s "
+                    f"({one.drawing.why}); it was not taken over",
+                    partition=one.table.name,
+                )
+            return one.drawing.step(may_fence=may_fence) or None
+        except HalogError:
+            if not may_fork:
+                raise
+            return False
+
+    def _switch(
+        self,
+        table: PartitionTable,
+        asked: _Asked | None,
+        done: Callable[[Switch], None],
+        *,
+        level: bool = False,
+        may_fork: bool = False,
+    ) -> Switch:
+        """Serve it here. `level`: with the other site, which was `asked`."""
+        if asked is not None and level:
+            try:
+                self._claim(asked)
+            except HalogError:
+                if not may_fork:
+                    raise
+                level = False
+        forks = bool(table.owner) and not level
+        lacks = lacking(self._coordinator, table.name, table.owner) if forks else ""
+        if table.owner:
+            self._hold(table)
+            self._take(table, asked, alone=forks)
+        done(switch := Switch(table.name, table.owner, forks, lacks))
+        return switch
+
+    def _claim(self, one: _Asked) -> None:
+        """From here on nobody else gives it back."""
+        to, by, own = self._site, one.remote.name, one.token
+        change_table(one.remote.coordinator, one.table.name, lambda now: claims.claimed(now, one.there, to, by, own))
+
+    def _give_back(self, one: _Asked) -> None:
+        """It was not to be: as it was there."""
+        one.drawing.close()
+        own = "" if one.taking else one.token
+        with suppress(HalogError):
+            if table_of(self._coordinator, one.table.name).owner:
+                back = partial(claims.given_back, seen=one.there, to=self._site, own=own)
+                change_table(one.remote.coordinator, one.table.name, back)
+
+    def demote(self, partitions: Iterable[str], to: str, done: Callable[[str], None] = lambda name: None) -> list[str]:
+        """Let site `to` serve them: this site's nodes stop, and mirror it once it has all of this site's history.
+        Those that changed. HalogError: those told to `done` are given up, the others are as they were."""
+        changed = [n for n in partitions if not table_of(self._coordinator, n).owner]
+        for name in changed:
+            change_table(self._coordinator, name, lambda now: claims.demoted(now, to))
+            done(name)
+        return changed
+
+    def let_go(
+        self, partitions: Iterable[str], site: str, done: Callable[[str], None] = lambda name: None
+    ) -> list[str]:
+        """Let commits go on without `site` until it has caught up. Those that changed. RefusedError for what is not
+        served here. HalogError: for those told to `done` they go on, the others are as they were."""
+        tables = [table_of(self._coordinator, name) for name in partitions]
+        if away := next((t for t in tables if t.owner), None):
+            raise RefusedError(
+                f"partition {away.name} is served by site {away.owner}: its nodes wait, so say it there; nothing was "
+                "changed",
+                partition=away.name,
+                site=away.owner,
+            )
+        changed = [t.name for t in tables if site not in t.let_go]
+        for name in changed:
+            change_table(self._coordinator, name, lambda now: claims.without(now, site))
+            done(name)
+        return changed
+
+    # --- one partition ---
+
+    def _has_parted(self, table: PartitionTable, may_fork: bool) -> bool:
+        """Do both sites have what the other one lacks? Then this one goes on alone, or not at all."""
+        now = standing(self._coordinator, table.name)
+        if now is None or not now.parted or now.site != table.owner:
+            return False
+        if not may_fork:
+            raise RefusedError(
+                f"partition {table.name}: {now.error}; nothing was changed. To go on here with this site's own "
+                "history, and leave the other one's as it is, say --may-fork",
+                partition=table.name,
+                site=now.site,
+            )
+        return True
+
+    def _is_elsewhere(self, table: PartitionTable, remote: Remote | None, may_fork: bool) -> bool:
+        """Does a third site serve it by now, or may it? Then the one that this site mirrors cannot hand it over."""
+        owner = "" if remote is None else table_of(remote.coordinator, table.name).owner
+        if remote is None or owner in ("", self._site) or self._has_given_up(owner, table, remote.name):
+            return False
+        if not may_fork:
+            raise RefusedError(
+                f"partition {table.name}: site {remote.name} says that site {owner} serves it, and this site does not "
+                "follow that one yet, as it does within seconds once it reaches it; nothing was changed. To go on here "
+                "with what was mirrored, say --may-fork",
+                partition=table.name,
+                site=owner,
+            )
+        return True
+
+    def _has_given_up(self, site: str, table: PartitionTable, to: str) -> bool:
+        """Does that site say itself that it does not serve it, but `to` does, or this one? Somebody's command died."""
+        try:
+            there = self._reach(site)
+        except ClosedError:
+            raise
+        except HalogError:
+            return False
+        try:
+            theirs = its_table(there.coordinator, table)
+        finally:
+            there.close()
+        return theirs is not None and theirs.owner in (to, self._site)
+
+    def _there(self, site: str, may_fork: bool, tables: list[PartitionTable]) -> Remote | None:
+        try:
+            return self._reach(site)
+        except (ConfigError, ClosedError):
+            raise
+        except HalogError as e:
+            if may_fork:
+                return None
+            raise RefusedError(
+                f"site {site} cannot be reached ({e}): whether its nodes go on is not known, and if they do, the "
+                f"history splits. {self._what_lacks(site, tables)}Nothing was changed; if they are gone, or may be "
+                "overruled later, say --may-fork",
+                site=site,
+            ) from None
+
+    def _what_lacks(self, site: str, tables: list[PartitionTable]) -> str:
+        """Of a site that cannot be asked any more, in one sentence; nothing where no commit was ever to wait."""
+        lacks = [lacking(self._coordinator, t.name, site) for t in tables]
+        if not any(lacks):
+            return "What it acknowledged is here: its commits waited for this site when last seen. "
+        return f"Of {sum(map(bool, lacks))} of {len(tables)} partitions something it acknowledged may not be here. "
+
+    def _hold(self, table: PartitionTable) -> None:
+        """The other site will need this log from here on, and cannot say so yet."""
+        until = retention.now_ms() + HOLD_MS
+        why = f"for site {table.owner}, which served it"
+        retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
+
+    def _take(self, table: PartitionTable, asked: _Asked | None, *, alone: bool) -> None:
+        """Serve it here. `alone`, or by votes, since nobody heard of the other site: no commit is to wait for that one
+        until it is back. Whom an operator let go of there has not caught up by this either."""
+        there = () if asked is None else asked.there.let_go
+        others = tuple(n for n in there if n not in (self._site, table.owner))
+        let_go = (table.owner, *others) if alone or self._by_votes else others
+        overruled = let_go if alone and not self._by_votes else ()
+        counted = claims.ANYHOW if alone or asked is None else asked.claims
+        if asked is not None:
+            asked.taking = True
+        change_table(
+            self._coordinator, table.name, lambda now: claims.taken(now, table.owner, counted, let_go, overruled)
+        )
+
+    @staticmethod
+    def _give(coordinator: Coordinator, seen: PartitionTable, to: str) -> None:
+        """Unless somebody else has said meanwhile who is to serve it."""
+        change_table(coordinator, seen.name, lambda now: claims.given(now, seen, to))
+
+
+def _fencing(asked: Iterable[_Asked]) -> int:
+    """How many of them fence the other log just now; those that have begun long ago hang."""
+    now = time.monotonic()
+    since = (one.drawing.fencing_since for one in asked)
+    return sum(at is not None and now - at < HANGS_S for at in since)
+
+
+def _all_of(failed: Mapping[str, HalogError]) -> HalogError:
+    """The first one, and the names of the others."""
+    error, others = next(iter(failed.values())), list(failed)[1:]
+    if not others:
+        return error
+    why = f"{error.message}. {len(others)} more were not taken over: {', '.join(others)}"
+    return type(error)(why, **{**error.evidence, "partitions": list(failed)})

@@ -1,0 +1,101 @@
+"""A planned switch whose command died: this site was given a partition, and nobody takes it (M5).
+
+The site that served has said so in its table, for good: its nodes end their epoch, and wait for this site. What the
+command had still to do, drawing level and serving, is done here by the node that mirrors, once that has been so for
+longer than a command takes. Nothing is lost by it, and nothing parts: it is `halog site promote` without `--may-fork`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+from halog.core import events as ev
+from halog.errors import HalogError
+from halog.events import SITE_TAKEN_OVER
+from halog.ports import UnknownResult
+from halog.runtime.sites.home_tables import its_table, standing
+from halog.runtime.sites.switchover import Switch, Switching
+from halog.runtime.support.adapters import Remote
+
+if TYPE_CHECKING:
+    from halog.runtime.host.host import Host
+    from halog.runtime.replica.driver import Copy
+    from halog.runtime.sites.mirror_assignment import Mirroring
+
+logger = logging.getLogger("halog.mirror")
+
+LOOK_S = 10.0
+"""Between looks at the other sites' tables."""
+
+GIVEN_S = 90.0
+"""Half as long again as the command tries by itself, before it gives back what it has not taken. (One that was told to
+try for longer ends it beside this one: who comes first takes.)"""
+
+LEVEL_S: Final = 60.0
+"""For all of them together; what is not level by then is tried again later."""
+
+
+class Unfinished:
+    """Of one host. One thread."""
+
+    def __init__(
+        self, host: Host, mirroring: Mirroring, reach: Callable[[str], Remote], homes: Collection[str]
+    ) -> None:
+        """`homes`: the policies that have one."""
+        self._host, self._mirroring, self._reach, self._homes = host, mirroring, reach, homes
+        self._since: dict[str, float] = {}
+        """By partition: since when it has been given to this site, as far as this node has seen."""
+
+    def turn(self) -> None:
+        """One look at what is mirrored here."""
+        mine = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._homes]
+        mine = [c for c in mine if self._mirroring.is_wanted(c)]
+        for name in self._since.keys() - {c.name for c in mine}:
+            del self._since[name]
+        for site in dict.fromkeys(c.core.table.owner for c in mine):
+            try:
+                self._look(site, [c for c in mine if c.core.table.owner == site])
+            except (HalogError, UnknownResult) as e:
+                logger.debug("whether site %s has given anything to this one is not known: %s", site, e)
+        self._host.pause(LOOK_S)
+
+    def _look(self, site: str, copies: list[Copy]) -> None:
+        remote, now = self._reach(site), time.monotonic()
+        try:
+            tables = {c.name: its_table(remote.coordinator, c.core.table) for c in copies}
+        finally:
+            remote.close()
+        due = {}
+        for copy in copies:
+            there = tables[copy.name]
+            if there is None or there.owner != self._host.site or self._has_parted(copy):
+                self._since.pop(copy.name, None)
+            elif now - self._since.setdefault(copy.name, now) >= GIVEN_S:
+                self._since[copy.name] = now
+                due[copy.name] = copy
+        if due:
+            self.take(due)
+
+    def _has_parted(self, copy: Copy) -> bool:
+        """Then there is nothing to draw level with: an operator decides."""
+        now = standing(self._host.coordinator, copy.name)
+        return now is not None and bool(now.parted) and now.site == copy.core.table.owner
+
+    def take(self, due: dict[str, Copy]) -> None:
+        """Serve them here, once this site has all of them."""
+
+        def done(switch: Switch) -> None:
+            if switch.taken_over_from:
+                why = "it was given to this site, and whoever asked for that did not end it"
+                more = {"site": switch.taken_over_from, "lacks": switch.lacks}
+                self._host.telling.told(due[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", why, more))
+
+        logger.warning("partitions %s were given to this site, and nobody took them: it takes them now", list(due))
+        try:
+            host = self._host
+            Switching(host.coordinator, host.site, self._reach, LEVEL_S, host.pause).promote(due, asks=False, done=done)
+        except (HalogError, UnknownResult) as e:
+            logger.warning("partitions %s are not taken yet: %s", list(due), e)

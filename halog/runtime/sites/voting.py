@@ -1,0 +1,349 @@
+"""The votes of sites for partitions, as their coordinators hold them (Q1, M5); see `halog.core.sites.site_quorum`.
+
+site_votes/<partition>   JSON: `Held`, in the coordinator of each site
+
+A vote belongs to the site that it names. Its active node renews it; it passes to another site by compare-and-set:
+claimed by one that takes over (`halog.runtime.sites.takeover`), or by one that serves already, as its owner says
+itself. A line that is cut right behind a planned switch leaves votes with a site that serves no more and cannot say so,
+and one that is cut right behind a claim those that were never counted. These pass, too, once nobody renews them:
+whatever was answered by them is in this site's history, which goes on from the epoch that they were renewed in last.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.ids import EpochId
+from halog.core.sites.takeover_candidate import Vote
+from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
+from halog.ports import Coordinator, UnknownResult
+from halog.runtime.sites.home_tables import its_table
+from halog.runtime.support.adapters import Remote
+
+if TYPE_CHECKING:
+    from halog.core.active.leader import Leading
+    from halog.runtime.host.host import Host
+    from halog.runtime.replica.driver import Copy
+
+logger = logging.getLogger("halog.mirror")
+
+THREADS = 16
+"""For each site: over a line with 50 ms a node renews some hundred votes a second."""
+
+AGAIN_S = 1.0
+"""Between attempts to reach a site; until then it is said at once that it cannot be."""
+
+LOOK_S = 0.01
+"""Between looks whether a site has answered by now."""
+
+TRIES = 3
+"""Of a renewal: another node of this site may have been active a moment ago, and have written once more since."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A vote, as the coordinator holds it."""
+
+    site: str
+    """Whose it is."""
+    by: str
+    """The node that wrote it."""
+    beat: int
+    """One more with each write."""
+    epoch: EpochId | None = None
+    """The latest of its site in which it was renewed; None: it was claimed, or given back, and not renewed since."""
+    rule: str = ""
+    """By which it was written: votes and times, as the configuration of its site has them. Sites that go by different
+    ones could each have more than half."""
+    last: EpochId | None = None
+    """Where its site has not renewed it: the epoch in which one did that had it before; None: none did."""
+
+    @property
+    def under(self) -> EpochId | None:
+        """The epoch in which it was renewed last, by whichever site had it: nothing was answered by it behind that."""
+        return self.epoch or self.last
+
+    @property
+    def vote(self) -> Vote:
+        """As a candidate sees it."""
+        return Vote(self.site, self.beat)
+
+
+Told = TypeVar("Told")
+"""What a coordinator was asked for."""
+
+_DECODER = msgspec.json.Decoder(Held)
+
+
+def held(coordinator: Coordinator, partition: str) -> tuple[Held | None, int]:
+    """The vote for a partition and the znode's version; (None, -1): there is none. CoordinatorError for what cannot be
+    read: it is nobody's to overwrite."""
+    found = coordinator.get(_path(partition))
+    if found is None:
+        return None, -1
+    try:
+        return _DECODER.decode(found.data), found.version
+    except msgspec.MsgspecError as e:
+        raise CoordinatorError(f"znode {_path(partition)} is no vote: {e}", partition=partition) from None
+
+
+def write(
+    coordinator: Coordinator,
+    partition: str,
+    site: str,
+    by: str,
+    before: Held | None,
+    version: int,
+    epoch: EpochId | None = None,
+    rule: str = "",
+) -> tuple[Held, int]:
+    """Renew the vote of `site` in `epoch`, or give it to that site, which has not renewed it yet: as it is now, and its
+    version. VersionError: somebody else has written."""
+    if before is not None and before.site == site and before.epoch is not None:
+        epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
+    last = before.under if before is not None and epoch is None else None
+    now = Held(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
+    data = msgspec.json.encode(now)
+    if before is not None:
+        return now, coordinator.set(_path(partition), data, version)
+    if not coordinator.create(_path(partition), data):
+        raise VersionError(f"{_path(partition)} was there", partition=partition)
+    return now, 0
+
+
+def rule_of(takeover: str, after_ms: int, votes: Mapping[str, int]) -> str:
+    """What all sites must say alike."""
+    return f"{takeover} {after_ms} ms, " + ", ".join(f"{site}: {votes[site]}" for site in sorted(votes))
+
+
+def _path(partition: str) -> str:
+    return f"site_votes/{partition}"
+
+
+def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
+    """Does this epoch's history go on from that one, or was that one's merged into it?"""
+    state = leading.p.chain.state
+    merged = (branch.lineage for joined in state.joined for branch in joined.branches)
+    return any(epoch == opened for lineage in (state.lineage, *merged) for opened, _ in lineage)
+
+
+class Desk:
+    """Where one site is asked: its coordinator, by a few threads. This site's own is no other."""
+
+    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
+        self.site, self._host, self._reach = site, host, reach
+        self._remote: Remote | None = None
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+        self._asking = threading.Lock()
+        self._owes_since = 0.0
+        """Since when a question has had no answer, and no later one either; 0: none has."""
+        self._answers = 0
+        """So many have come, or it was found that none will."""
+        self._refusals = set[str]()
+        """What it said instead of an answer, told once each: a vote that cannot be read is nobody's."""
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Do it on a thread that may wait for that site; not at all once the node closes."""
+        with suppress(RuntimeError):
+            self._pool.submit(work)
+
+    def ask(self, what: Callable[[Coordinator], Told]) -> Told:
+        """What that site's coordinator says. UnreachableError at once where it was not reached a moment ago. One that
+        does not answer is reached anew; one that refuses, or holds what cannot be read, has answered."""
+        remote: Remote | None = None
+        with self._asking:
+            self._owes_since = self._owes_since or time.monotonic()
+        try:
+            remote = None if self._reach is None else self._reached()
+            return what(self._host.coordinator if remote is None else remote.coordinator)
+        except CoordinatorError as e:
+            if type(e) is CoordinatorError and e.message not in self._refusals:
+                self._refusals.add(e.message)
+                logger.warning("site %s: %s", self.site, e)
+            raise
+        except (HalogError, UnknownResult):
+            self._lost(remote)
+            raise
+        finally:
+            with self._asking:
+                self._owes_since = 0.0
+                self._answers += 1
+
+    @property
+    def silent_s(self) -> float:
+        """How long a question has had no answer."""
+        since = self._owes_since
+        return time.monotonic() - since if since else 0.0
+
+    def answers(self, patience_s: float) -> bool:
+        """Does that site answer any question, before one has been open for so long? Where a line swallows what is sent
+        it takes longer to find that out from a connection that is made anew. ClosedError once the node closes."""
+        before = self._answers
+        self.submit(self._probe)
+        since = self._owes_since or time.monotonic()
+        while self._answers == before:
+            if time.monotonic() - since >= patience_s:
+                return False
+            if self._host.pause(LOOK_S):
+                raise ClosedError("the node closes")
+        return not self.is_out_of_reach
+
+    def _probe(self) -> None:
+        """A question whose answer is of no interest."""
+        with suppress(HalogError, UnknownResult):
+            self.ask(lambda coordinator: coordinator.get("site_votes"))
+
+    def keep(self) -> None:
+        """Reach it before it is needed: a node that becomes active asks it at once, and commits wait for that."""
+        if self.is_out_of_reach and not self._lock.locked() and time.monotonic() >= self._not_before:
+            self.submit(self._try)
+
+    def _try(self) -> None:
+        with suppress(HalogError):
+            self._reached()
+
+    def _reached(self) -> Remote:
+        """The other site, once for all."""
+        assert self._reach is not None, self.site
+        with self._lock:
+            if self._remote is None:
+                if time.monotonic() < self._not_before:
+                    raise UnreachableError(f"site {self.site} cannot be reached", site=self.site)
+                try:
+                    self._remote = self._reach(self.site)
+                except HalogError:
+                    self._not_before = time.monotonic() + AGAIN_S
+                    raise
+            return self._remote
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Was there no answer the last time?"""
+        return self._reach is not None and self._remote is None
+
+    def _lost(self, remote: Remote | None) -> None:
+        """Unless another one has been reached since: of several that ask, each meets it."""
+        with self._lock:
+            if remote is None or remote is not self._remote:
+                return
+            self._remote, self._not_before = None, time.monotonic() + AGAIN_S
+        remote.close()
+
+    def close(self) -> None:
+        """Ask no more. A thread that does all the same, since it outlived the node's patience, reaches nothing."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._lost(self._remote)
+        self._not_before = math.inf
+
+
+class Desks:
+    """Of all sites, this one's among them."""
+
+    def __init__(self, host: Host, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+        self.own = Desk(host, host.site, None)
+        self.all = {host.site: self.own, **{site: Desk(host, site, reach) for site in others}}
+
+    def close(self) -> None:
+        """Once no thread asks any more."""
+        for desk in self.all.values():
+            desk.close()
+
+
+class SiteVoting:
+    """Asks for the votes of what this node serves. Its answers go to the core, which counts them."""
+
+    def __init__(
+        self, host: Host, desks: Desks, after_ms: Mapping[str, int], rules: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see `Held.rule`."""
+        self._host, self._desks, self._after_ms, self._rules = host, desks, after_ms, rules
+        self._others: dict[tuple[str, str], tuple[Held, float]] = {}
+        """Votes that belong to other sites, by who gives them and partition, and since when they are as they are."""
+        self._mine: dict[tuple[str, str], tuple[Held, int, float]] = {}
+        """Those that this node has renewed, likewise, with their versions: it need not read what it wrote."""
+        self._last: dict[tuple[str, str], int] = {}
+        """The last question for each."""
+
+    def ask(self, copy: Copy, effect: ev.AskVote) -> None:
+        """The core counts from before this call."""
+        desk = self._desks.all[effect.site]
+        self._last[effect.site, copy.name] = effect.round
+        desk.submit(lambda: self._ask(desk, copy, effect))
+
+    def _ask(self, desk: Desk, copy: Copy, effect: ev.AskVote) -> None:
+        """Not if it was asked for again meanwhile: the answer would be too late, and make others late."""
+        if self._last[desk.site, copy.name] != effect.round:
+            return
+        owner = ""
+        try:
+            owner = desk.ask(lambda coordinator: self._renewed(desk.site, coordinator, copy))
+        except (HalogError, UnknownResult) as e:
+            logger.debug("partition %s: no vote of site %s: %s", copy.name, desk.site, e)
+        copy.post(ev.VoteAnswered(effect.round, effect.site, owner))
+
+    def _renewed(self, voter: str, coordinator: Coordinator, copy: Copy) -> str:
+        """Whose the vote is now; "": that was not to be found out."""
+        key, me = (voter, copy.name), self._host.me.node
+        for _ in range(TRIES):
+            now, version = self._known(key, copy) or held(coordinator, copy.name)
+            if now is not None and now.site != self._host.site and not self._may_take(key, copy, now):
+                return now.site
+            leading = copy.core.leading
+            epoch = None if leading is None else leading.epoch
+            try:
+                rule = self._rules.get(copy.core.table.policy, "")
+                written = write(coordinator, copy.name, self._host.site, me, now, version, epoch, rule)
+                self._mine[key] = (*written, time.monotonic())
+            except VersionError:
+                continue
+            if self._others.pop(key, None) is not None and now is not None:
+                logger.info("partition %s: the vote of site %s was site %s's", copy.name, voter, now.site)
+            return self._host.site
+        return ""
+
+    def _known(self, key: tuple[str, str], copy: Copy) -> tuple[Held, int] | None:
+        """What this node wrote a moment ago, once: should that not hold any more, it is read."""
+        now, version, at = self._mine.pop(key, (None, 0, 0.0))
+        fresh = (time.monotonic() - at) * 1000 < self._after_ms[copy.core.table.policy]
+        return (now, version) if now is not None and fresh else None
+
+    def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
+        """A vote of another site, by one that serves: an operator has overruled that site; or nobody renews it, and
+        this one has the quorum anyway, or goes on from where it was renewed last, by whoever had it then; or its owner
+        says itself that this one serves, and nobody has counted it in a history that this one does not go on from: what
+        was answered there would be lost."""
+        seen = self._others.get(key)
+        if seen is None or seen[0] != now:
+            self._others[key] = seen = now, time.monotonic()
+        leading = copy.core.leading
+        if leading is None:
+            return False
+        rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[leading.p.table.policy]
+        if now.site in leading.p.table.overruled:
+            return True
+        if rests and (leading.sites.quorum.is_sure or is_behind(leading, now.under)):
+            return True
+        counted = now.under is not None and not is_behind(leading, now.under)
+        return not counted and self._is_given(copy, now.site)
+
+    def _is_given(self, copy: Copy, owner: str) -> bool:
+        desk = self._desks.all.get(owner)
+        if desk is None or owner == self._host.site:
+            return False
+        try:
+            theirs = desk.ask(lambda coordinator: its_table(coordinator, copy.core.table))
+        except (HalogError, UnknownResult):
+            return False
+        return theirs is not None and theirs.owner == self._host.site

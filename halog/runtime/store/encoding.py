@@ -1,0 +1,51 @@
+"""What stands in the store under a partition's position, and an object's bytes there
+(`halog.runtime.store.object_table`)."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from halog.backend import Found
+from halog.core.ids import REF_BYTES
+from halog.core.log.chain import ChainState
+from halog.errors import StoreError
+
+_HEAD = struct.Struct(f">Q{REF_BYTES}s")
+
+
+class StoredPosition(msgspec.Struct, frozen=True):
+    """What stands under `p`."""
+
+    state: ChainState
+    next_offset: int
+    last_offset: int
+    """Offset of the last accepted record: its hash in the log must be the chain's, else this copy is foreign."""
+    horizon: bytes
+    settled: bytes = b""
+    """The horizon of transactions over several partitions."""
+    mapping: int = 0
+    """The version of the mapping that is served (T8)."""
+
+
+_POSITION = msgspec.msgpack.Decoder(StoredPosition)
+
+
+def unpack_position(data: bytes) -> StoredPosition:
+    """StoreError if it cannot be read."""
+    try:
+        return _POSITION.decode(data)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
+
+
+def pack_object(lsn: int, ref: bytes, value: bytes) -> bytes:
+    """An object as stored and as written to the state topic."""
+    return _HEAD.pack(lsn, ref) + value
+
+
+def unpack_object(key: bytes, data: bytes) -> Found:
+    """The inverse of `pack_object`."""
+    lsn, ref = _HEAD.unpack_from(data)
+    return Found(ref, lsn, data[_HEAD.size :], key)

@@ -1,0 +1,105 @@
+"""What a replica stored of what it was pushed, before the log brought it (`halog.core.replica.pushed_store`, decision
+38).
+
+Keys, behind the first 8 bytes of the log id:
+    h <lsn>   a record, until the position that is stored has passed it
+    w         MessagePack [incarnations of this node for which the store stands, the run of the machine when it did,
+              whether all of it was flushed]
+
+Handed to the operating system, it is there after each end of the process; so what another run of the machine noted
+counts only where all of it was flushed. Whatever else a copy stores is in `halog.runtime.store.object_table`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.replica.pushed_store import last_run
+from halog.errors import RecordFormatError, StoreError
+from halog.ports import Store
+from halog.runtime.support.clock import machine_run
+
+_LSN = struct.Struct(">Q")
+
+
+class _Stands(msgspec.Struct, array_like=True, frozen=True):
+    incarnations: tuple[int, ...]
+    run: str
+    """Of the machine; "": unknown."""
+    flushed: bool = False
+    """Is what they told on the disk, as the note itself is?"""
+
+
+_STANDS = msgspec.msgpack.Decoder(_Stands)
+
+
+class Stowed:
+    """Of one copy. What changes it runs under the copy's lock."""
+
+    def __init__(self, store: Store, prefix: bytes) -> None:
+        self._store, self._h, self._w = store, prefix + b"h", prefix + b"w"
+        self._lsns: deque[int] = deque()
+        """Of what is stored, ascending."""
+
+    def stow(self, e: ev.Stow) -> None:
+        """Store it; handed to the operating system when this returns."""
+        items: list[tuple[bytes, bytes | None]] = []
+        if e.anew:
+            items += [(self._h + _LSN.pack(lsn), None) for lsn in self._lsns]
+            self._lsns.clear()
+        first = e.upto + 1 - len(e.records)
+        items += [(self._h + _LSN.pack(first + i), data) for i, data in enumerate(e.records)]
+        self._lsns.extend(range(first, e.upto + 1))
+        self._store.write(items)
+
+    def passed(self, lsn: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """Changes that drop what is not needed any more once the position of that lsn is stored, with which they go."""
+        while self._lsns and self._lsns[0] <= lsn:
+            yield self._h + _LSN.pack(self._lsns.popleft()), None
+
+    def stand(self, e: ev.Stand) -> None:
+        """Note for whom this store stands."""
+        noted = _Stands(e.incarnations, machine_run(), e.flush)
+        self._store.write([(self._w, msgspec.msgpack.encode(noted))], flush=e.flush)
+
+    def dropped(self) -> None:
+        """Nothing of this partition is in the store any more."""
+        self._lsns.clear()
+
+    # --- when the copy is opened ---
+
+    def stood(self) -> tuple[int, ...]:
+        """For whom it stands. What the policy is now says nothing of what was flushed then."""
+        noted = self._noted()
+        return noted.incarnations if _counts(noted) else ()
+
+    @property
+    def void(self) -> bool:
+        """Did it stand for somebody in an earlier run of the machine, which may have ended before it was flushed?"""
+        noted = self._noted()
+        return bool(noted.incarnations) and not _counts(noted)
+
+    def _noted(self) -> _Stands:
+        data = self._store.get(self._w)
+        try:
+            return _Stands((), "") if data is None else _STANDS.decode(data)
+        except msgspec.MsgspecError as e:
+            raise StoreError(f"for whom the local store stands cannot be read: {e}; delete the data directory") from e
+
+    def load(self) -> list[bytes]:
+        """What of it may still come: see `halog.core.replica.pushed_store.last_run`."""
+        stored = list(self._store.scan(self._h))
+        self._lsns = deque(_LSN.unpack(key[len(self._h) :])[0] for key, _ in stored)
+        try:
+            return last_run(data for _, data in stored)
+        except RecordFormatError as e:
+            raise StoreError(f"what a replica was pushed cannot be read: {e}; delete the data directory") from e
+
+
+def _counts(noted: _Stands) -> bool:
+    return noted.flushed or bool(noted.run and noted.run == machine_run())

@@ -1,0 +1,66 @@
+"""What a store says that was made in place of a damaged one, which was set aside.
+
+Key `halog:replaced`, MessagePack [when, in ms since 1970; why; where the other one is now; has it been told?; the runs
+of this node that have used the new one, by their incarnations]. Earlier ones may have stowed in the other one what the
+log lacks (decision 49): nobody goes on without that as long as nobody else has it, and no operator gives it up. They
+are told apart by name, and not by time: wall clocks are set.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from halog.errors import StoreError
+from halog.ports import Store
+from halog.runtime.support.clock import wall_ms
+
+_KEY: Final = b"halog:replaced"
+KEPT: Final = 1_000
+
+
+class Replaced(msgspec.Struct, array_like=True, frozen=True):
+    """Another store stood here."""
+
+    at_ms: int
+    why: str
+    aside: str
+    """Where the other one is; "": it was gone."""
+    told: bool = False
+    runs: tuple[int, ...] = ()
+    """The last `KEPT` that have used this one."""
+
+
+_REPLACED = msgspec.msgpack.Decoder(Replaced)
+
+
+def note(store: Store, why: str, aside: Path | None) -> None:
+    """The first thing in a new store."""
+    _write(store, Replaced(wall_ms(), why, "" if aside is None else str(aside)))
+
+
+def found(store: Store) -> Replaced | None:
+    """None: it is the first one here, as far as is known."""
+    data = store.get(_KEY)
+    try:
+        return None if data is None else _REPLACED.decode(data)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"what the local store was made in place of cannot be read: {e}", rebuild=True) from e
+
+
+def began(store: Store, incarnation: int) -> None:
+    """Another run of this node uses the store."""
+    what = found(store)
+    if what is not None:
+        _write(store, msgspec.structs.replace(what, runs=(*what.runs[1 - KEPT :], incarnation)))
+
+
+def told(store: Store, what: Replaced) -> None:
+    """It is in the event history."""
+    _write(store, msgspec.structs.replace(what, told=True))
+
+
+def _write(store: Store, what: Replaced) -> None:
+    store.write([(_KEY, msgspec.msgpack.encode(what))], flush=True)

@@ -1,0 +1,1 @@
+"""This room has clocks, pools and deadlines. It knows nothing of halog's domain."""

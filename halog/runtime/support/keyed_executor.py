@@ -1,0 +1,130 @@
+"""Work for partitions, a lane for each: one that nobody serves holds up its own work only, and that within bounds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from halog.errors import ClosedError, OverloadedError
+from halog.runtime.support.daemon_pool import Workers
+
+T = TypeVar("T")
+
+logger = logging.getLogger("halog.node")
+
+QUEUED = 1_000
+"""Jobs that wait for one partition: a second's work for it."""
+
+
+class Lanes:
+    """At most `each` jobs of a partition at a time, in their order, and at most `most` threads for all."""
+
+    def __init__(self, name: str, each: int, most: int) -> None:
+        self._each = each
+        self._workers = Workers(name, most)
+        self._lock = threading.Lock()
+        self._lanes: dict[str, _Lane] = {}
+        """Those with work."""
+
+    def submit(self, partition: str, work: Callable[[], T]) -> Future[T]:
+        """Do it soon. OverloadedError: too much waits for this partition; ClosedError behind `close`."""
+        job: Future[T] = Future()
+        with self._lock:
+            lane = self._lanes.get(partition) or _Lane()
+            if lane.threads < self._each:
+                self._workers.submit(partial(self._run, partition, lane))
+                lane.threads += 1
+                self._lanes[partition] = lane
+            elif len(lane.jobs) >= QUEUED:
+                raise OverloadedError(
+                    f"{QUEUED:,} requests wait for partition {partition}; nothing happened; try again later",
+                    partition=partition,
+                )
+            lane.jobs.append((job, work))
+        return job
+
+    def close(self) -> None:
+        """What was submitted is still done, by nobody that is waited for."""
+        self._workers.close()
+
+    def waiting(self, partition: str) -> int:
+        """Jobs nobody has begun."""
+        with self._lock:
+            lane = self._lanes.get(partition)
+            return 0 if lane is None else len(lane.jobs)
+
+    def _run(self, partition: str, lane: _Lane) -> None:
+        """One of the lane's threads, while there is work."""
+        while True:
+            with self._lock:
+                if not lane.jobs:
+                    lane.threads -= 1
+                    if not lane.threads:
+                        del self._lanes[partition]
+                    return
+                job, work = lane.jobs.popleft()
+            try:
+                result = work()
+            except BaseException as error:
+                job.set_exception(error)
+            else:
+                job.set_result(result)
+
+
+class _Lane:
+    def __init__(self) -> None:
+        self.jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self.threads = 0
+
+
+class Errands:
+    """What partitions are told or asked once, and need not be: whoever cares asks again. So what is under way is not
+    begun again, and what waits behind a question that nobody answered is dropped."""
+
+    def __init__(self, name: str, each: int, most: int) -> None:
+        self._lanes = Lanes(name, each, most)
+        self._lock = threading.Lock()
+        self._pending: set[tuple[str, Hashable]] = set()
+        self._silent: dict[str, float] = {}
+        """When a question to a partition last came to nothing."""
+
+    def close(self) -> None:
+        """Whoever comes next asks again."""
+        self._lanes.close()
+
+    def go(self, partition: str, what: Hashable, work: Callable[[], bool]) -> None:
+        """Do `what` soon, unless it is pending. `work` returns False if nobody is there to answer."""
+        errand = (partition, what)
+        with self._lock:
+            if errand in self._pending:
+                return
+            self._pending.add(errand)
+        try:
+            self._lanes.submit(partition, partial(self._do, errand, work, time.monotonic()))
+        except (ClosedError, OverloadedError):
+            self._done(errand)
+
+    def pending(self) -> int:
+        """Errands under way or waiting."""
+        with self._lock:
+            return len(self._pending)
+
+    def _do(self, errand: tuple[str, Hashable], work: Callable[[], bool], since: float) -> None:
+        partition = errand[0]
+        try:
+            if self._silent.get(partition, 0.0) <= since and not work():
+                self._silent[partition] = time.monotonic()
+        except Exception:
+            logger.exception("partition %s could not be told or asked of a transaction", partition)
+        finally:
+            self._done(errand)
+
+    def _done(self, errand: tuple[str, Hashable]) -> None:
+        with self._lock:
+            self._pending.discard(errand)
