@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from halog.config.model import Config, NodeConfig, PolicyConfig
+from halog.config.multi_site import node_toml
 from halog.config.static import as_toml
-from halog.config.whole import node_toml
 from halog.config.write import toml_key
 
 KeyPath = tuple[str, ...]

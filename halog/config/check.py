@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from halog.config.hints import kinds
+from halog.config.field_types import kinds
 from halog.config.mapper import mapper_problems
+from halog.config.multi_site import at_site, is_whole, sites_named, sites_of, whole_problems
 from halog.config.sites import (
     address_problems,
     comparison_problems,
@@ -26,7 +27,6 @@ from halog.config.sites import (
 )
 from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.tuning import too_long, tuning_problems
-from halog.config.whole import at_site, is_whole, sites_named, sites_of, whole_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from halog.config.check import first_problem
+from halog.config.multi_site import here
 from halog.config.static import DYNAMIC, StaticPartition, partition_names
 from halog.config.tuning import own_times
-from halog.config.whole import here
 from halog.config.write import toml_lines
 from halog.config.zones import expanded
 

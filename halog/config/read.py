@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from halog.config.check import operators_problems, problem, shared_addresses
-from halog.config.hints import hints
+from halog.config.field_types import hints
 from halog.config.model import Config
+from halog.config.multi_site import here
 from halog.config.sites import base_warnings
 from halog.config.static import taken_out
-from halog.config.whole import here
 from halog.errors import ConfigError
 
 

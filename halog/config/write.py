@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from halog.config.multi_site import node_toml
 from halog.config.static import as_toml
-from halog.config.whole import node_toml
 
 if TYPE_CHECKING:
     from halog.config.model import Config

@@ -1,9 +1,10 @@
 """What is in objects of ended transactions: lists, dicts and nested objects that can be read and not changed.
 
 A change in place would be lost, as an assignment would; here it is an error that says so. Never touches what the
-application holds otherwise: what is frozen is a copy, made when it is first looked at (`halog.transactions.ended`). The
-theory: a frozen list is a list in all but its methods that change it; whatever makes a new one of it (`copy`, `pickle`,
-slices, `dataclasses.asdict`) makes a plain one, and it may be given to another object.
+application holds otherwise: what is frozen is a copy, made when it is first looked at
+(`halog.transactions.ended_objects`). The theory: a frozen list is a list in all but its methods that change it;
+whatever makes a new one of it (`copy`, `pickle`, slices, `dataclasses.asdict`) makes a plain one, and it may be given
+to another object.
 """
 
 from __future__ import annotations

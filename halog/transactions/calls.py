@@ -22,8 +22,8 @@ from halog.core.log.records import CREATE
 from halog.errors import HalogError, RecordTooLargeError, RemappedError, RemoteCallError
 from halog.schema.methods import BINDING, MethodInfo
 from halog.schema.typeinfo import TypeInfo
-from halog.transactions import failures, work
-from halog.transactions.ended import revive
+from halog.transactions import failures, work_set as work
+from halog.transactions.ended_objects import revive
 from halog.transactions.entry import others
 
 if TYPE_CHECKING:

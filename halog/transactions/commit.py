@@ -30,10 +30,10 @@ from halog.errors import (
     RemappedError,
     SwitchedError,
 )
-from halog.transactions import directory, moving, work
-from halog.transactions.looked import images, untouched
+from halog.transactions import directory, remapped as moving, work_set as work
 from halog.transactions.outcomes import told_by, unsettled
 from halog.transactions.space import Image
+from halog.transactions.untouched_reads import images, untouched
 
 if TYPE_CHECKING:
     from halog.transactions.writing import Transaction

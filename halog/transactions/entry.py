@@ -16,7 +16,7 @@ from halog.errors import FieldTypeError
 from halog.schema.methods import BINDING
 from halog.schema.renewing import renewed
 from halog.schema.typeinfo import TypeInfo
-from halog.transactions.ended import end
+from halog.transactions.ended_objects import end
 
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading

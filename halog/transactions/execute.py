@@ -11,7 +11,7 @@ from halog.backend import Backend, Found, Invocation, Invoked, Work
 from halog.core.ids import ABSENT
 from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCallError
 from halog.schema.registry import Registry
-from halog.transactions import failures, work
+from halog.transactions import failures, work_set as work
 from halog.transactions.context import CURRENT
 from halog.transactions.reading import ROLLED_BACK
 from halog.transactions.space import Space

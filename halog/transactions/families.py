@@ -18,7 +18,7 @@ from halog.core.keys.mapping import LISTED, Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
-from halog.transactions import moving
+from halog.transactions import remapped as moving
 
 if TYPE_CHECKING:
     from halog.transactions.entry import Entry

@@ -31,7 +31,7 @@ from halog.errors import (
     RemappedError,
 )
 from halog.schema.placed import new_object
-from halog.transactions import work
+from halog.transactions import work_set as work
 from halog.transactions.entry import encode
 from halog.transactions.space import Space
 

@@ -18,13 +18,13 @@ from halog.core.log.provisional import lsn_of
 from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
-from halog.transactions import calls, directory, extents, moving
+from halog.transactions import calls, directory, extents, remapped as moving
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
 from halog.transactions.families import NOTHING, UNLISTED, locate
-from halog.transactions.looked import Bond, Life, images
 from halog.transactions.space import Image, Route, Space
-from halog.transactions.work import cross_partition
+from halog.transactions.untouched_reads import Bond, Life, images
+from halog.transactions.work_set import cross_partition
 
 T = TypeVar("T")
 _new = object.__new__

@@ -24,17 +24,17 @@ from halog.errors import (
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.schema.typeinfo import TypeInfo
-from halog.transactions import commit, moving
+from halog.transactions import commit, remapped as moving
 from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, forked_error, open_here, task_now
 from halog.transactions.directory import is_absent
-from halog.transactions.ended import class_of, end, revive, thaw
+from halog.transactions.ended_objects import class_of, end, revive, thaw
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at
-from halog.transactions.looked import Bond, let_go
 from halog.transactions.outcomes import Unsettled
 from halog.transactions.reading import COMMITTED, NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
 from halog.transactions.token import Token
+from halog.transactions.untouched_reads import Bond, let_go
 
 T = TypeVar("T")
 Read = Literal["active", "local", "barrier", "lease"]

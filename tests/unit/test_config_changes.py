@@ -23,7 +23,7 @@ from halog.config import (
     load_config,
     parse_config,
 )
-from halog.config.activated import disagreements, live, merged, waiting
+from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import AT_ONCE, BY_PLAN, NAMED, OWN_FILE, REFUSED, RESTART, RULES, differences, pattern, tree
 from halog.config.read import problems_of
 from halog.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halog.config import Config, RemoteSiteConfig, SiteConfig, load_config, parse_config
-from halog.config.activated import disagreements, merged, waiting
+from halog.config.active_merge import disagreements, merged, waiting
 from halog.config.changes import AT_ONCE, OWN_FILE, RESTART, differences, tree
 from halog.config.read import problems_of
 from halog.core.settings import Sites

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from halog.config import Config, NodeConfig, RemoteSiteConfig, SiteConfig, load_config, parse_config
-from halog.config.activated import disagreements, live, merged, waiting
+from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import AT_ONCE, OWN_FILE, RESTART, differences, tree
+from halog.config.multi_site import at_site, check_site, sites_named
 from halog.config.read import problems_of
-from halog.config.whole import at_site, check_site, sites_named
 from halog.errors import ConfigError
 from halog.metadata.config_versions import digest
 from halog.runtime.membership.node_quorum import zones_of

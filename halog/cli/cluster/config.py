@@ -250,7 +250,7 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
 
 def _say_where(new: Config) -> None:
     """Each site has versions of its own, and nobody compares them."""
-    from halog.config.whole import sites_named, sites_of
+    from halog.config.multi_site import sites_named, sites_of
 
     tree, here = new.all_sites, new.site.name
     others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]

@@ -146,7 +146,7 @@ def _log_to_stderr(level: str) -> None:
 
 def _join(own: Config, name: str) -> Node:
     from halog.cli.shared.connection import modules_beside
-    from halog.config.whole import check_site
+    from halog.config.multi_site import check_site
     from halog.errors import UnknownNameError
     from halog.runtime.node.open import node as join
     from halog.runtime.node.wiring import active_version

@@ -97,7 +97,7 @@ def events(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.shared.event_log import EventLog, as_json
-    from halog.config.whole import check_nodes
+    from halog.config.multi_site import check_nodes
 
     def wanted(event: Event) -> bool:
         return (

@@ -13,7 +13,7 @@ from halog.cli.partition.migrate import Nodes, ask_up, patience_option, wait_for
 from halog.cli.shared.messages import progress, say
 from halog.cli.shared.options import Name, config_option, number_of, timeout_option
 from halog.cli.shared.output import emit_json, format_option
-from halog.config.whole import check_nodes
+from halog.config.multi_site import check_nodes
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

@@ -48,7 +48,7 @@ def failover(partition: str, target: str, config_path: Path, format_: str, timeo
 
 def _check(connection: Connection, partition: str, target: str) -> str | None:
     """What can be refused without asking; the node that is active now."""
-    from halog.config.whole import check_nodes
+    from halog.config.multi_site import check_nodes
     from halog.errors import NothingToDoError, RefusedError
 
     table = connection.table(partition)

@@ -64,7 +64,7 @@ def _change(
     from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import ask_nodes, partition_view
     from halog.cli.shared.table_events import Watched, tell
-    from halog.config.whole import check_nodes
+    from halog.config.multi_site import check_nodes
     from halog.metadata.groups import change_group
     from halog.runtime.support.clock import wall_ms
 

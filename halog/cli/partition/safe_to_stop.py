@@ -60,7 +60,7 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
 
 def check_known(connection: Connection, nodes: Collection[str]) -> None:
     """ConfigError for a name no node of this site has."""
-    from halog.config.whole import elsewhere
+    from halog.config.multi_site import elsewhere
     from halog.errors import ConfigError, UnknownNameError
 
     known = [*connection.config.nodes, *(n for n in connection.nodes if n not in connection.config.nodes)]

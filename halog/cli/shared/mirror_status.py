@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from halog.config.whole import is_at
+from halog.config.multi_site import is_at
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

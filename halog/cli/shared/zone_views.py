@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.config.whole import at_site, sites_of
+from halog.config.multi_site import at_site, sites_of
 from halog.core.table.zones import State, Zone
 from halog.metadata.zone_switches import ZoneSwitch
 from halog.runtime.membership.node_quorum import zones_of

@@ -261,7 +261,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
 
 def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list[PartitionTable]:
     """The partitions named, or all with a home that are at that site, too. RefusedError for one named that is not."""
-    from halog.config.whole import is_at
+    from halog.config.multi_site import is_at
     from halog.errors import RefusedError
 
     tables = with_home(connection, names)

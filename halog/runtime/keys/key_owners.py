@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.mapper import LEAST_LOADED, callable_of, is_custom
-from halog.config.whole import sites_named, sites_of
+from halog.config.multi_site import sites_named, sites_of
 from halog.core.keys.mapping import BY_KEY, Layout, Place, PolicyMapping
 from halog.errors import ConfigError, HalogError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition

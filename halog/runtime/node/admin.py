@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from halog.config import Config
-from halog.config.whole import check_nodes
+from halog.config.multi_site import check_nodes
 from halog.core import events as ev
 from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError, UnknownNameError

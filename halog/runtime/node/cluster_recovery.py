@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from halog.config import Config, parse_config
-from halog.config.activated import merged
+from halog.config.active_merge import merged
 from halog.core.ids import NO_EPOCH, EpochId
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.replica.tail import Tail

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from halog.config import Config
-from halog.config.activated import disagreements, live, merged, waiting
+from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import key_text
 from halog.errors import ConfigError, CoordinatorError
 from halog.events import TAKEN_UP

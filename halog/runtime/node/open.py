@@ -13,7 +13,7 @@ from typing import TypeVar
 from halog.backend import Invocation, Invoked
 from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
-from halog.config.whole import check_site
+from halog.config.multi_site import check_site
 from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.events import UNREAD
 from halog.metadata import bindings

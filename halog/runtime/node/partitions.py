@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from halog.config.whole import check_nodes
+from halog.config.multi_site import check_nodes
 from halog.core.table.definitions import listed
 from halog.core.table.table import PartitionTable
 from halog.errors import ForkedError, RefusedError, UnknownNameError

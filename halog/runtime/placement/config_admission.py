@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
+from halog.config.multi_site import sites_named, sites_of
 from halog.config.names import ambiguous
-from halog.config.whole import sites_named, sites_of
 from halog.core.keys.mapping import Layout, why_not
 from halog.core.table.table import PartitionTable
 from halog.core.table.zones import Sight, Zone, count

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from halog.config import Config
-from halog.config.whole import check_nodes, elsewhere
+from halog.config.multi_site import check_nodes, elsewhere
 from halog.core.table import resync
 from halog.core.table.definitions import (
     defined,

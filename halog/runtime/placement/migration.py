@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.config.whole import check_nodes, elsewhere
+from halog.config.multi_site import check_nodes, elsewhere
 from halog.core.table.definitions import admitting
 from halog.core.table.migration import assigned, left, moving, paced, why_not, why_not_assigned
 from halog.core.table.table import PartitionTable, Target

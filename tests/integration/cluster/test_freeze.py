@@ -13,7 +13,7 @@ from halog.backend import Work
 from halog.errors import ConflictError
 from halog.runtime.node.open import Node
 from halog.runtime.rpc import frames
-from halog.transactions.work import work_in
+from halog.transactions.work_set import work_in
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import SILENT_MS, Cluster, Make

@@ -20,7 +20,7 @@ from halog.config.changes import (
     differences,
 )
 from halog.config.model import ApplicationConfig, Config, NodeConfig, PolicyConfig, RemoteSiteConfig
-from halog.config.whole import here
+from halog.config.multi_site import here
 
 
 def merged(own: Config, active: Config) -> Config:

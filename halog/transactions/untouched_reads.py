@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from halog.transactions.ended import end
+from halog.transactions.ended_objects import end
 from halog.transactions.entry import Entry
 from halog.transactions.space import Image, Space
 
