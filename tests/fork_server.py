@@ -118,7 +118,8 @@ def _opened_as(old: io.TextIOWrapper, number: int, mode: str) -> io.TextIOWrappe
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     given = os.environ.get("PYTHONPATH", "").split(":")
-    commands = (f"halog.cli.{each.name}" for each in pkgutil.iter_modules(halog.cli.__path__) if each.name != "main")
+    found = (each.name for each in pkgutil.walk_packages(halog.cli.__path__, "halog.cli."))
+    commands = (name for name in found if name != "halog.cli.main")
     for module in (*PRELOADED, *commands):
         importlib.import_module(module)
     sys.path[:] = [each for each in sys.path[1:] if each not in given]

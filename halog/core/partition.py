@@ -2,7 +2,7 @@
 
 `Partition.step(event, now)` is the whole interface. It holds what this node knows of the partition, which is never more
 than the log and the znode told it: the log decides who may write (`chain`), the znode who should (`table`). Elections
-are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`, what a replica holds and says in `held.py`
+are in `campaign.py`, writing in `writer.py`, the wait set in `sync_set.py`, what a replica holds and says in `held.py`
 and `following.py`; roles and their table in `roles.py`. No clock, chance, threads, I/O.
 """
 

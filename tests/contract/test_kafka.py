@@ -177,7 +177,7 @@ def test_a_broker_that_says_nothing_to_an_administrators_request_is_an_error_of_
 
 _NOISY = """
 import sys, time
-from halog.adapters.kafka_log import KafkaLog
+from halog.adapters.kafka.log import KafkaLog
 from halog.errors import UnreachableError
 from halog.ports import TopicPartition
 log = KafkaLog(sys.argv[1])

@@ -19,7 +19,7 @@ from halog.runtime.store import replaced_mark as replaced
 
 _WRITER = """
 import sys, itertools
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 s = RocksStore(sys.argv[1])
 for n in itertools.count(1):
     v = b"%d" % n
@@ -50,7 +50,7 @@ def test_a_killed_process_leaves_whole_writes(tmp_path: Path) -> None:
 
 _FILLER = """
 import os, signal, sys
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 s = RocksStore(sys.argv[1])
 s.write([(b"p1", b"old"), (b"q", b"written before")])
 s.drop(b"p")
@@ -136,7 +136,7 @@ def test_whatever_file_is_harmed_the_first_start_sets_the_store_aside(
     goes unnoticed, nothing is deleted, and the second start is a start like any other."""
     script = f"""
 import os, signal
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 s = RocksStore({str(tmp_path / "A")!r})
 s.write([(b"a%05d" % n, os.urandom(100)) for n in range(3_000)])
 s._db.flush()
@@ -190,7 +190,7 @@ def test_writes_that_only_a_lost_machine_had_are_not_missed(tmp_path: Path, monk
     """What was not flushed may be gone with the run of the machine; what was flushed may not."""
     script = f"""
 import os, signal
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 s = RocksStore({str(tmp_path / "A")!r})
 s.write([(b"a", b"1")], flush=True)
 s.write([(b"b", b"2")])
@@ -244,7 +244,7 @@ def test_a_file_in_the_way_is_a_store_error(tmp_path: Path) -> None:
 
 _FULL_DISK = """
 import resource, sys
-from halog.adapters.rocks_store import RocksStore
+from halog.adapters.rocksdb.store import RocksStore
 s = RocksStore(sys.argv[1])
 s.write([(b"a", b"1")])
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))

@@ -1,7 +1,7 @@
 """Where an operator's command has wished partitions: told into the event history by the command (P12, O2).
 
-As with what it changes about a group (`group_told.py`), nobody need be up for it, and nodes tell none of it: only that
-a migration is over, which the last of them to do a step knows.
+As with what it changes about a group (`table_events.py`), nobody need be up for it, and nodes tell none of it: only
+that a migration is over, which the last of them to do a step knows.
 """
 
 from __future__ import annotations

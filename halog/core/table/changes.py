@@ -5,7 +5,7 @@ Compares what the znode is known to hold with what was told of it before. What o
 where anybody wishes the partition to be, is told by whoever did it and saw both tables: nodes need not be up for it,
 and those that are may see two changes as one. So nodes tell the history only what nobody else does, that an override
 has ended and that a migration has; the rest stands in a node's log file.
-Decides nothing: the sync set (`syncset.py`) and the wait set are what they are, whether or not anybody reads of it.
+Decides nothing: the sync set (`sync_set.py`) and the wait set are what they are, whether or not anybody reads of it.
 """
 
 from __future__ import annotations

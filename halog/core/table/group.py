@@ -44,7 +44,8 @@ def without(group: Group, over: Collection[int]) -> Group:
 
 
 def as_of(table: PartitionTable, wall_ms: int) -> PartitionTable:
-    """The table as it counts at this time, in ms since 1970: for whoever has a znode, and no copy (`overrides.py`)."""
+    """The table as it counts at this time, in ms since 1970: for whoever has a znode, and no copy
+    (`quorum_overrides.py`)."""
     over = [until for until in ends(table.group) if until <= wall_ms]
     return msgspec.structs.replace(table, group=without(table.group, over)) if over else table
 

@@ -202,7 +202,7 @@ def _is_whole(table: PartitionTable) -> bool:
 
 
 def _may_leave(table: PartitionTable, node: str) -> bool:
-    """The active node hands over before; see `returning.py`."""
+    """The active node hands over before; see `role_return.py`."""
     return _is_whole(table) and table.active is not None and table.active.node != node
 
 

@@ -235,7 +235,8 @@ def _unknown(type_id: bytes) -> Definition:
 
 class Places:
     """Of one node or tool. `definition_of`: a type's definition, or None; `held`: what the cluster holds of bindings,
-    which wins (`bindings.py`); `mappings`: what it holds of policies' mappings (`mappings.py`), which wins, too."""
+    which wins (`bindings.py`); `mappings`: what it holds of policies' mappings (`mapping_cache.py`), which wins,
+    too."""
 
     def __init__(
         self,

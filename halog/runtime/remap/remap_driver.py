@@ -3,8 +3,8 @@
 Each node looks after the partitions it is active for: has their logs say that they serve the new version, looks at all
 their objects, moves those that belong elsewhere, and looks again until there are none; then it notes the partition as
 clean. The first node by name also makes the partitions that a change adds, and opens it. All of it is in the log and
-in one znode (`mappings.py`), so whoever becomes active goes on, whatever died. While a job says that it moves the
-objects (`jobs.py`), nodes look at theirs when it has ended. Nothing is decided here that is not decided in
+in one znode (`mapping_cache.py`), so whoever becomes active goes on, whatever died. While a job says that it moves the
+objects (`move_jobs.py`), nodes look at theirs when it has ended. Nothing is decided here that is not decided in
 `halog.core.keys.mapping`.
 """
 

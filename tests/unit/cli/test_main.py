@@ -114,7 +114,8 @@ def test_what_is_said_beside_stops_no_command_where_nobody_takes_it(ending: str)
 
 NOTHING = """
 import sys
-from halog.cli import main as frame, output
+from halog.cli import main as frame
+from halog.cli.shared import output
 from halog.errors import NothingToDoError
 def nothing(**more):
     output._want(None, None, "json")

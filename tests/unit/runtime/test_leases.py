@@ -201,7 +201,7 @@ def test_only_who_knows_the_secret_is_believed(cluster: Cluster) -> None:
 PROGRAM = """
 import sys, time
 from halog.runtime import frames
-from halog.runtime.witness import Witness
+from halog.runtime.membership.witness import Witness
 w = Witness()
 w.start()
 w.others(frames.Hello("c", "A", 7), ["127.0.0.1:1", sys.argv[1]])
