@@ -28,13 +28,13 @@ from halog.core.table.table import PartitionTable
 from halog.demo.split.sites import NAMES, Sites, other
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
+from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
 from halog.runtime.merge.restore_command import Reuniting
-from halog.runtime.placement.bootstrap import state_topic
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.sites.switchover import Switching
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.state_topic import Mark
+from halog.runtime.topics.topic_names import state_topic
 
 KIND, PARTITIONS = "Kept", 4
 PLAIN: Final = "Item"

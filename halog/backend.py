@@ -256,3 +256,10 @@ class Backend(Protocol):
 
     def is_active(self, partition: str) -> bool:
         """True if this very process is active for the partition now (fetch then costs no I/O)."""
+
+
+class Execute(Protocol):
+    """What runs a method on the node that is active: `halog.transactions.execute.Executor`."""
+
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+        """`own`: in its caller's thread, whom what is no Exception goes to as it is."""

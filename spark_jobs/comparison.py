@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from halog.errors import ConfigError, DivergedError, LogError
+from halog.metadata.partition_tables import table_of
 from halog.ports import Log
 from halog.runtime.node.wiring import remote_site
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.support.adapters import Remote
 from restore.divergence import Accepted
 from spark_jobs import kafka, progress as saved, shared

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from halog.config import Config
 from halog.core.keys.mapping import Layout
+from halog.metadata import mapped_policies
 from halog.metadata.move_jobs import Announced, Announcement
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.remap_request import DONE, MOVES, Progress
 from halog.runtime.rpc.router import Router
@@ -60,7 +60,7 @@ class Job(NamedTuple):
         coordinator, policy = self.site.coordinator, self.policy
         layout, router = wishes.wished(self.wanted, policy), self.site.router(ATTEMPT_S)
         wishes.check(coordinator, router, self.wanted, policy)
-        version = wishes.version_to_be(mappings.read(coordinator, policy).mapping, layout)
+        version = wishes.version_to_be(mapped_policies.read(coordinator, policy).mapping, layout)
         by = f"{self.site.name}-{time.time_ns()}"
         with Announcement(coordinator, policy, Announced(by, version)) as announcement:
             version = wishes.join(coordinator, router, self.wanted, policy)

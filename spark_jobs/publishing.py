@@ -27,8 +27,8 @@ from halog.ports import TopicPartition
 from halog.runtime.merge import spark_results as classified
 from halog.runtime.merge.in_doubt import Elsewhere
 from halog.runtime.node.wiring import remote_site
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.support.adapters import Remote
+from halog.runtime.topics import topic_names
 from restore.branch import Side
 from restore.results import Manifest, packed, records_of
 from restore.thread import Thread
@@ -97,7 +97,7 @@ class Publishing:
         tell: Tell = lambda stage, partitions, records: None,
     ) -> None:
         self._spark, self._site, self._source, self._directory = spark, site, source, checkpoint
-        self._topic, some = cluster.merge_topic(site.config, policy), site.places_of([policy])
+        self._topic, some = topic_names.merge_topic(site.config, policy), site.places_of([policy])
         self._topic_size = len(some)
         self._places = {p.name: p for p in some if (not names or p.name in names) and p.name not in done}
         self._comparison = Comparison(

@@ -26,11 +26,11 @@ from halog.ports import Entry, TopicPartition
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.node.live_config import in_force
 from halog.runtime.node.wiring import adapters_for, addresses
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.watch import watch
 from halog.runtime.support.adapters import Adapters, Remote
+from halog.runtime.topics import topic_names
 from halog.runtime.topics.schemas import Definitions, of_both
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
@@ -82,7 +82,7 @@ class Site:
     def look(self) -> None:
         """Learn what the cluster has now."""
         config, coordinator = self.config, self.coordinator
-        self.definitions = Definitions(self.log, cluster.schemas_topic(config))
+        self.definitions = Definitions(self.log, topic_names.schemas_topic(config))
         self.held = bindings.read(coordinator)
         found = coordinator.get_many([f"partitions/{name}" for name in coordinator.children("partitions")])
         tables = [PartitionTable.from_bytes(value.data) for value in found if value is not None]
@@ -107,7 +107,7 @@ class Site:
         return [self._place(t) for t in self.tables if t.policy in policies]
 
     def _place(self, table: PartitionTable) -> Place:
-        state = cluster.state_topic(self.config, table.policy)
+        state = topic_names.state_topic(self.config, table.policy)
         return Place(table.name, table.index, table.topic, state, table.log_id, self.config.site.name, table.home)
 
     def family(self, type_name: str, *, subtypes: bool) -> Family:

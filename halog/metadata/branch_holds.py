@@ -19,8 +19,8 @@ from typing import Final
 
 from halog.errors import NotFoundError, RefusedError
 from halog.metadata import log_holds as retention
+from halog.metadata.mirrors import HOLD_MS
 from halog.ports import Coordinator
-from halog.runtime.sites.home_tables import HOLD_MS
 
 logger = logging.getLogger("halog.retention")
 

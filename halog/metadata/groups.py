@@ -7,32 +7,23 @@ an election: whoever claims the partition does it with the group of the very ver
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from halog.core.ids import Member
-from halog.core.replica.tail import holders
-from halog.core.table.group import LEVELS, why_not_designated, why_not_priority, why_not_required, without
+from halog.core.table.group import LEVELS, why_not_designated, why_not_priority, why_not_required
+from halog.core.table.holders import holders
 from halog.core.table.table import Group, PartitionTable
-from halog.errors import HalogError, OutcomeUnknownError, RefusedError, UnknownNameError, VersionError
-from halog.ports import Coordinator, UnknownResult
-from halog.runtime.replica.driver import Copy
+from halog.errors import RefusedError
+from halog.metadata.partition_tables import change_table
+from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.host")
 
-ATTEMPTS = 20
-"""A znode changes with each node that joins or leaves: somebody else is this often quicker in no real cluster."""
-
-LOOK_S = 0.5
-"""How often a node looks whether an override that is over is to be taken out: its copies count it no more."""
 
 Change = Callable[[PartitionTable], Group]
 """What becomes of a table's group; RefusedError says why not."""
-
-Told = Callable[[PartitionTable, PartitionTable], None]
-"""Is told of a change once it is set: what it was made of, and what it came to."""
 
 
 def priority_of(node: str, level: str) -> Change:
@@ -111,84 +102,3 @@ class GiveUpUnlogged:
 def change_group(coordinator: Coordinator, partition: str, change: Change) -> PartitionTable:
     """Set what `change` makes of the group as it is now; returns the new table."""
     return change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, group=change(table)))
-
-
-def untold(before: PartitionTable, now: PartitionTable) -> None:
-    """Nobody is to hear of it, or nodes tell it."""
-
-
-def change_table(
-    coordinator: Coordinator,
-    partition: str,
-    change: Callable[[PartitionTable], PartitionTable],
-    told: Told = untold,
-) -> PartitionTable:
-    """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
-    and changes nothing then of what it has done already; `told` hears of that, too. OutcomeUnknownError where it ends
-    in another error behind that, unless that one says it has looked (`judged`): it may have changed, or not."""
-    unanswered: list[tuple[PartitionTable, PartitionTable]] = []
-    try:
-        return _changed(coordinator, partition, change, told, unanswered)
-    except HalogError as e:
-        if not unanswered or "judged" in e.evidence:
-            raise
-        raise OutcomeUnknownError(
-            f"it is not known whether the table of {partition} was changed: no answer came, and then: {e.message}; "
-            f"look at it with `halog partition show {partition}`, and ask again if it was not",
-            partition=partition,
-        ) from e
-
-
-def _changed(
-    coordinator: Coordinator,
-    partition: str,
-    change: Callable[[PartitionTable], PartitionTable],
-    told: Told,
-    unanswered: list[tuple[PartitionTable, PartitionTable]],
-) -> PartitionTable:
-    path = f"partitions/{partition}"
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(path)
-        if found is None:
-            raise UnknownNameError.of("partition", partition, coordinator.children("partitions"))
-        table = PartitionTable.from_bytes(found.data)
-        changed = change(table)
-        if changed == table:
-            if unanswered:
-                told(*unanswered[-1])
-            return table
-        try:
-            coordinator.set(path, changed.to_bytes(), found.version)
-        except VersionError:
-            coordinator.sync(path)
-        except UnknownResult:
-            unanswered.append((table, changed))
-            coordinator.sync(path)  # if it landed, the next turn finds nothing to change
-        else:
-            told(table, changed)
-            return changed
-    raise RefusedError(f"the table of {partition} changes too often to be changed; try again", partition=partition)
-
-
-class Overrides:
-    """Takes the overrides of the partitions hosted here out of ZooKeeper when their time is over. Their copies count
-    them no more by then (`halog.core.active.quorum_overrides`), whether this comes to anything or not: it is for the
-    other nodes, and for operators."""
-
-    def __init__(self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]]) -> None:
-        self._coordinator, self._copies = coordinator, copies
-
-    def turn(self, closing: threading.Event) -> None:
-        """One look at all of them."""
-        if not closing.wait(LOOK_S):
-            for copy in self._copies():
-                if over := copy.core.overrides.over:
-                    self._end(copy.name, over)
-
-    def _end(self, partition: str, over: Collection[int]) -> None:
-        try:
-            change_group(self._coordinator, partition, lambda table: without(table.group, over))
-        except HalogError as e:
-            logger.warning("the override of %s is over, and stands in ZooKeeper still: %s", partition, e)
-            return
-        logger.warning("the override of %s has ended: its time is over", partition)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from halog.metadata.mirrors import COMPARES, standing
+from halog.metadata.sync_waits import FRESH_S, awaited
 from halog.ports import Coordinator
-from halog.runtime.sites.acknowledgements import FRESH_S, awaited
-from halog.runtime.sites.home_tables import COMPARES, standing
 
 OLD_MS = int(3 * FRESH_S * 1000)
 """That commits wait for this site is asked every few seconds: what was so that long before the mirror's last word says

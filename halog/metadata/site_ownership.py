@@ -5,8 +5,8 @@ one that gave (`PartitionTable.claims`), right before; who gives back does so on
 it was given, and counts it, too; so does who gives up what he serves; and nobody takes where somebody has counted at
 either site since he asked: he may not be level any more.
 
-Each is asked again where no answer came (`halog.metadata.groups.change_table`). If it landed it finds itself done, and
-changes nothing of what came behind it: a count is known by its token (`PartitionTable.claimed_by`).
+Each is asked again where no answer came (`halog.metadata.partition_tables.change_table`). If it landed it finds itself
+done, and changes nothing of what came behind it: a count is known by its token (`PartitionTable.claimed_by`).
 """
 
 from __future__ import annotations

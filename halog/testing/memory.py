@@ -19,9 +19,10 @@ import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Lag, Mapped, Outcome, View, Work
 from halog.core import events as ev
+from halog.core.commit.durability_requests import why_not
 from halog.core.commit.participant import Voting
 from halog.core.commit.writer import Writer
-from halog.core.durability import Durability, why_not
+from halog.core.durability import Durability
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
 from halog.core.keys.mapping import BY_KEY, LISTED, Place
 from halog.core.log import records

@@ -10,9 +10,10 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.active.leader import Leading
+from halog.core.commit.demands import Demands
 from halog.core.commit.durability_requests import Asking
 from halog.core.commit.writer import Writer
-from halog.core.durability import Demands, Durability
+from halog.core.durability import Durability
 from halog.core.ids import Member
 from halog.core.partition import Partition
 from halog.core.replica.follower import Following

@@ -17,9 +17,10 @@ from halog.core.ids import Member, Position
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.replica.follower import Following
-from halog.core.replica.tail import Tail, holders
+from halog.core.replica.tail import Tail
 from halog.core.roles import Role
 from halog.core.table import preference as election
+from halog.core.table.holders import holders
 from halog.core.table.preference import Candidate
 from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch

@@ -16,8 +16,9 @@ from halog.core.partition import Partition
 from halog.core.sites.sync_sites import SyncSites, as_member
 from halog.core.table.table import PartitionTable
 from halog.metadata import site_ownership as claims
+from halog.metadata.sync_waits import Awaited
 from halog.runtime.sites import acknowledgements as arrivals
-from halog.runtime.sites.acknowledgements import Awaited, Confirming
+from halog.runtime.sites.acknowledgements import Confirming
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.sim.abroad import waiting
 from tests.unit.core.sync_sites_play import failure_of

@@ -12,10 +12,10 @@ from typing import Any
 
 from halog.errors import HalogError
 from halog.metadata import restore_requests as restores
+from halog.metadata.partition_tables import table_of
 from halog.metadata.restore_requests import Restore
 from halog.ports import UnknownResult
 from halog.runtime.merge.restore_command import Reuniting, undo
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.sites.switchover import Switching
 from halog.runtime.support.adapters import Remote
 from tests.sim.abroad import pair as pairs

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.replica.tail import Tail, holders
+from halog.core.replica.tail import Tail
+from halog.core.table.holders import holders
 from tests.sim import faults, stowed
 from tests.sim.away import span
 

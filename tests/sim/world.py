@@ -10,10 +10,10 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import Member
-from halog.core.replica.tail import holders
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table.group import majority, needed, priority, rank
+from halog.core.table.holders import holders
 from halog.core.table.preference import NEVER
 from halog.core.table.states import Life
 from halog.core.table.table import SYNC, Group, PartitionTable

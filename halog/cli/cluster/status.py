@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
 from halog.cli.shared.options import config_option, timeout_option
 from halog.cli.shared.output import emit_json, emit_table, format_option
@@ -17,7 +18,6 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 if TYPE_CHECKING:
     from halog.cli.shared.survey import PartitionView, PlanView, Survey
 
-DEGRADED_EXIT = 4
 SHOWN = 20
 """Partitions named one by one before "and N more"."""
 

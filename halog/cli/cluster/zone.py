@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.cluster.status import DEGRADED_EXIT
-from halog.cli.partition.quorum import reason_option
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
+from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
 from halog.cli.shared.output import emit, emit_json, emit_table, format_option
 
 if TYPE_CHECKING:

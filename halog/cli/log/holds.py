@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.log.group import log
-from halog.cli.partition.quorum import Duration
-from halog.cli.shared.options import MOST_BYTES, Name, Text, config_option, number_of, timeout_option
+from halog.cli.shared.options import MOST_BYTES, Duration, Name, Text, config_option, number_of, timeout_option
 from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:

@@ -165,7 +165,7 @@ def _partition(
     three_way: bool,
     everything: bool,
 ) -> dict[str, Any]:
-    from halog.runtime.sites.home_tables import table_of
+    from halog.metadata.partition_tables import table_of
     from restore.branches import compared
     from restore.creating import Into, with_created
     from restore.plan import totals
@@ -222,8 +222,8 @@ def _side(connection: Connection, site: str, log: Log, table: PartitionTable) ->
     """A site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
     from halog.cli.shared.partition_log import place_of
     from halog.ports import TopicPartition
-    from halog.runtime.placement.bootstrap import state_topic
     from halog.runtime.topics.state_topic import load
+    from halog.runtime.topics.topic_names import state_topic
     from restore.branch import Side, read_on
 
     tp, begin = place_of(table), table.beginning(site)

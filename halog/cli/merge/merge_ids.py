@@ -5,6 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from halog.core.table.table import PartitionTable
+
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -29,7 +35,7 @@ def whole(connection: Connection, tables: Iterable[PartitionTable], said: str | 
 
 def known(connection: Connection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
     """The same; UnknownNameError if the logs have none that is called so."""
-    from halog.cli.merge.reports import reports
+    from halog.cli.merge.log_reports import reports
 
     tables = list(tables)
     found = whole(connection, tables, said)
@@ -40,7 +46,7 @@ def known(connection: Connection, tables: Iterable[PartitionTable], said: str | 
 
 def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
     """Nothing that the logs of these partitions have is called so."""
-    from halog.cli.merge.restore import of
+    pass
     from halog.errors import UnknownNameError
 
     return UnknownNameError(
@@ -54,7 +60,7 @@ def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
 def meant(connection: Connection, tables: Iterable[PartitionTable], said: str) -> dict[str, str]:
     """By partition, the same; those without it are left out. What is whole already is looked for in no log: it may be
     of any of them."""
-    from halog.cli.merge.reports import reports
+    from halog.cli.merge.log_reports import reports
     from halog.errors import ConfigError
 
     tables = list(tables)
@@ -80,3 +86,9 @@ def is_whole(said: str) -> bool:
     while len(said) > NAME_DIGITS and said.startswith(word):
         said = said[len(word) :]
     return len(said) == NAME_DIGITS and not said.startswith(word)
+
+
+def of(tables: Iterable[PartitionTable]) -> str:
+    """Of which partitions, in words; nothing where there are none."""
+    names = ", ".join(t.name for t in tables)
+    return f" of {names}" if names else ""

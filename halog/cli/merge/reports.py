@@ -14,6 +14,7 @@ from halog.cli.merge.merge_ids import known
 from halog.cli.shared.options import Name, config_option, output_option, timeout_after
 from halog.cli.shared.output import emit, format_option
 from halog.cli.shared.with_home import partition_option, with_home
+from halog.cli.merge.log_reports import reports
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -164,14 +165,3 @@ def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
     }
 
 
-def reports(connection: Connection, table: PartitionTable) -> list[Report]:
-    """The merges that the partition's log still holds and that counted, in its order."""
-    from halog.cli.shared.partition_log import PartitionLog
-    from halog.core.log.chain import Verdict
-    from restore.waiting import Reports
-
-    found, counted = Reports(), (Verdict.ACCEPTED.value, Verdict.OPENED.value)
-    for item in PartitionLog(connection, table).all():
-        if item.record is not None:
-            found.read(item.record, item.offset, counts=item.verdict in counted)
-    return [*found.found.values()]

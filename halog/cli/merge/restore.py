@@ -14,6 +14,7 @@ from halog.cli.shared.messages import say
 from halog.cli.shared.options import Name, Text, config_option, timeout_after
 from halog.cli.shared.output import emit, format_option
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
+from halog.cli.merge.merge_ids import of
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -114,10 +115,10 @@ def _restore(
 ) -> None:
     from halog.cli.shared.by_spark import check_installed, classifying
     from halog.cli.shared.connection import connect
+    from halog.metadata.partition_tables import table_of
     from halog.runtime.merge.restore_command import Reuniting
-    from halog.runtime.placement.bootstrap import state_topic
-    from halog.runtime.sites.home_tables import table_of
     from halog.runtime.support.adapters import Remote
+    from halog.runtime.topics.topic_names import state_topic
 
     if spark := spark or spark_master is not None or checkpoint is not None:
         if dry_run or classified:
@@ -293,10 +294,6 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
     _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
 
 
-def of(tables: Iterable[PartitionTable]) -> str:
-    """Of which partitions, in words; nothing where there are none."""
-    names = ", ".join(t.name for t in tables)
-    return f" of {names}" if names else ""
 
 
 def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
@@ -331,7 +328,7 @@ def _named(
 def _site_of(connection: Connection, partition: str, node: str) -> str:
     """The other site at which this node is active for the partition."""
     from halog.errors import HalogError, RefusedError
-    from halog.runtime.sites.home_tables import table_of
+    from halog.metadata.partition_tables import table_of
 
     why = []
     for site in connection.config.other_sites:

@@ -11,8 +11,8 @@ import click
 
 from halog.cli.merge.merge_ids import known, whole
 from halog.cli.merge.reports import READ_S, conflicts as conflicts
-from halog.cli.partition.quorum import reason_option
-from halog.cli.shared.options import Name, Text, config_option, of_arguments, timeout_after
+from halog.cli.shared.exit_codes import REFUSED_EXIT
+from halog.cli.shared.options import Name, Text, config_option, of_arguments, reason_option, timeout_after
 from halog.cli.shared.output import emit, format_option
 from halog.cli.shared.with_home import partition_option, with_home
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
 
 STATES = ("source", "initiating", "base", "nothing")
-REFUSED_EXIT = 5
 """Some of them are not settled."""
 
 
@@ -142,7 +141,7 @@ def _check_usage(
 
 def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None) -> list[Case]:
     """In the partitions that are named, or in all that this site serves."""
-    from halog.cli.merge.reports import reports
+    from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
 
     tables = with_home(connection, names)
@@ -185,7 +184,7 @@ def _named(
 
 def _left(connection: Connection, table: PartitionTable, key: bytes, said: str, merge: str | None) -> Case | None:
     """By the last merge that left it to an operator. RefusedError where merges did touch it, and none did."""
-    from halog.cli.merge.reports import reports
+    from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
     from halog.errors import RefusedError
 

@@ -12,7 +12,7 @@ from halog.errors import RefusedError, UnknownNameError
 from halog.events import RETIRED, At, event
 from halog.metadata.identity import who
 from halog.ports import TopicPartition
-from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.topics import topic_names
 from halog.runtime.topics.schema_compatibility import Runs, runners
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
@@ -114,7 +114,7 @@ def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:
             continue
         tp = TopicPartition(table.topic, table.index)
         start, end = log.bounds(tp, connection.timeout_s)
-        state = TopicPartition(cluster.state_topic(config, table.policy), table.index)
+        state = TopicPartition(topic_names.state_topic(config, table.policy), table.index)
         in_log = any(id_ in entry.value for entry in connection.read(tp, start, end))
         if in_log or any(id_ in value for _, value in log.read_keyed(state) if value is not None):
             yield table.name

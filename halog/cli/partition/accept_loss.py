@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.partition.group import partition
-from halog.cli.partition.quorum import reason_option
 from halog.cli.shared.confirm import check_confirmed, cluster_option
-from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
 from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
     """
     from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
-    from halog.metadata.groups import GiveUpUnlogged, change_table
+    from halog.metadata.groups import GiveUpUnlogged
+    from halog.metadata.partition_tables import change_table
 
     with connect(config_path, timeout_s) as connection:
         policy = connection.config.policies.get(connection.table(name).policy)

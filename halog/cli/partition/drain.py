@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.partition.migrate import ask, patience_option, rate_option, wait_for, wait_option
-from halog.cli.partition.safe_to_stop import REFUSED_EXIT, check_known
+from halog.cli.partition.safe_to_stop import check_known
+from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import progress, say
 from halog.cli.shared.options import Name, config_option
 from halog.cli.shared.output import emit_json, emit_table, format_option

@@ -25,8 +25,8 @@ from halog.cli.shared.values import key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
 from halog.core.keys.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError, UnknownNameError
-from halog.metadata.policies import check_mapping
 from halog.runtime.keys.key_owners import Owner
+from halog.runtime.keys.policy_agreement import check_mapping
 from halog.schema import ForeignType
 from halog.schema.codec import encoder
 from halog.schema.plain import to_plain

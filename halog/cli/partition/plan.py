@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.partition.migrate import rate_option
+from halog.cli.shared.exit_codes import DEGRADED_EXIT, REFUSED_EXIT
 from halog.cli.shared.messages import progress, say
 from halog.cli.shared.options import Name, config_option, number_of, timeout_after, timeout_option
 from halog.cli.shared.output import emit_json, emit_table, format_option
@@ -24,9 +25,6 @@ AT_ONCE = 2
 
 APPLY_S = 3_600.0
 """How long `apply` may take: it is stopped and taken up again at any time."""
-
-REFUSED_EXIT = 5
-DEGRADED_EXIT = 4
 
 
 @click.group()

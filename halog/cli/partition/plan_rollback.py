@@ -12,7 +12,6 @@ import click
 from halog.cli.partition.migrate import rate_option
 from halog.cli.partition.plan import (
     APPLY_S,
-    REFUSED_EXIT,
     at_once_option,
     carry_out,
     exit_if_refused,
@@ -21,6 +20,7 @@ from halog.cli.partition.plan import (
     show_plan,
     title,
 )
+from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import say
 from halog.cli.shared.options import TIMEOUT_S, Name, config_option, timeout_after, timeout_option
 from halog.cli.shared.output import emit, format_option

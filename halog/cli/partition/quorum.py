@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import click
 
 from halog.cli.partition.group import partition
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
-from halog.cli.shared.options import Name, Text, config_option, number_of, timeout_option
+from halog.cli.shared.options import Name, config_option, for_option, number_of, reason_option, timeout_option
 from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
@@ -20,29 +19,11 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
     from halog.metadata.groups import Change
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LEVELS = ("never", "normal", "high", "highest")
-
-
-class Duration(click.ParamType[int]):
-    """Milliseconds, given as `90s`, `15m`, `2h` or `1d`."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
-        if found is None:
-            self.fail(f"{value!r} is no duration; give a number and a unit, as 90s, 15m, 2h or 1d", param, ctx)
-        return int(found[1]) * _UNITS[found[2]] * 1_000
 
 
 Changed = list[tuple["PartitionTable", str]]
 """Tables as they are now, and who is active: the node that the table names and that says so itself; "" is nobody."""
-
-for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
-reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
 
 
 def _change(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.shared.by_spark import LOCAL_SPARK, check_installed
+from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts, progress, say
 from halog.cli.shared.options import Name, Text, config_option, timeout_after, timeout_option
 from halog.cli.shared.output import emit, emit_json, format_option
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 WAIT_S = 3_600.0
 """How long it is waited for: a million objects take some minutes. The nodes go on without the command."""
-
-DEGRADED_EXIT = 4
 
 
 policy_option = click.option(
@@ -169,12 +168,12 @@ def _preview(connection: Connection, policies: list[str], format_: str, *, singl
 
 def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
     from halog.cli.shared.remap_begin import counted
-    from halog.runtime.keys import mapping_cache as mappings
+    from halog.metadata import mapped_policies
     from halog.runtime.remap import remap_request as wishes
 
     wanted = connection.activated.own
     layout = wishes.wished(wanted, policy)
-    now = mappings.read(connection.coordinator, policy).mapping
+    now = mapped_policies.read(connection.coordinator, policy).mapping
     objects, moves = counted(connection, wanted, policy)
     return {
         "policy": policy,

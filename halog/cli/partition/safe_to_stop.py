@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import say
 from halog.cli.shared.options import Name, config_option, timeout_option
 from halog.cli.shared.output import emit_json, emit_table, format_option
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.cli.shared.survey import NodeView, PartitionView
     from halog.core.placement.stop_check import CopyFact, Verdict
-
-REFUSED_EXIT = 5
 
 
 @click.command("safe-to-stop")

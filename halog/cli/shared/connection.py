@@ -24,21 +24,19 @@ from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
-from halog.metadata import bindings
-from halog.metadata.policies import check_mapping
+from halog.metadata import bindings, mapped_policies
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.commits import Commits, says_nothing
 from halog.runtime.client.reads import items_of
 from halog.runtime.client.two_phase import Spanning
 from halog.runtime.client.vote_calls import Ballots
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.keys.key_owners import Owner, Places
-from halog.runtime.membership.members import NodeInfo
+from halog.runtime.keys.policy_agreement import check_mapping
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.live_config import in_force, of_file
 from halog.runtime.node.wiring import adapters_for
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_OBJECTS, first_of, room_in
 from halog.runtime.rpc.request import Open
@@ -46,6 +44,7 @@ from halog.runtime.rpc.result_errors import perhaps_done
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.watch import watch
 from halog.runtime.support.adapters import Adapters
+from halog.runtime.topics import topic_names
 from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition
 
@@ -116,7 +115,7 @@ class Connection:
     @cached_property
     def definitions(self) -> Definitions:
         """What the schemas topic holds."""
-        return Definitions(self.adapters.log, cluster.schemas_topic(self.config))
+        return Definitions(self.adapters.log, topic_names.schemas_topic(self.config))
 
     # --- asking ---
 
@@ -213,7 +212,7 @@ class Connection:
     def places(self) -> Places:
         """Which mapper decides for which type. A custom one's module is imported when it is first asked."""
         modules_beside(self.config)
-        held, known = bindings.read(self.coordinator), mappings.read_all(self.coordinator)
+        held, known = bindings.read(self.coordinator), mapped_policies.read_all(self.coordinator)
         made = Places(self.config, self._definition_of, held, known)
         made.definition = self.definitions.find
         return made

@@ -13,7 +13,7 @@ from halog.cli.shared.messages import say
 from halog.errors import HalogError, RecordFormatError
 from halog.events import DISCARDED, Event
 from halog.ports import Entry, TopicPartition
-from halog.runtime.placement.bootstrap import events_topic
+from halog.runtime.topics.topic_names import events_topic
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection

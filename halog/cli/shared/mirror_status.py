@@ -21,8 +21,8 @@ ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serve
 
 def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
     """How each of them is mirrored; `why`: why it is not."""
-    from halog.runtime.sites.acknowledgements import awaited
-    from halog.runtime.sites.home_tables import COMPARES, standing
+    from halog.metadata.mirrors import COMPARES, standing
+    from halog.metadata.sync_waits import awaited
 
     found = []
     for table in tables:

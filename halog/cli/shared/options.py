@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,3 +159,26 @@ def output_option(command: F) -> F:
         required=True,
         help="The file to write; - is standard output, and the summary goes to stderr.",
     )(command)
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class Duration(click.ParamType[int]):
+    """Milliseconds, given as `90s`, `15m`, `2h` or `1d`."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no duration; give a number and a unit, as 90s, 15m, 2h or 1d", param, ctx)
+        return int(found[1]) * _UNITS[found[2]] * 1_000
+
+
+for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
+
+
+reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")

@@ -11,7 +11,7 @@ from halog.cli.shared.messages import progress, say
 from halog.config import Config
 from halog.core.keys.directory import is_entry
 from halog.errors import HalogError
-from halog.runtime.keys import mapping_cache as mappings
+from halog.metadata import mapped_policies
 from halog.runtime.remap import remap_request as wishes
 
 Moving = dict[str, dict[str, Any]]
@@ -21,7 +21,7 @@ Moving = dict[str, dict[str, Any]]
 def counted(connection: Connection, wanted: Config, policy: str) -> tuple[int, Mapping[tuple[str, str], int]]:
     """How many objects a policy has, and how many of them would go from where to where. Reads them all."""
     objects = 0
-    now = mappings.read(connection.coordinator, policy).mapping
+    now = mapped_policies.read(connection.coordinator, policy).mapping
     with progress() as bar:
         task = bar.add_task("partitions", total=len(now.partition_names(policy)), note="")
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from halog.cli.shared.zone_views import Heard
 from halog.errors import HalogError
+from halog.metadata.nodes import read_nodes
 from halog.metadata.zone_switches import read_switch
-from halog.runtime.placement.bootstrap import read_nodes
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import Known
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.runtime.membership.members import NodeInfo
+    from halog.metadata.nodes import NodeInfo
 
 ANSWER_S: Final = 2.0
 """A node of another site that takes longer answers no request in time either: twice a node's of this one."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from halog.ports import TopicPartition
 from halog.runtime.host.snapshotter import MARKER, marked_position
-from halog.runtime.placement import bootstrap as cluster
+from halog.runtime.topics import topic_names
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:
     """(state, next offset), or None if there is no marker, or one of another log or format."""
-    tp = TopicPartition(cluster.state_topic(connection.config, table.policy), table.index)
+    tp = TopicPartition(topic_names.state_topic(connection.config, table.policy), table.index)
     raw: bytes | None = None
     for key, value in connection.adapters.log.read_keyed(tp):
         if key == MARKER:

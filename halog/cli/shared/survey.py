@@ -24,7 +24,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.metadata.config_versions import read
 from halog.metadata.drains import drained_nodes
-from halog.runtime.membership.members import NodeInfo
+from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
 from halog.runtime.sites.split_watch import Parted, parted
 from halog.runtime.support.clock import wall_ms

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.cluster.status import DEGRADED_EXIT
-from halog.cli.partition.quorum import reason_option
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
+from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import say
 from halog.cli.shared.mirror_status import mirrors, unmirrored
-from halog.cli.shared.options import Name, config_option, timeout_after, timeout_option
+from halog.cli.shared.options import Name, config_option, reason_option, timeout_after, timeout_option
 from halog.cli.shared.output import emit, emit_table, format_option
 from halog.cli.shared.with_home import partition_option, with_home
 from halog.cli.sites.let_go import let_go
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
-    from halog.runtime.membership.members import NodeInfo
+    from halog.metadata.nodes import NodeInfo
     from halog.runtime.sites.split_watch import Parted
 
 SWITCH_S = 60.0
@@ -279,7 +278,7 @@ def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list
 def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:
     """RefusedError for what that site says it does not serve. If it cannot be reached nobody knows."""
     from halog.errors import RefusedError, UnreachableError
-    from halog.runtime.sites.home_tables import serves
+    from halog.metadata.partition_tables import serves
 
     try:
         remote = connection.adapters.reach(site)
@@ -328,7 +327,7 @@ def _site(
 def _reached(connection: Connection, name: str) -> tuple[str, str]:
     """Its servers, and how many of its nodes answer over the line; the latter "off" where none is asked."""
     from halog.errors import HalogError
-    from halog.runtime.placement.bootstrap import read_nodes
+    from halog.metadata.nodes import read_nodes
 
     requests = connection.config.other_sites[name].requests
     try:

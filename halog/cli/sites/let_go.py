@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.partition.quorum import reason_option
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
 from halog.cli.shared.output import emit, format_option
 from halog.cli.shared.with_home import partition_option, with_home
 

@@ -13,6 +13,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core.active.hand_over import HandOver
 from halog.core.active.lease import Lease
+from halog.core.active.migration_steps import Migrating
 from halog.core.active.role_return import Returning
 from halog.core.commit.durability_requests import Asking
 from halog.core.commit.log_clock import LogPace
@@ -29,7 +30,6 @@ from halog.core.sites.sync_sites import SITE, SyncSites
 from halog.core.table.changes import NodeList, migration_over
 from halog.core.table.definitions import shut
 from halog.core.table.group import counts, needed
-from halog.core.table.migration import Migrating
 from halog.core.table.table import SYNC, PartitionTable, Replica
 from halog.events import NO_QUORUM
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.durability import Durability, why_not
+from halog.core.durability import Durability
 from halog.core.ids import Member
+from halog.core.settings import Sync
+from halog.core.table.table import PartitionTable
 
 if TYPE_CHECKING:
     from halog.core.active.leader import Leading
@@ -87,3 +89,20 @@ class Asking:
     def ticked(self) -> None:
         if self._leading.writer.asked and self._may_ask():
             self._ask()
+
+
+def why_not(asked: Durability, table: PartitionTable, local_sync: Sync) -> str | None:
+    """What speaks against it in a partition of this policy, whoever is up; or None."""
+    policy = f"{table.name} is of policy {table.policy}"
+    if asked.local is not None and Sync[asked.local] > local_sync:
+        return (
+            f'local="{asked.local}" was asked for, {policy} with local_sync = "{local_sync.name}", which is how its '
+            "log was made; ask for that or less, or bind the type to a policy that gives more; nothing was done"
+        )
+    if asked.flushed > table.sync_replicas:
+        return (
+            f'remote="SYNC" of {asked.flushed} replicas was asked for, {policy} with sync_replicas = '
+            f"{table.sync_replicas}; ask for that or fewer, or bind the type to a policy that has more; nothing was "
+            "done"
+        )
+    return None

@@ -19,7 +19,8 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.commit import size_limits as sizes
-from halog.core.durability import BACKED_MS, Demands, Durability
+from halog.core.commit.demands import BACKED_MS, Demands
+from halog.core.durability import Durability
 from halog.core.ids import ABSENT, NO_TX, Member, barrier_id, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain

@@ -16,16 +16,16 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.active.leader import Leading
-from halog.core.election.causes import Causes
+from halog.core.election.causes import Causes, put_back
 from halog.core.election.log_doubt import LogDoubt
 from halog.core.election.opening import Opening
 from halog.core.election.positions import lacking_holders
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
 from halog.core.replica.pushed_store import is_holder
-from halog.core.replica.tail import are_gone, holders, put_back, with_holders
 from halog.core.roles import Role
 from halog.core.table.changes import NodeList, told_by
 from halog.core.table.group import counts, needed, priority
+from halog.core.table.holders import are_gone, holders, with_holders
 from halog.core.table.preference import Candidate, pick
 from halog.core.table.table import SYNC, PartitionTable, Replica, arrange
 from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from halog.core.events import Tell
 from halog.core.ids import NO_EPOCH, Member
-from halog.core.replica.tail import holders
+from halog.core.log.chain import ChainState
+from halog.core.table.holders import holders
+from halog.core.table.table import PartitionTable
+from halog.events import UNLOGGED_LOST
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -62,3 +67,11 @@ def _given_up(before: PartitionTable, now: PartitionTable) -> bool:
     listed = {r.member for r in now.replicas}
     same_epoch = now.active is None and now.epoch == before.epoch
     return same_epoch and bool(before.sync_set) and not now.sync_set and before.sync_set <= listed
+
+
+def put_back(state: ChainState, replaced: PartitionTable) -> Iterator[Tell]:
+    """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
+    had = state.epoch.number
+    if had > replaced.epoch.number:
+        why = f"the znode was put back to epoch {replaced.epoch.number}, the log has been in {had}"
+        yield Tell(UNLOGGED_LOST, "", why)

@@ -8,8 +8,9 @@ from halog.core import events as ev
 from halog.core.log import records
 from halog.core.replica.held import MAX_BYTES
 from halog.core.replica.pushed_store import is_holder
-from halog.core.replica.tail import Tail, holders
+from halog.core.replica.tail import Tail
 from halog.core.roles import Role
+from halog.core.table.holders import holders
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition

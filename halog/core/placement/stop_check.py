@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from halog.core.replica.tail import holders
 from halog.core.settings import Settings
 from halog.core.table.group import counts, priority
+from halog.core.table.holders import holders
 from halog.core.table.preference import NEVER
 from halog.core.table.table import ASYNC, SYNC, PartitionTable
 

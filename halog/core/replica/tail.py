@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from halog.core.events import KeepTail, Tell
+from halog.core.events import KeepTail
 from halog.core.ids import EpochId, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.table.table import SYNC, PartitionTable, Replica
 from halog.errors import RecordFormatError
-from halog.events import UNLOGGED_LOST
 
 
 class Tail:
@@ -106,35 +104,3 @@ class Tail:
 
 
 # --- who has one (E2) ---
-
-
-def holders(table: PartitionTable) -> frozenset[Member]:
-    """Each of them has every commit that was acknowledged under this version of the table, in memory or in its log.
-    Empty: the log alone has them, since no replica was waited for."""
-    if not table.sync_set:
-        return frozenset()
-    return table.sync_set | ({table.active} if table.active is not None else frozenset())
-
-
-def are_gone(wanted: frozenset[Member], alive: frozenset[Member]) -> bool:
-    """Has the node of each of them started anew, so that its memory cannot come back?"""
-    return all(any(m.node == w.node and m != w for m in alive) for w in wanted)
-
-
-def put_back(state: ChainState, replaced: PartitionTable) -> Iterator[Tell]:
-    """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
-    had = state.epoch.number
-    if had > replaced.epoch.number:
-        why = f"the znode was put back to epoch {replaced.epoch.number}, the log has been in {had}"
-        yield Tell(UNLOGGED_LOST, "", why)
-
-
-def with_holders(replicas: tuple[Replica, ...], table: PartitionTable, claimant: Member) -> tuple[Replica, ...]:
-    """The node list of a claim: until the new epoch opens, its sync set is whoever holds what the log may lack, the
-    dead included; if the claimant dies before, one of them is needed."""
-    wanted = {m for m in holders(table) if m.node != claimant.node}
-    if not wanted:
-        return replicas
-    kept = [Replica(r.node, r.incarnation, SYNC) if r.member in wanted else r.as_async for r in replicas]
-    there = {r.member for r in kept}
-    return (*kept, *(Replica(m.node, m.incarnation, SYNC) for m in sorted(wanted - there)))

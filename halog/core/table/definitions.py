@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core.results import Refused, Result
 from halog.core.table.migration import no_list
 from halog.core.table.table import DEFINED, DISABLED, ENABLED, Definition, PartitionTable, Target
 
@@ -142,11 +142,11 @@ def disabled(table: PartitionTable, node: str) -> tuple[PartitionTable, Target |
     return after, Target(nodes, min(now.sync_replicas, len(nodes) - 1))
 
 
-def shut(table: PartitionTable) -> ev.Result | None:
+def shut(table: PartitionTable) -> Result | None:
     """What a new commit is told where the partition is disabled on its only node; None: it is not."""
     if not table.shut:
         return None
-    return ev.Refused(
+    return Refused(
         f"{table.name} is disabled on {table.configured[0]}, the only node it has: it can be read, and takes nothing "
         "new; enable it there, or move it"
     )

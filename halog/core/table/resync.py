@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
-from halog.core.roles import Role
 from halog.core.table.group import counts, needed
 from halog.core.table.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
 
 if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
+    pass
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
@@ -133,31 +131,6 @@ def left(table: PartitionTable) -> tuple[str, ...]:
     first, *others = table.resync.nodes
     now = {WAITING: "waits for the other replicas", OUT: "drops its copy", EMPTY: "is copied anew and catches up"}
     return (f"{first} {now[table.resync.phase]}", *(f"{n} waits for its turn" for n in others))
-
-
-class Anew:
-    """Of one epoch: whose acknowledgements may still be of a copy that is no more."""
-
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
-        self._beyond: tuple[str, int] | None = None
-        """A node that was seen to have dropped its copy, and the last lsn that was given out until then."""
-
-    def look(self) -> None:
-        """Once it is seen that a copy was dropped, give out an lsn that only the new one can acknowledge."""
-        leading, table = self._leading, self._leading.p.table
-        node = _empty_one(table)
-        if node and leading.p.role is Role.ACTIVE and (self._beyond is None or self._beyond[0] != node):
-            self._beyond = node, leading.writer.last_lsn
-            leading.append_nothing()
-        if table.resync is not None and table.resync.phase == OUT:
-            self._beyond = None
-
-    def stale(self, e: ev.ReplicaAck) -> bool:
-        """May it be of the copy that was dropped?"""
-        if self._beyond is not None and e.member.node == self._beyond[0]:
-            return e.lsn <= self._beyond[1]
-        return e.member.node == _empty_one(self._leading.p.table)
 
 
 def _empty_one(table: PartitionTable) -> str:

@@ -14,8 +14,8 @@ from halog.backend import Outcome
 from halog.errors import HalogError
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots
-from halog.runtime.node.request_server import settled
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.result_errors import settled
 
 AGAIN_S: Final = 0.05
 """Between two questions: a decision on its way to the log is there by then."""

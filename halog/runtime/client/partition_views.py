@@ -15,12 +15,11 @@ from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime.client.caller import Asker
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.lateness import LEVEL
-from halog.runtime.replica.named_moments import Taken
+from halog.runtime.replica.named_moments import AGAIN, Taken, over, undecided, unknown
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_OBJECTS
 from halog.runtime.rpc.result_errors import no_quorum
 
-AGAIN = "; nothing was done; run the transaction again"
 WAIT_S = 0.5
 """Longest wait for the log to say that a mapping is served; then it is looked again who is active."""
 
@@ -176,30 +175,3 @@ def late(copy: Copy, lsn: int, limit_s: float) -> DeadlineError:
 
 
 # --- why a view cannot show more ---
-
-
-def over(partition: str) -> ConflictError:
-    """Too much was changed since."""
-    return ConflictError(
-        f"more than {LIMIT >> 20} MB of objects of {partition} were changed since the transaction began to read it, "
-        f"and what they were then is not kept{AGAIN}",
-        partition=partition, settled_lsn=0,
-    )  # fmt: skip
-
-
-def unknown(partition: str) -> ConflictError:
-    """Nobody knows the moment by its name."""
-    return ConflictError(
-        f"another node is active for {partition} than when the transaction began to read it, or it did not read there "
-        f"for too long, so that what objects were then is not known any more{AGAIN}",
-        partition=partition, settled_lsn=0,
-    )  # fmt: skip
-
-
-def undecided(partition: str) -> ConflictError:
-    """What a session has seen came behind the moment."""
-    return ConflictError(
-        f"a transaction over several partitions was decided in {partition} only after this one began to read it, and "
-        f"`after` asks to see that{AGAIN}",
-        partition=partition, settled_lsn=0,
-    )  # fmt: skip

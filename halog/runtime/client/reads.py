@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from halog.backend import Found, Invocation, Invoked, View
+from halog.backend import Execute, Found, Invocation, Invoked, View
 from halog.core import events as ev
 from halog.errors import (
     ConflictError,
@@ -26,10 +26,10 @@ from halog.runtime.client.caller import Asker, Waiter
 from halog.runtime.client.commits import OVERLOADED_S, RETRY_S
 from halog.runtime.client.moment_release import LettingGo, Passing
 from halog.runtime.client.partition_views import FarView, late, own_view
-from halog.runtime.node.request_server import WAIT_S, Execute
 from halog.runtime.replica.delivery_reports import Deliveries
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.frames import WAIT_S
 from halog.runtime.rpc.pages import ITEM_BYTES, PAGE_BYTES, PAGE_OBJECTS, first_of, pieces
 from halog.runtime.rpc.result_errors import to_error
 

@@ -17,11 +17,9 @@ from halog.core.table.changes import migration_asked
 from halog.core.table.group import could_fork
 from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, MIGRATION, ROLE, STORE_ASIDE, Kind
 from halog.runtime.events.history import History
-from halog.runtime.store import replaced_mark as replaced
 
 if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
-    from halog.ports import Store
     from halog.runtime.replica.driver import Copy
 
 INTRUDER_S = 60.0
@@ -93,13 +91,9 @@ class Telling:
         more = {"address": address, "pid": pid, "partitions": partitions}
         self.history.tell(JOINED, f"started as pid {pid} at {address}, hosting {partitions} partitions", more=more)
 
-    def store_replaced(self, store: Store) -> None:
-        """This node has a store in place of a damaged one: told once."""
-        what = replaced.found(store)
-        if what is not None and not what.told:
-            aside = what.aside or "gone"
-            self.history.tell(STORE_ASIDE, what.why, more={"aside": aside})
-            replaced.told(store, what)
+    def store_replaced(self, why: str, aside: str) -> None:
+        """This node has a store in place of a damaged one, which is at `aside` now; "": it is gone."""
+        self.history.tell(STORE_ASIDE, why, more={"aside": aside or "gone"})
 
     def left(self) -> None:
         """This node leaves on purpose."""

@@ -25,7 +25,7 @@ from halog.core.table import resync
 from halog.core.table.migration import copy_rate
 from halog.core.table.table import PartitionTable
 from halog.errors import DivergedError, LogError
-from halog.metadata.groups import change_table
+from halog.metadata.partition_tables import change_table
 from halog.runtime.host.throttle import NotWantedError
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy

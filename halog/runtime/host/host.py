@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Protocol
 
 from halog.core import events as ev
 from halog.core.ids import EpochId, Member
@@ -19,9 +20,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, VersionError
-from halog.metadata.groups import Overrides
 from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
-from halog.runtime.client.outcome_delivery import Settling
 from halog.runtime.events.reporter import Telling
 from halog.runtime.host.assignment import Placing
 from halog.runtime.host.control_frames import Control
@@ -29,6 +28,7 @@ from halog.runtime.host.lease_renewal import Leasing
 from halog.runtime.host.log_probe import ASKERS, LogQuestions
 from halog.runtime.host.log_reader import LogReader
 from halog.runtime.host.log_tails import Tails
+from halog.runtime.host.override_expiry import Overrides
 from halog.runtime.host.push_batches import Pushes
 from halog.runtime.host.snapshotter import Snapshots
 from halog.runtime.host.table_refresh import Refreshing
@@ -61,6 +61,19 @@ SAVE_TICKS = 5
 and what is not stored is in the log."""
 
 
+class OutcomeDelivery(Protocol):
+    """What partitions ask of each other about transactions over several of them (T3-T6)."""
+
+    def spread(self, copy: Copy, e: ev.Spread) -> None:
+        """Tell each of the participants."""
+
+    def ask_decision(self, copy: Copy, e: ev.AskDecision) -> None:
+        """Ask the first partition to abort it, or what it has decided."""
+
+    def close(self) -> None:
+        """Whoever comes next asks again."""
+
+
 class Host:
     """The hosting half of a node; implements what copies ask of their surroundings."""
 
@@ -76,6 +89,7 @@ class Host:
         router: Router,
         snapshots: Snapshots,
         telling: Telling,
+        settling: OutcomeDelivery,
     ) -> None:
         self.me, self.site, self.settings, self.policies = me, site, settings, policies
         self.log, self.coordinator, self.store, self.router = log, coordinator, store, router
@@ -90,8 +104,8 @@ class Host:
             log.bounds, lambda: self._session is not self._ending, telling.of_log
         )  # fmt: skip
         self.ask_log = self.log_questions.ask
-        self.settling = Settling()
-        self.spread, self.ask_decision = self.settling.spread, self.settling.ask_decision
+        self._settling = settling
+        self.spread, self.ask_decision = settling.spread, settling.ask_decision
         self.members: Membership
         self.pacing = Pacing(self)
         self.placing = Placing(self)
@@ -185,7 +199,7 @@ class Host:
             end()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.disk.close()
-        self.settling.close()
+        self._settling.close()
         self.snapshots.close()
         for copy in self.copies.values():
             copy.leave()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from halog.config.sites import names_all_interfaces
 from halog.errors import ConfigError
-from halog.runtime.membership.members import NodeInfo
+from halog.metadata.nodes import NodeInfo
 
 BOOT_ID, NETWORK = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/net")
 

@@ -16,12 +16,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-import msgspec
-
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.table.zones import Sight
 from halog.errors import FrameError, HalogError, UnreachableError
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
@@ -31,29 +30,6 @@ logger = logging.getLogger("halog.members")
 
 BREAKS = "its address breaks connections"
 UNREACHED = "it cannot be reached"
-
-
-class NodeInfo(msgspec.Struct, frozen=True):
-    """A node's registration: the znode below `nodes/`."""
-
-    name: str
-    incarnation: int
-    address: str
-    installation: int
-    hosts: bool
-    """Is it in a zone, so that partitions may be placed there? A client node is not."""
-    pid: int
-    version: str
-    witness: str = ""
-    """SHA-256 of the secret that its witness shows when it tells that this process is no more; "": it has none."""
-    machine: str = ""
-    """Names the machine and the network namespace in which a loopback address leads to it; "" is unknown."""
-    types: tuple[str, ...] | None = None
-    """The ids of the definitions that it runs, as hex; None: it does not say, as a process of an older halog."""
-
-    @property
-    def member(self) -> Member:
-        return Member(self.name, self.incarnation)
 
 
 def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:

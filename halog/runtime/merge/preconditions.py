@@ -15,8 +15,8 @@ from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState
 from halog.core.table.table import PartitionTable
 from halog.errors import LogError, RefusedError
+from halog.metadata.partition_tables import table_of
 from halog.ports import Entry, Log, TopicPartition
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.state_topic import Mark, last_position
 from restore.branch import places_of

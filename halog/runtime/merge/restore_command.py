@@ -19,14 +19,14 @@ import msgspec
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, HalogError, RefusedError
 from halog.metadata import branch_holds, log_holds as retention, restore_requests as restores
-from halog.metadata.groups import change_table
 from halog.metadata.identity import who
+from halog.metadata.mirrors import followed, standing
+from halog.metadata.partition_tables import change_table, its_table, serves, table_of
 from halog.metadata.restore_requests import Restore
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
 from halog.runtime.merge import preconditions as going_back
 from halog.runtime.merge.preconditions import StateTopic
-from halog.runtime.sites.home_tables import followed, its_table, serves, standing, table_of
 from halog.runtime.support.adapters import Remote
 
 LOOK_S: Final = 0.1

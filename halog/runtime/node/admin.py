@@ -10,6 +10,7 @@ from halog.config.multi_site import check_nodes
 from halog.core import events as ev
 from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError, UnknownNameError
+from halog.metadata.nodes import read_nodes
 from halog.ports import Coordinator
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.outcomes import Afterwards
@@ -17,7 +18,6 @@ from halog.runtime.client.reads import Reads
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
 from halog.runtime.keys.key_owners import Places
-from halog.runtime.placement.bootstrap import read_nodes
 from halog.runtime.placement.migration import migrate, wait_until_there
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.rpc import frames

@@ -10,11 +10,10 @@ from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
 from halog.runtime.events.reporter import Telling
-from halog.runtime.host.host import Host
+from halog.runtime.host.host import Host, OutcomeDelivery
 from halog.runtime.host.snapshotter import Policy, Snapshots
 from halog.runtime.merge.compensation import Compensations
 from halog.runtime.merge.restore_driver import Restoring
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.replica.host_port import CopyPolicy
 from halog.runtime.rpc.remote_sites import Afar
 from halog.runtime.rpc.router import Router
@@ -26,6 +25,7 @@ from halog.runtime.sites.switchover_recovery import Unfinished
 from halog.runtime.sites.takeover import TakenOver, Takeovers
 from halog.runtime.sites.voting import Desks, SiteVoting, rule_of
 from halog.runtime.store.flusher import FlushedStore
+from halog.runtime.topics import topic_names
 from halog.runtime.topics.schemas import bring
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from halog.runtime.support.adapters import Adapters, Remote
 
 
-def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telling) -> Host | None:
+def make_host(
+    c: Config, a: Adapters, me: Member, router: Router, telling: Telling, settling: OutcomeDelivery
+) -> Host | None:
     """The hosting half, not started yet; None for a client, which has no store."""
     if a.store is None:
         return None
@@ -42,11 +44,13 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
     snapshots = Snapshots(
         a.log,
         a.coordinator,
-        lambda policy: cluster.state_topic(c, policy),
+        lambda policy: topic_names.state_topic(c, policy),
         c.cluster.name,
         Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
     )
-    return Host(me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling)
+    return Host(
+        me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling, settling
+    )  # fmt: skip
 
 
 def homes_of(c: Config) -> set[str]:
@@ -56,7 +60,7 @@ def homes_of(c: Config) -> set[str]:
 
 def make_afar(c: Config, a: Adapters) -> Afar:
     """How other sites are asked; of a client, too."""
-    definitions = TopicPartition(cluster.schemas_topic(c), 0)
+    definitions = TopicPartition(topic_names.schemas_topic(c), 0)
 
     def prepare(remote: Remote) -> None:  # objects of classes that only this site has may be sent there
         bring(a.log, remote.log, definitions)
@@ -66,7 +70,7 @@ def make_afar(c: Config, a: Adapters) -> Afar:
 
 def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) -> None:
     """What nodes do where there are other sites."""
-    schemas = TopicPartition(cluster.schemas_topic(c), 0)
+    schemas = TopicPartition(topic_names.schemas_topic(c), 0)
     host.snapshots.mirrors = mirroring = Mirroring(host, a.reach, schemas, tuple(c.other_sites))
     host.keep_on("mirroring", mirroring.turn, mirroring.close)
     restoring = Restoring(host, a.reach, compensate, schemas)
@@ -89,7 +93,7 @@ def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) ->
 
 def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: Mirroring) -> None:
     """What arrives is told where it came from, and heard where commits wait for it."""
-    arrived = TopicPartition(cluster.arrived_topic(c), 0)
+    arrived = TopicPartition(topic_names.arrived_topic(c), 0)
     mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}
     for site in c.other_sites if mine else ():
         confirming = Confirming(host, mirroring, site, a.reach, arrived, mine.keys())

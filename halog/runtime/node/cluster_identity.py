@@ -19,10 +19,11 @@ import msgspec
 
 from halog.config.names import ambiguous
 from halog.errors import AvailabilityError, ConfigError, CoordinatorError, HalogError, RefusedError, StoreError
+from halog.metadata import mapped_policies, partition_tables
 from halog.ports import Coordinator, Log, Store, TopicPartition
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.store.object_table import position_key
+from halog.runtime.topics import topic_names
 
 if TYPE_CHECKING:
     from halog.config import Config
@@ -106,7 +107,7 @@ def _check_id(a: Adapters, config: Config, node: str) -> None:
 
 def _has_copies(store: Store, coordinator: Coordinator) -> bool:
     """Does it have a copy of any partition of the cluster?"""
-    tables = cluster.read_tables(coordinator).values()
+    tables = partition_tables.read_tables(coordinator).values()
     return any(store.get(position_key(bytes.fromhex(table.log_id))) is not None for table in tables)
 
 
@@ -174,13 +175,13 @@ def _check_agreed(coordinator: Coordinator, config: Config) -> None:
 
     if not absent():
         return
-    kept = {table.policy for table in cluster.read_tables(coordinator).values()}
+    kept = {table.policy for table in partition_tables.read_tables(coordinator).values()}
     lost = sorted(kept & absent())  # looked for again: another node may make all of it just now
     if lost:
         raise RefusedError(
             f"{config.source}: ZooKeeper has partitions of policy {', '.join(lost)}, and nothing of what was agreed on "
-            f"of it, as where its keys belong ({', '.join(map(mappings.path_of, lost))}): a part of its data is lost. "
-            f"Nothing was made anew by the file. Stop all nodes and use `{COMMAND}`: nodes have noted it",
+            f"of it, as where its keys belong ({', '.join(map(mapped_policies.path_of, lost))}): a part of its data "
+            f"is lost. Nothing was made anew by the file. Stop all nodes and use `{COMMAND}`: nodes have noted it",
             cluster=config.cluster.name,
             policies=lost,
         )
@@ -188,7 +189,7 @@ def _check_agreed(coordinator: Coordinator, config: Config) -> None:
 
 def _has_history(log: Log, config: Config, policy: str) -> bool:
     """UnreachableError if the log does not answer: then nobody knows."""
-    topic = cluster.log_topic(config, policy)
+    topic = topic_names.log_topic(config, policy)
     return any(log.bounds(TopicPartition(topic, i))[1] for i in range(log.partitions(topic)))
 
 
@@ -244,9 +245,9 @@ def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:
             return f"ZooKeeper knows no cluster {name}, and whether its logs have a history is not known: {why}"
         if lost:
             return (
-                f"ZooKeeper knows no cluster {name}, and its logs have a history ({cluster.log_topic(config, policy)}):"
-                f" ZooKeeper's data were lost, or this is another one. Stop all nodes and go on with the logs by "
-                f"`{COMMAND}`"
+                f"ZooKeeper knows no cluster {name}, and its logs have a history "
+                f"({topic_names.log_topic(config, policy)}): ZooKeeper's data were lost, or this is another one. Stop "
+                f"all nodes and go on with the logs by `{COMMAND}`"
             )
     return f"cluster {name} does not exist at this site yet; its first `halog node start` creates it"
 
@@ -254,11 +255,11 @@ def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:
 def with_history(log: Log, coordinator: Coordinator, config: Config) -> Sequence[TopicPartition]:
     """Logs with records whose partitions have no table."""
     there = set(coordinator.children("partitions"))
-    whole = mappings.with_made_partitions(config, mappings.read_all(coordinator))
+    whole = mapped_policies.with_made_partitions(config, mapped_policies.read_all(coordinator))
     found = []
     for policy in config.policies:
         for i, name in enumerate(whole.partition_names(policy)):
-            tp = TopicPartition(cluster.log_topic(config, policy), i)
+            tp = TopicPartition(topic_names.log_topic(config, policy), i)
             if name not in there and log.bounds(tp)[1] > 0 and not _made(coordinator, name):
                 found.append(tp)
     return found

@@ -23,18 +23,18 @@ from halog.core.replica.tail import Tail
 from halog.core.settings import Sync
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import LogError, StoreError
-from halog.metadata import config_versions as versions, policies as agreement
+from halog.metadata import config_versions as versions, mapped_policies, partition_tables
 from halog.ports import Coordinator, Log, Store, TopicPartition
-from halog.runtime.keys import mapping_cache as mappings
-from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.keys import policy_agreement as agreement
+from halog.runtime.node import cluster_identity as belonging, log_history as histories
 from halog.runtime.node.coordinator_memo import newest, noted
+from halog.runtime.node.log_history import History
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.store import replaced_mark as replaced, unlogged_tail as left
 from halog.runtime.store.encoding import StoredPosition, unpack_position
 from halog.runtime.store.object_table import PREFIX_BYTES, position_key
 from halog.runtime.store.pushed_records import Stowed
-from halog.runtime.topics import log_history as histories
-from halog.runtime.topics.log_history import History
+from halog.runtime.topics import topic_names
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -117,9 +117,9 @@ class Looking:
     def plan(self) -> Plan:
         """What is to be done. LogError and StoreError where something cannot be read now."""
         restored = dict(self._policies())
-        held = {name: mappings.told(msgspec.json.decode(data)) for name, data in restored.items()}
-        there = mappings.read_all(self._coordinator)
-        whole = mappings.with_all_partitions(self._config, {**held, **there})
+        held = {name: mapped_policies.told(msgspec.json.decode(data)) for name, data in restored.items()}
+        there = mapped_policies.read_all(self._coordinator)
+        whole = mapped_policies.with_all_partitions(self._config, {**held, **there})
         found, empty = self._partitions(whole)
         for name in self._config.policies:
             if any(p.policy == name for p in found):
@@ -144,7 +144,7 @@ class Looking:
         there = set(self._coordinator.children("policies"))
         noted_ = {p.removeprefix("policies/") for p in self._kept if p.startswith("policies/")}
         for name in sorted({*self._config.policies, *noted_} - there):
-            data = self._kept.get(mappings.path_of(name))
+            data = self._kept.get(mapped_policies.path_of(name))
             if data is None:
                 self._by_file.add(name)
             yield name, data if data is not None else agreement.mapping(self._config, name)
@@ -155,8 +155,8 @@ class Looking:
         """The versions of those restored; why it is not known what some versions in the logs say."""
         told, unsure = {}, {}
         for name, data in restored.items():
-            version = mappings.told(msgspec.json.decode(data)).version
-            by_node = mappings.path_of(name) in self._kept
+            version = mapped_policies.told(msgspec.json.decode(data)).version
+            by_node = mapped_policies.path_of(name) in self._kept
             in_logs = max((p.history.mapping for p in found if p.policy == name), default=0)
             told[name] = max(version, in_logs), "a store" if by_node else self._config.source
             if in_logs > version:
@@ -169,7 +169,7 @@ class Looking:
     # --- partitions ---
 
     def _partitions(self, whole: Config) -> tuple[list[Recovered], list[str]]:
-        tables = cluster._read(self._coordinator, self._coordinator.children("partitions"))
+        tables = partition_tables._read(self._coordinator, self._coordinator.children("partitions"))
         found: list[Recovered] = []
         empty: list[str] = []
         for policy in whole.policies:
@@ -184,7 +184,7 @@ class Looking:
         return self._placed(whole, found, tables), empty
 
     def _check_count(self, config: Config, policy: str, count: int) -> None:
-        topic = cluster.log_topic(config, policy)
+        topic = topic_names.log_topic(config, policy)
         made = self._log.partitions(topic)
         if 0 < made < count and policy in self._by_file and self._has_records(topic, 0, made):
             self._problems.append(
@@ -204,8 +204,8 @@ class Looking:
     def _partition(
         self, config: Config, policy: str, name: str, index: int, there: tuple[int, PartitionTable] | None
     ) -> Recovered | None:
-        tp = TopicPartition(cluster.log_topic(config, policy), index)
-        state_tp = TopicPartition(cluster.state_topic(config, policy), index)
+        tp = TopicPartition(topic_names.log_topic(config, policy), index)
+        state_tp = TopicPartition(topic_names.state_topic(config, policy), index)
         home = config.home_of(policy) if config.mirrored(policy) else ""
         if index >= self._log.partitions(tp.topic):
             self._check_never_made(name, tp.topic)
@@ -316,7 +316,7 @@ class Looking:
     # --- the rest ---
 
     def _znodes(self, restored: Mapping[str, bytes]) -> dict[str, bytes]:
-        made = {mappings.path_of(name): data for name, data in restored.items()}
+        made = {mapped_policies.path_of(name): data for name, data in restored.items()}
         for path, data in self._kept.items():
             if not path.startswith(("policies/", "partitions/")) and self._coordinator.get(path) is None:
                 made[path] = data
@@ -363,8 +363,8 @@ def by_file(plan: Plan, policies: Iterable[str]) -> Plan:
     for name in policies:
         if name in plan.unsure:
             said = msgspec.json.decode(agreement.mapping(plan.config, name))
-            mapping = PolicyMapping(mappings.told(said).now, plan.mappings[name][0])
-            znodes[mappings.path_of(name)] = mappings.packed(said, mapping)
+            mapping = PolicyMapping(mapped_policies.told(said).now, plan.mappings[name][0])
+            znodes[mapped_policies.path_of(name)] = mapped_policies.packed(said, mapping)
     return msgspec.structs.replace(plan, znodes=znodes)
 
 

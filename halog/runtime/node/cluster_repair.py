@@ -12,12 +12,12 @@ from contextlib import suppress
 import msgspec
 
 from halog.errors import HalogError, RefusedError, VersionError
+from halog.metadata import nodes
 from halog.metadata.identity import who
 from halog.ports import Coordinator, Log
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.cluster_recovery import Plan, Progress, Recovered
 from halog.runtime.node.log_repair import Appending
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.support.clock import wall_ms
 from halog.runtime.topics.state_topic import FORMAT, WITH_LEDGER, WITH_MAPPING, Mark
 
@@ -50,7 +50,7 @@ def carry_out(plan: Plan, log: Log, coordinator: Coordinator, said: Progress) ->
 
 def running(coordinator: Coordinator) -> list[str]:
     """Hosting nodes that are registered."""
-    infos = cluster.read_nodes(coordinator, coordinator.children("nodes"))
+    infos = nodes.read_nodes(coordinator, coordinator.children("nodes"))
     return sorted(info.name for info in infos.values() if info.hosts)
 
 

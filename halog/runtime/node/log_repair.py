@@ -16,7 +16,7 @@ from halog.core.log.chain import Chain, ChainState
 from halog.core.replica.tail import Tail
 from halog.errors import DeadlineError, LogError, RefusedError
 from halog.ports import Log, TopicPartition
-from halog.runtime.topics.log_history import entries
+from halog.runtime.node.log_history import entries
 
 ANSWER_S: Final = 60.0
 """For the log's acknowledgement of what was given to it."""

@@ -20,14 +20,17 @@ from typing import Any
 import msgspec
 
 import halog
-from halog.backend import Found, Mapped
+from halog.backend import Execute, Found, Mapped
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
+from halog.metadata import nodes
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime.client.caller import Asker, limits_of
 from halog.runtime.client.commits import Commits
+from halog.runtime.client.outcome_delivery import Settling
 from halog.runtime.client.outcomes import Afterwards
 from halog.runtime.client.reads import Reads
 from halog.runtime.client.two_phase import Spanning
@@ -40,7 +43,7 @@ from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.addresses import check_bound, check_reachable, machine
 from halog.runtime.membership.challenges import Challenging
-from halog.runtime.membership.members import Membership, NodeInfo
+from halog.runtime.membership.members import Membership
 from halog.runtime.membership.node_quorum import Zoning, zones_of
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensations, by_the_rules
@@ -49,7 +52,7 @@ from halog.runtime.node.admin import Operators
 from halog.runtime.node.assembly import homes_of, make_afar, make_host, tend_sites
 from halog.runtime.node.coordinator_memo import Remembering
 from halog.runtime.node.live_config import Activated, Configured, of_file
-from halog.runtime.node.request_server import Execute, Service
+from halog.runtime.node.request_server import Service
 from halog.runtime.node.shutdown import hand_over_all
 from halog.runtime.node.status import status
 from halog.runtime.placement import bootstrap as cluster
@@ -65,6 +68,7 @@ from halog.runtime.rpc.router import Router
 from halog.runtime.sites.home_tables import Originals, returned
 from halog.runtime.store import replaced_mark as replaced
 from halog.runtime.support.adapters import Adapters
+from halog.runtime.topics import topic_names
 
 logger = logging.getLogger("halog.node")
 
@@ -103,7 +107,7 @@ class Runtime:
         self._afar = self.router.afar = make_afar(config, adapters)
         self.host: Host | None = None
         self.remapping: Remapping | None = None
-        journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
+        journal = partial(adapters.log.journal, TopicPartition(topic_names.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
         self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
         self.router.seen, self.router.look = self.lives.table_seen, self._look
@@ -188,7 +192,8 @@ class Runtime:
 
     def _start(self) -> None:
         a, c = self.adapters, self.config
-        self.host = host = make_host(c, a, self.member, self.router, self.telling)
+        self._settling = Settling()
+        self.host = host = make_host(c, a, self.member, self.router, self.telling, self._settling)
         if host is not None:
             host.prepare()
         a.coordinator.connect(self._session_changed)
@@ -204,8 +209,8 @@ class Runtime:
         check_bound(self.name, address, actual)
         info = msgspec.structs.replace(info, address=actual)
         self.info = self.members.me = info
-        cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
-        check_reachable(info, cluster.read_nodes(a.coordinator, a.coordinator.children("nodes")).values())
+        nodes.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
+        check_reachable(info, nodes.read_nodes(a.coordinator, a.coordinator.children("nodes")).values())
         tables = self._create_topics_and_tables()
         self.routing.mappings.changed = self.lives.look
         self.routing.mappings.watch(c.policies)
@@ -218,7 +223,7 @@ class Runtime:
         if host is not None:
             self._serve(host, list(tables.values()))
             self.telling.joined(actual, self.pid, len(host.copies))
-            self.telling.store_replaced(host.store)
+            replaced.tell(host.store, self.telling.store_replaced)
         a.coordinator.watch_members("partitions", self._table_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
         self.configured.watch(a.coordinator, hosts=host is not None)
@@ -253,13 +258,13 @@ class Runtime:
         host.roles_seen = self.lives.role_seen
         host.start(self.members)
         self.members.tails, self.members.succeeded = host.tails, host.leasing.died
-        host.settling.ballots = self._ballots
+        self._settling.ballots = self._ballots
         host.placing.begin(tables)
         self._asker.copies, self.states = host.copies, host.states
         self.service.mover, self.routing.loads.here = self.mover, self.service.counting.told
         self.zoning.tend(host, lambda: self.members.offline)
         others = self.adapters.coordinator, self.router, self.members, self.telling.history
-        rebalancing = Rebalancing(lambda: self.config, self.configured, *others)
+        rebalancing = Rebalancing(lambda: self.config, lambda: self.configured.active, *others)
         if rebalancing.wanted:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
         remembering = Remembering(self.adapters.coordinator, host.store, lambda: self.router.tables.values())
@@ -310,7 +315,7 @@ class Runtime:
         info: NodeInfo | None = getattr(self, "info", None)
         try:
             found = self.adapters.coordinator.get(f"nodes/{self.name}")
-            if info is not None and found is not None and cluster.is_registration(found.data, info):
+            if info is not None and found is not None and nodes.is_registration(found.data, info):
                 self.adapters.coordinator.delete(f"nodes/{self.name}")
         except HalogError:
             logger.debug("could not unregister; the session will end by itself")
@@ -343,7 +348,7 @@ class Runtime:
         wait_s = 2 * self.config.timing.session_timeout_ms / 1000
         while not self._asker.closed and self.session_state is not SessionState.LOST:
             try:
-                cluster.register(self.adapters.coordinator, self.info, wait_s)
+                nodes.register(self.adapters.coordinator, self.info, wait_s)
                 break
             except (HalogError, UnknownResult) as e:
                 logger.warning("could not register again, going on trying: %s", e)
@@ -366,7 +371,7 @@ class Runtime:
         a = self.adapters
         with self._nodes_lock:  # what is read later is applied later
             try:
-                infos = cluster.read_nodes(a.coordinator, a.coordinator.children("nodes"))
+                infos = nodes.read_nodes(a.coordinator, a.coordinator.children("nodes"))
             except HalogError as e:
                 if not self._asker.closed:
                     logger.warning("could not read the registered nodes, going on trying: %s", e)

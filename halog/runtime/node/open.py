@@ -25,9 +25,8 @@ from halog.runtime.node.live_config import Activated, of_file
 from halog.runtime.node.node import Runtime
 from halog.runtime.node.partitions import Partitions
 from halog.runtime.node.wiring import active_version, adapters_for, import_modules, replace_store
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.support.adapters import Adapters
-from halog.runtime.topics import schema_compatibility as fitting, schema_publication as publishing, schemas
+from halog.runtime.topics import schema_compatibility as fitting, schema_publication as publishing, schemas, topic_names
 from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
@@ -117,7 +116,7 @@ def _joined(
         return opened.executor(partition, invocation, own=own)
 
     def publish(log: Log) -> None:
-        topic = cluster.schemas_topic(settings)
+        topic = topic_names.schemas_topic(settings)
         places.held = bindings.agree(
             outside.coordinator,
             settings,

@@ -8,9 +8,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from halog.backend import Invocation, Invoked
+from halog.backend import Execute
 from halog.config.check import NAMED, is_name
 from halog.core import events as ev
 from halog.core.ids import Member
@@ -19,12 +19,13 @@ from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
 from halog.runtime.replica import moment_server as looks
 from halog.runtime.replica.driver import Copy
-from halog.runtime.replica.object_count import Counting
+from halog.runtime.node.node_load import Counting
 from halog.runtime.replica.repeated_requests import Call, Repeats, encoded, send
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
+from halog.runtime.rpc.frames import WAIT_S
 from halog.runtime.rpc.pages import abridged, count, page, room_in
-from halog.runtime.rpc.result_errors import no_quorum, to_error
+from halog.runtime.rpc.result_errors import no_quorum, settled, to_error
 
 if TYPE_CHECKING:
     from halog.runtime.events.reporter import Telling
@@ -34,18 +35,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.service")
 
-WAIT_S = 0.5
-"""Longest wait for a commit in flight before a read is answered; the caller asks again."""
 
 SHOWN = 40
 """Characters of a name that is none, for people."""
-
-
-class Execute(Protocol):
-    """What runs a method on the node that is active: `halog.transactions.execute.Executor`."""
-
-    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
-        """`own`: in its caller's thread, whom what is no Exception goes to as it is."""
 
 
 Asking = Peer | Call
@@ -374,19 +366,6 @@ class Service:
 
 def _outcome(result: ev.Result, partition: str) -> frames.Reply:
     return frames.Committed(result.lsn) if isinstance(result, ev.Happened) else to_frame(to_error(result, partition))
-
-
-def settled(result: ev.Result) -> frames.Reply:
-    """The reply that says what became of a transaction."""
-    match result:
-        case ev.Happened(lsn=lsn):
-            return frames.OutcomeIs("happened", lsn)
-        case ev.NotHappened():
-            return frames.OutcomeIs("did not happen", 0)
-        case ev.Expired():
-            return frames.OutcomeIs("expired", 0)
-        case _:
-            return frames.OutcomeIs("unknown", 0)
 
 
 def _send(to: Asking, reply: frames.Reply) -> None:

@@ -31,7 +31,6 @@ from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
 from halog.runtime.membership.members import Membership
-from halog.runtime.node.live_config import Configured
 from halog.runtime.placement import plan as plans
 from halog.runtime.placement.bootstrap import by_hand
 from halog.runtime.rpc.router import Router
@@ -74,13 +73,13 @@ class Rebalancing:
     def __init__(
         self,
         config: Callable[[], Config],
-        configured: Configured,
+        active_version: Callable[[], int],
         coordinator: Coordinator,
         router: Router,
         members: Membership,
         history: History,
     ) -> None:
-        self._configured, self._versions = config, configured
+        self._configured, self._active_version = config, active_version
         self._coordinator, self._router = coordinator, router
         self._members, self._history = members, history
         now = config()
@@ -144,7 +143,7 @@ class Rebalancing:
     # --- planning ---
 
     def _look(self, policy: str, alive: set[str]) -> None:
-        version = self._versions.active  # before the configuration, so that it never is of an older version than this
+        version = self._active_version()  # before the configuration, so that it never is of an older version than this
         asked, zone = placement(self._configured(), policy), self._zone(policy)
         up = alive.intersection(zone)
         path = f"rebalanced/{policy}"

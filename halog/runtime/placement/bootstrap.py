@@ -9,23 +9,21 @@ partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-import msgspec
 
 from halog.config import Config, PolicyConfig
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table.group import majority
 from halog.core.table.table import PartitionTable, Target
-from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError, RefusedError
+from halog.errors import ConfigError, CoordinatorError, RefusedError
+from halog.metadata import mapped_policies
 from halog.metadata.drains import drained_nodes
-from halog.metadata.policies import agree, check_mapping
+from halog.metadata.partition_tables import _read
 from halog.ports import Coordinator, Log, TopicPartition
-from halog.runtime.keys import mapping_cache as mappings
-from halog.runtime.membership.members import NodeInfo
+from halog.runtime.keys.policy_agreement import agree, check_mapping
 from halog.runtime.placement.initial_placement import placed, shape_of
+from halog.runtime.topics.topic_names import arrived_topic, events_topic, log_topic, schemas_topic, state_topic
 
 logger = logging.getLogger("halog.cluster")
 
@@ -34,38 +32,6 @@ EVENTS_KEPT_MS = 30 * 24 * 3_600_000
 
 ARRIVED_KEPT_MS = 3_600_000
 """What other sites' logs had: only the last of it counts; an hour for whoever wonders."""
-
-_INFO = msgspec.json.Decoder(NodeInfo)
-
-
-def log_topic(config: Config, policy: str) -> str:
-    """`<cluster>.<policy>.log`"""
-    return f"{config.cluster.name}.{policy}.log"
-
-
-def events_topic(cluster: str) -> str:
-    """`<cluster>.events`"""
-    return f"{cluster}.events"
-
-
-def arrived_topic(config: Config) -> str:
-    """`<cluster>.arrived`"""
-    return f"{config.cluster.name}.arrived"
-
-
-def state_topic(config: Config, policy: str) -> str:
-    """`<cluster>.<policy>.state`"""
-    return f"{config.cluster.name}.{policy}.state"
-
-
-def merge_topic(config: Config, policy: str) -> str:
-    """`<cluster>.<policy>.merge`: made by the first job that writes there."""
-    return f"{config.cluster.name}.{policy}.merge"
-
-
-def schemas_topic(config: Config) -> str:
-    """`<cluster>.schemas`"""
-    return f"{config.cluster.name}.schemas"
 
 
 def planned_tables(
@@ -113,8 +79,8 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activat
     make it when they are up (`halog.runtime.remap.remap_driver`). `activated`: as for `check_mapping`."""
     for name in config.policies:  # first: it says best what differs
         check_mapping(coordinator, config, name, activated=activated)
-    held = mappings.read_all(coordinator)
-    config = mappings.with_made_partitions(config, held)
+    held = mapped_policies.read_all(coordinator)
+    config = mapped_policies.with_made_partitions(config, held)
     flushed = {name: policy.local_sync == "SYNC" for name, policy in config.policies.items()}
     for name, policy in config.policies.items():
         new = name not in held
@@ -153,7 +119,7 @@ def _ensure_schemas(log: Log, topic: str, needed: bool) -> None:
 def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
     """Make topics and tables of the partitions that a changing mapping adds; their names. They are
     placed beside those that are there, which stay as they are. Repeating it is harmless."""
-    more = mappings.with_all_partitions(config, {policy: held})
+    more = mapped_policies.with_all_partitions(config, {policy: held})
     tables = _read(coordinator, coordinator.children("partitions"))
     lacking = [name for name in more.partition_names(policy) if name not in tables]
     for topic in (log_topic(config, policy), state_topic(config, policy)):
@@ -188,17 +154,6 @@ def _create(
                 break
 
 
-def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
-    """Every partition's, by its name."""
-    return {name: table for name, (_, table) in _read(coordinator, coordinator.children("partitions")).items()}
-
-
-def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
-    listed = list(names)
-    found = zip(listed, coordinator.get_many([f"partitions/{name}" for name in listed]), strict=True)
-    return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found if z is not None}
-
-
 def create_tables(
     coordinator: Coordinator,
     config: Config,
@@ -213,7 +168,7 @@ def create_tables(
     `originals` makes a table that of a partition which began elsewhere (M5)."""
     for name in config.policies:
         agree(coordinator, config, name, activated=planned)
-    whole = mappings.with_made_partitions(config, mappings.read_all(coordinator))
+    whole = mapped_policies.with_made_partitions(config, mapped_policies.read_all(coordinator))
     tables = _read(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
     for name in sorted(config.policies, key=config.mirrored):  # others may wait for what begins here
         _check_all(whole, name, tables, planned)
@@ -282,40 +237,3 @@ _REMEDY = dict.fromkeys(
 
 def _setting(table: PartitionTable, field: str) -> object:
     return len(table.configured) if field == "copies" else getattr(table, field)
-
-
-def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
-    """Register this node. An older run of this very node (same installation) is waited for until its session ends;
-    any other holder of the name is an error."""
-    path, data = f"nodes/{info.name}", msgspec.json.encode(info)
-    until = time.monotonic() + wait_s
-    while not coordinator.create(path, data, ephemeral=True):
-        found = coordinator.get(path)
-        holder = None if found is None else _INFO.decode(found.data)
-        if holder is not None and holder.installation == info.installation and found is not None:
-            coordinator.delete(path, found.version)
-            continue
-        if time.monotonic() >= until and holder is not None:
-            raise DuplicateNodeError(
-                f"a node named {info.name} is running already (pid {holder.pid} at {holder.address}); "
-                "stop it or choose another name",
-                node=info.name,
-                pid=holder.pid,
-                address=holder.address,
-            )
-        time.sleep(0.05)
-
-
-def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, NodeInfo]:
-    """The registrations below `nodes/`."""
-    infos = {}
-    for name in names:
-        found = coordinator.get(f"nodes/{name}")
-        if found is not None:
-            infos[name] = _INFO.decode(found.data)
-    return infos
-
-
-def is_registration(data: bytes, info: NodeInfo) -> bool:
-    """Is this registration the very one `info` made?"""
-    return _INFO.decode(data) == info

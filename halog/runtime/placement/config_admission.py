@@ -20,10 +20,10 @@ from halog.core.keys.mapping import Layout, why_not
 from halog.core.table.table import PartitionTable
 from halog.core.table.zones import Sight, Zone, count
 from halog.metadata import bindings
+from halog.metadata.mapped_policies import LAYOUT, told
+from halog.metadata.nodes import NodeInfo
 from halog.metadata.zone_switches import read_switch
 from halog.ports import Coordinator
-from halog.runtime.keys.mapping_cache import LAYOUT, told
-from halog.runtime.membership.members import NodeInfo
 from halog.runtime.membership.node_quorum import zones_of
 
 Refusals = Iterator[tuple[KeyPath, str]]

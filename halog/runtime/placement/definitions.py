@@ -27,7 +27,7 @@ from halog.core.table.migration import no_list
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import DeadlineError, NodeListsError, RefusedError, UnknownNameError
 from halog.metadata.drains import unmark_behind
-from halog.metadata.groups import Told, change_table
+from halog.metadata.partition_tables import Told, change_table
 from halog.ports import Coordinator
 from halog.runtime.placement.migration import LOOK_S, brought, going, refuse, target_of, why_not_nodes
 from halog.runtime.rpc.router import Router

@@ -35,7 +35,7 @@ from halog.errors import (
     VersionError,
 )
 from halog.metadata.drains import MarkError, drained_at
-from halog.metadata.groups import Told
+from halog.metadata.partition_tables import Told
 from halog.ports import MAX_ZNODE_BYTES, Coordinator, UnknownResult
 from halog.runtime.placement.bootstrap import by_hand
 from halog.runtime.placement.definitions import check_lists

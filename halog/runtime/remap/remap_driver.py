@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from halog.core.keys.mapping import PolicyMapping, cleaned, opened
 from halog.errors import HalogError, PartitionUnavailableError, VersionError
 from halog.events import REMAPPED, REMAPPING
+from halog.metadata import mapped_policies
 from halog.metadata.move_jobs import Jobs
 from halog.ports import UnknownResult
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.replica.driver import Copy
 
@@ -114,7 +114,7 @@ class Remapping:
         unserved = self._unserved(mapping.partition_names(policy))
         if unserved is not None:
             raise unserved
-        after = mappings.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
+        after = mapped_policies.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
         if after != opened(mapping):  # turned back, or another one by now: its partitions may not be there
             return
         more = {"policy": policy, "version": mapping.version + 1}
@@ -164,7 +164,7 @@ class Remapping:
         def taken(now: PolicyMapping) -> PolicyMapping:
             return cleaned(now, policy, mapping.version, clean)
 
-        after = mappings.step(self._runtime.adapters.coordinator, policy, taken)
+        after = mapped_policies.step(self._runtime.adapters.coordinator, policy, taken)
         if after.version == mapping.version and after.changing is None:
             more = {"policy": policy, "version": after.version}
             self._runtime.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)

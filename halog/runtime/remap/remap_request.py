@@ -25,8 +25,8 @@ from halog.errors import (
     RefusedError,
     UnknownNameError,
 )
+from halog.metadata import mapped_policies
 from halog.ports import Coordinator
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.keys.create_placement import Choosing
 from halog.runtime.keys.key_owners import Owner, Places, layout_of, routing_of
 from halog.runtime.keys.loads import Loads
@@ -63,7 +63,7 @@ def wished(config: Config, policy: str) -> Layout:
 def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
     """Begin the change; the version it will have. RefusedError: nothing was changed."""
     layout = wished(config, policy)
-    first = mappings.read(coordinator, policy).mapping
+    first = mapped_policies.read(coordinator, policy).mapping
     _check(first, policy, layout)
     _check_lists(coordinator, router, policy)
     _ask_nodes(router, policy, layout)
@@ -74,14 +74,14 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
         _check(mapping, policy, layout)
         return begun(mapping, layout)
 
-    after = mappings.step(coordinator, policy, taken)
+    after = mapped_policies.step(coordinator, policy, taken)
     return after.version if after.changing is None or after.changing.open else after.version + 1
 
 
 def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
     """Begin the change, unless it is under way or done already; the version it has. RefusedError, and nothing was
     changed: another one is under way, or this is where one is being turned back to."""
-    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     if is_joined(mapping, layout):
         return version_of(mapping)
     return begin(coordinator, router, config, policy)
@@ -89,7 +89,7 @@ def join(coordinator: Coordinator, router: Router, config: Config, policy: str) 
 
 def check(coordinator: Coordinator, router: Router, config: Config, policy: str) -> None:
     """RefusedError for whatever `join` would refuse now."""
-    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     if not is_joined(mapping, layout):
         _check(mapping, policy, layout)
         _check_lists(coordinator, router, policy)
@@ -105,7 +105,7 @@ def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
     found = []
     for name, policy in config.policies.items():
         if zone in policy.spans and name in there:
-            mapping = mappings.read(coordinator, name).mapping
+            mapping = mapped_policies.read(coordinator, name).mapping
             if mapping.changing is not None or mapping.now != layout_of(config, name):
                 found.append(name)
     return found
@@ -170,7 +170,7 @@ def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
 def turn_back(coordinator: Coordinator, policy: str) -> int:
     """Give up the change under way, the one that is found first, and no other; the version of the mapping then.
     RefusedError if there is none, or it is itself being turned back."""
-    first = mappings.read(coordinator, policy).mapping
+    first = mapped_policies.read(coordinator, policy).mapping
     if first.changing is None:
         raise NothingToDoError(f"policy {policy}: no change is under way; nothing was changed", policy=policy)
     if first.changing.back:
@@ -191,7 +191,7 @@ def turn_back(coordinator: Coordinator, policy: str) -> int:
             )
         return turned_back(mapping)
 
-    return mappings.step(coordinator, policy, taken).version
+    return mapped_policies.step(coordinator, policy, taken).version
 
 
 def _to(mapping: PolicyMapping) -> Layout:
@@ -227,7 +227,7 @@ DONE, BEGINS, MOVES = "done", "begins", "moves objects"
 
 def progress(coordinator: Coordinator, policy: str) -> Progress:
     """How far the last change of a policy is."""
-    return _progress(policy, mappings.read(coordinator, policy).mapping)
+    return _progress(policy, mapped_policies.read(coordinator, policy).mapping)
 
 
 def _progress(policy: str, mapping: PolicyMapping) -> Progress:
@@ -253,7 +253,7 @@ def wait_until_done(
     RefusedError if it was turned back."""
     until = time.monotonic() + wait_s
     while True:
-        mapping = mappings.read(coordinator, policy).mapping
+        mapping = mapped_policies.read(coordinator, policy).mapping
         now = _progress(policy, mapping)
         seen(now)
         if now.version != version or _to(mapping) != to:
@@ -273,7 +273,7 @@ def preview(
     coordinator: Coordinator, router: Router, places: Places, config: Config, policy: str, scan: Scan
 ) -> Mapping[tuple[str, str], int]:
     """(from, to) → objects that the change would move; entries of key directories are not counted. MapperError."""
-    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     _check(mapping, policy, layout)
     asked = Places(config, places.definition_of, places.held)
     asked.definition = places.definition

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from halog.core.replica.moments import OverError, Past
-from halog.runtime.client.partition_views import over, undecided, unknown
 from halog.runtime.replica.driver import Copy
-from halog.runtime.replica.named_moments import Taken
+from halog.runtime.replica.named_moments import Taken, over, undecided, unknown
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import page
 

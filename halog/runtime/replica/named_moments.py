@@ -14,7 +14,8 @@ from collections.abc import Mapping
 import msgspec
 
 from halog.backend import Found
-from halog.core.replica.moments import Moment
+from halog.core.replica.moments import LIMIT, Moment
+from halog.errors import ConflictError
 from halog.runtime.support.clock import monotonic_ms
 
 KEPT_MS = 60_000
@@ -91,3 +92,33 @@ class Named:
 
     def _drop(self, name: bytes) -> None:
         del self._kept[name], self._asked[name]
+
+
+AGAIN = "; nothing was done; run the transaction again"
+
+
+def over(partition: str) -> ConflictError:
+    """Too much was changed since."""
+    return ConflictError(
+        f"more than {LIMIT >> 20} MB of objects of {partition} were changed since the transaction began to read it, "
+        f"and what they were then is not kept{AGAIN}",
+        partition=partition, settled_lsn=0,
+    )  # fmt: skip
+
+
+def unknown(partition: str) -> ConflictError:
+    """Nobody knows the moment by its name."""
+    return ConflictError(
+        f"another node is active for {partition} than when the transaction began to read it, or it did not read there "
+        f"for too long, so that what objects were then is not known any more{AGAIN}",
+        partition=partition, settled_lsn=0,
+    )  # fmt: skip
+
+
+def undecided(partition: str) -> ConflictError:
+    """What a session has seen came behind the moment."""
+    return ConflictError(
+        f"a transaction over several partitions was decided in {partition} only after this one began to read it, and "
+        f"`after` asks to see that{AGAIN}",
+        partition=partition, settled_lsn=0,
+    )  # fmt: skip

@@ -16,8 +16,8 @@ import msgspec
 
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel
-from halog.runtime.membership.members import NodeInfo
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""

@@ -471,3 +471,7 @@ def decode_reply(data: bytes) -> Reply:
         return frame
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise FrameError(f"a node answered {len(data)} bytes that are no reply of protocol {PROTOCOL}: {e}") from e
+
+
+WAIT_S = 0.5
+"""Longest wait for a commit in flight before a read is answered; the caller asks again."""

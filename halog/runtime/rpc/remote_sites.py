@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from halog.config import Config
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, PartitionUnavailableError
+from halog.metadata.nodes import read_nodes
 from halog.ports import Channel, UnknownResult, Versioned
-from halog.runtime.placement.bootstrap import read_nodes
 from halog.runtime.rpc.cluster_view import Known
 from halog.runtime.support.adapters import Remote
 

@@ -6,6 +6,7 @@ from halog import errors
 from halog.core import events as ev
 from halog.core.ids import ABSENT
 from halog.core.log.provisional import lsn_of
+from halog.runtime.rpc import frames
 
 
 def to_error(result: ev.Result, partition: str) -> errors.HalogError:
@@ -164,3 +165,16 @@ def _conflict(partition: str, key: bytes, expected: int, found: int, settled: in
         found=found,
         settled_lsn=settled,
     )
+
+
+def settled(result: ev.Result) -> frames.Reply:
+    """The reply that says what became of a transaction."""
+    match result:
+        case ev.Happened(lsn=lsn):
+            return frames.OutcomeIs("happened", lsn)
+        case ev.NotHappened():
+            return frames.OutcomeIs("did not happen", 0)
+        case ev.Expired():
+            return frames.OutcomeIs("expired", 0)
+        case _:
+            return frames.OutcomeIs("unknown", 0)

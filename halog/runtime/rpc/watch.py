@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from halog.core.table.table import PartitionTable
+from halog.metadata import nodes
 from halog.ports import Coordinator, Versioned
-from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.rpc.router import Router
 
 
@@ -22,7 +22,7 @@ def watch(coordinator: Coordinator, router: Router, partitions: Sequence[str]) -
             router.table_seen(table.name, found.version, table)
 
     def nodes_changed(names: list[str]) -> None:
-        router.nodes_seen(cluster.read_nodes(coordinator, names))
+        router.nodes_seen(nodes.read_nodes(coordinator, names))
 
     paths = [f"partitions/{name}" for name in partitions]
     for path, found in zip(paths, coordinator.get_many(paths), strict=True):

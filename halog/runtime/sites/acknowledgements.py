@@ -23,8 +23,8 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, LogError
-from halog.metadata.cas import put
-from halog.ports import Coordinator, Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
+from halog.metadata.sync_waits import FRESH_S, Awaited, _ms, note
+from halog.ports import Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
@@ -52,9 +52,6 @@ AGAIN_S = 1.0
 LOOK_S = 2.0
 """How often it is looked whether commits wait for this site."""
 
-FRESH_S = 10.0
-"""How old that may be where nothing changes."""
-
 
 class Arrived(msgspec.Struct, frozen=True):
     """What the log of one site has accepted of others' partitions."""
@@ -66,20 +63,7 @@ class Arrived(msgspec.Struct, frozen=True):
     """Partition, epoch, lsn."""
 
 
-class Awaited(msgspec.Struct, frozen=True):
-    """Do commits at the site that serves wait for this one's log?"""
-
-    site: str
-    """The one that serves."""
-    waits: bool
-    may_drop: bool
-    """May its nodes go on without this one by themselves?"""
-    at_ms: int
-    """When it was so, in ms since 1970."""
-
-
 _ARRIVED = msgspec.json.Decoder(Arrived)
-_AWAITED = msgspec.json.Decoder(Awaited)
 
 
 class Confirming:
@@ -282,26 +266,3 @@ class Looking:
 def _waits(theirs: PartitionTable, own: PartitionTable, site: str) -> bool:
     """Do commits under that table wait for this site's log, which has everything they waited for before?"""
     return not theirs.owner and theirs.log_id == own.log_id and site in theirs.synced
-
-
-def note(coordinator: Coordinator, partition: str, now: Awaited) -> None:
-    """Write it down; what another node says at the same moment is as true."""
-    data = msgspec.json.encode(now)
-    put(coordinator, f"awaited/{partition}", lambda before: data)
-
-
-def awaited(coordinator: Coordinator, partition: str, site: str) -> Awaited | None:
-    """What was last known of commits at `site`; None: nothing."""
-    found = coordinator.get(f"awaited/{partition}")
-    if found is None:
-        return None
-    try:
-        now = _AWAITED.decode(found.data)
-    except msgspec.MsgspecError as e:
-        logger.warning("znode awaited/%s cannot be read: %s", partition, e)
-        return None
-    return now if now.site == site else None
-
-
-def _ms() -> int:
-    return time.time_ns() // 1_000_000

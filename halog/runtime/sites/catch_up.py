@@ -13,8 +13,10 @@ from halog.core.ids import Member
 from halog.core.log import records
 from halog.core.table.table import PartitionTable
 from halog.errors import LogError
+from halog.metadata.mirrors import COMPARES, standing
+from halog.metadata.nodes import running
+from halog.metadata.partition_tables import table_of
 from halog.ports import Coordinator, LogSession, TopicPartition
-from halog.runtime.sites.home_tables import COMPARES, running, standing, table_of
 from halog.runtime.sites.relinquish import fence
 from halog.runtime.support.adapters import Remote
 

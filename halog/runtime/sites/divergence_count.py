@@ -23,9 +23,9 @@ from halog.errors import AvailabilityError, HalogError, LogError, VersionError
 from halog.events import BRANCHES
 from halog.metadata import branch_holds, mirror_starts as places
 from halog.metadata.branch_holds import KEEP_S
+from halog.metadata.mirrors import standing
 from halog.ports import UnknownResult
 from halog.runtime.sites import split_watch as splits
-from halog.runtime.sites.home_tables import standing
 from halog.runtime.sites.relinquish import beginning
 from halog.runtime.sites.split_watch import Branch, Parted
 from halog.runtime.support.adapters import Remote

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from halog.core.roles import OUT, Role
+from halog.metadata.mirrors import COMPARES, standing
 from halog.ports import TopicPartition
-from halog.runtime.sites.home_tables import COMPARES, standing
 from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, Line
 from halog.runtime.sites.owner_tracking import Succession
 from halog.runtime.support.adapters import Remote

@@ -21,9 +21,9 @@ from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
+from halog.metadata.mirrors import COMPARES, HOLD_MS, Standing, standing, write
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.sites import split_watch as splits
-from halog.runtime.sites.home_tables import COMPARES, HOLD_MS, Standing, standing, write
 from halog.runtime.sites.mirror_audience import announce
 from halog.runtime.sites.mirrored_partition import HOLD_S, Mirrored
 from halog.runtime.sites.owner_tracking import Succession

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.runtime.sites.home_tables import Standing
+from halog.metadata.mirrors import Standing
 
 if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy

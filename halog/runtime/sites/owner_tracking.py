@@ -18,8 +18,7 @@ import msgspec
 
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
-from halog.metadata.groups import change_table
-from halog.runtime.sites.home_tables import serves
+from halog.metadata.partition_tables import change_table, serves
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:

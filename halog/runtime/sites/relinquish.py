@@ -23,7 +23,7 @@ from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.table.table import PartitionTable
 from halog.errors import LogError, PartedError
-from halog.metadata.groups import change_table
+from halog.metadata.partition_tables import change_table
 from halog.metadata.restore_requests import Closed, close
 from halog.ports import Coordinator, LogSession
 from halog.runtime.support.adapters import Remote

@@ -23,8 +23,9 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.metadata import branch_holds
+from halog.metadata.mirrors import followed, standing
+from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.sites.home_tables import followed, its_table, standing
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from typing import NamedTuple
 from halog.core.table.table import PartitionTable
 from halog.errors import ClosedError, ConfigError, DeadlineError, HalogError, RefusedError
 from halog.metadata import log_holds as retention, site_ownership as claims
-from halog.metadata.groups import change_table
+from halog.metadata.mirrors import HOLD_MS, standing
+from halog.metadata.partition_tables import change_table, its_table, table_of
 from halog.metadata.site_lag import lacking
 from halog.ports import Coordinator
 from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.home_tables import HOLD_MS, its_table, standing, table_of
 from halog.runtime.support.adapters import Remote
 
 LOOK_S = 0.1

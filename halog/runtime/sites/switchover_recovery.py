@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from halog.core import events as ev
 from halog.errors import HalogError
 from halog.events import SITE_TAKEN_OVER
+from halog.metadata.mirrors import standing
+from halog.metadata.partition_tables import its_table
 from halog.ports import UnknownResult
-from halog.runtime.sites.home_tables import its_table, standing
 from halog.runtime.sites.switchover import Switch, Switching
 from halog.runtime.support.adapters import Remote
 

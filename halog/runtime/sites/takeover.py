@@ -20,10 +20,10 @@ from halog.core import events as ev
 from halog.core.sites.takeover_candidate import Candidate, Vote
 from halog.errors import HalogError, UnreachableError
 from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
-from halog.metadata.groups import change_table
+from halog.metadata.mirrors import standing
+from halog.metadata.partition_tables import change_table, serves
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.sites.home_tables import serves, standing
 from halog.runtime.sites.switchover import Switch, Switching
 from halog.runtime.sites.voting import Desk, Desks, Held, held, is_behind, write
 from halog.runtime.support.adapters import Remote

@@ -27,8 +27,8 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.sites.takeover_candidate import Vote
 from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
+from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.sites.home_tables import its_table
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ are told apart by name, and not by time: wall clocks are set.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -57,9 +58,12 @@ def began(store: Store, incarnation: int) -> None:
         _write(store, msgspec.structs.replace(what, runs=(*what.runs[1 - KEPT :], incarnation)))
 
 
-def told(store: Store, what: Replaced) -> None:
-    """It is in the event history."""
-    _write(store, msgspec.structs.replace(what, told=True))
+def tell(store: Store, told: Callable[[str, str], None]) -> None:
+    """Tell once that another store stood here: why it does not, and where it is now."""
+    what = found(store)
+    if what is not None and not what.told:
+        told(what.why, what.aside)
+        _write(store, msgspec.structs.replace(what, told=True))
 
 
 def _write(store: Store, what: Replaced) -> None:

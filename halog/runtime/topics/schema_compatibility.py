@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from halog.errors import SchemaChangedError
+from halog.metadata import nodes
 from halog.ports import Coordinator
-from halog.runtime.placement import bootstrap as cluster
 from halog.schema import Definition
 from halog.schema.evolution import evolved_reader
 
@@ -30,7 +30,7 @@ TEXT = 1_500
 def runs(coordinator: Coordinator, me: str) -> Runs:
     """What the registered processes run, but for this one."""
     names = [name for name in coordinator.children("nodes") if name != me]
-    found = cluster.read_nodes(coordinator, names)
+    found = nodes.read_nodes(coordinator, names)
     return {name: None if info.types is None else frozenset(info.types) for name, info in found.items()}
 
 

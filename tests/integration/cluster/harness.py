@@ -284,7 +284,7 @@ class Cluster:
 
     def registered(self) -> dict[str, int]:
         """Registered hosting nodes with their incarnations."""
-        from halog.runtime.placement.bootstrap import _INFO
+        from halog.metadata.nodes import _INFO
 
         found = {n: self.znode(f"nodes/{n}") for n in self.nodes}
         return {n: _INFO.decode(data).incarnation for n, data in found.items() if data is not None}

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from halog.metadata.partition_tables import table_of
 from halog.metadata.restore_requests import DONE, MERGING, SETTLING, read_restore
 from halog.ports import TopicPartition
 from halog.runtime.merge import spark_results as classified
-from halog.runtime.sites.home_tables import table_of
 from restore.branch import side
 from restore.branches import Compared
 from restore.merge import Difference

@@ -13,8 +13,8 @@ import spark_jobs
 from halog.config import load_config
 from halog.errors import ConfigError
 from halog.metadata import log_holds as retention
+from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
-from halog.runtime.sites.home_tables import table_of
 from restore.branch import side
 from restore.branches import Compared, compared, outcomes
 from restore.merge import AGREED, Difference

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from halog.errors import HalogError
 from halog.metadata import restore_requests as restores
+from halog.metadata.mirrors import standing
+from halog.metadata.partition_tables import table_of
 from halog.ports import UnknownResult
 from halog.runtime.merge.restore_command import Reuniting, undo
-from halog.runtime.sites.home_tables import standing, table_of
 from halog.runtime.sites.split_watch import parted
 from halog.runtime.sites.switchover import Switching
 from halog.runtime.support.adapters import Remote

@@ -16,8 +16,8 @@ import halog
 from halog.core import events as ev
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, UnreachableError, VersionError
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Delivery, Entry, TopicPartition, UnknownResult, Versioned
-from halog.runtime.membership.members import NodeInfo
 from tests.sim.abroad.wire import Way
 from tests.sim.coordinator import LATE_MS
 from tests.sim.nature import Fate

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from halog.core.settings import Sites
 from halog.core.table.table import PartitionTable
+from halog.metadata.sync_waits import Awaited, awaited
 from halog.ports import Coordinator
-from halog.runtime.sites.acknowledgements import Awaited, awaited
 from halog.runtime.sites.switchover import Switch
 from tests.sim.abroad import takeover
 from tests.sim.abroad.silence import Silence

@@ -34,7 +34,7 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> None:
     def reports(connection: object, table: Any) -> list[Any]:
         return [SimpleNamespace(name=name) for name in names[table.name]]
 
-    monkeypatch.setattr("halog.cli.merge.reports.reports", reports)
+    monkeypatch.setattr("halog.cli.merge.log_reports.reports", reports)
 
 
 @pytest.mark.parametrize("digits", [1, 2, 12, 31])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from halog.metadata import mapped_policies
 from halog.metadata.move_jobs import Announced, Announcement
-from halog.runtime.keys import mapping_cache as mappings
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, running, wait_until
 
 pytestmark = pytest.mark.feature("P13", "S1", "O1")
@@ -41,7 +41,7 @@ def write(fleet: Cluster, name: str, p: int = 65_536, q: int = 65_536, more: str
 
 def versions(fleet: Cluster) -> dict[str, int]:
     coordinator = next(iter(fleet.nodes.values())).runtime.adapters.coordinator
-    return {name: mapping.version for name, mapping in mappings.read_all(coordinator).items()}
+    return {name: mapping.version for name, mapping in mapped_policies.read_all(coordinator).items()}
 
 
 def test_the_policies_of_the_zone_that_differ_are_changed_and_no_others(fleet: Cluster, halog: Run) -> None:
@@ -88,13 +88,13 @@ def test_all_are_checked_before_the_first_is_begun(fleet: Cluster, halog: Run) -
     file = write(fleet, "both.toml", p=333, q=222)
     file.write_text(file.read_text().replace('zone = "east"', 'zone = "home"'))
     coordinator = next(iter(fleet.nodes.values())).runtime.adapters.coordinator
-    found = mappings.read(coordinator, "q")
+    found = mapped_policies.read(coordinator, "q")
     said = {**found.said, "changing": {"to": {"mapper": "consistent_hash", "partitions": 2, "ring_size": 444}}}
     coordinator.set("policies/q", json.dumps(said).encode(), found.znode)
     ran = halog("rebalance", "--zone", "home", "--config", file)
     assert (ran.code, "policy q: another change is under way" in ran.err) == (5, True), ran
     assert versions(fleet)["p"] == 0
-    assert mappings.read(coordinator, "p").mapping.changing is None
+    assert mapped_policies.read(coordinator, "p").mapping.changing is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.durability import BACKED_MS, Durability, checked, why_not
+from halog.core.commit.demands import BACKED_MS
+from halog.core.commit.durability_requests import why_not
+from halog.core.durability import Durability, checked
 from halog.core.log import provisional as early, records
 from halog.core.settings import Sync
 from halog.errors import ConfigError

@@ -14,7 +14,7 @@ import halog
 from halog.config import Config
 from halog.core.keys.mapping import PolicyMapping
 from halog.errors import AvailabilityError, ConflictError, DuplicateKeyError, OutcomeUnknownError
-from halog.runtime.keys import mapping_cache as mappings
+from halog.metadata import mapped_policies
 from halog.runtime.keys.key_owners import Places
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
@@ -72,7 +72,7 @@ def changed(config: Config, **values: Any) -> Config:
 
 def mapping(cluster: Cluster) -> PolicyMapping:
     name = next(iter(cluster._running))
-    return mappings.read(cluster.node(name).runtime.adapters.coordinator, POLICY).mapping
+    return mapped_policies.read(cluster.node(name).runtime.adapters.coordinator, POLICY).mapping
 
 
 def wait_done(cluster: Cluster, version: int, seconds: float = 20.0) -> None:

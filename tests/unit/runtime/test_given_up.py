@@ -11,7 +11,8 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.errors import RefusedError
-from halog.metadata.groups import GiveUpUnlogged, change_table
+from halog.metadata.groups import GiveUpUnlogged
+from halog.metadata.partition_tables import change_table
 from halog.ports import UnknownResult
 
 

@@ -10,9 +10,8 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.keys.mapping import Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError, RemappedError
-from halog.metadata import move_jobs as jobs
+from halog.metadata import mapped_policies, move_jobs as jobs
 from halog.metadata.move_jobs import Announced, Announcement, Jobs
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
@@ -154,11 +153,11 @@ def test_a_change_that_is_there_is_joined(
     coordinator: MemoryCoordinator, mapping_: PolicyMapping, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wishes, "wished", lambda config, policy: config)
-    coordinator.create(mappings.path_of("p"), mappings.packed({}, mapping_))
+    coordinator.create(mapped_policies.path_of("p"), mapped_policies.packed({}, mapping_))
     config: Any = NEW
     router: Any = None
     assert wishes.join(coordinator, router, config, "p") == version
-    assert mappings.read(coordinator, "p").mapping == mapping_
+    assert mapped_policies.read(coordinator, "p").mapping == mapping_
 
 
 @pytest.mark.parametrize("mapping_", [opened(begun(NOW, OTHER)), turned_back(opened(begun(PolicyMapping(NEW), OTHER)))])
@@ -166,12 +165,12 @@ def test_another_change_or_one_that_is_turned_back_is_not_joined(
     coordinator: MemoryCoordinator, mapping_: PolicyMapping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wishes, "wished", lambda config, policy: config)
-    coordinator.create(mappings.path_of("p"), mappings.packed({}, mapping_))
+    coordinator.create(mapped_policies.path_of("p"), mapped_policies.packed({}, mapping_))
     config: Any = NEW
     router: Any = None
     with pytest.raises(RefusedError, match="another change is under way"):
         wishes.join(coordinator, router, config, "p")
-    assert mappings.read(coordinator, "p").mapping == mapping_
+    assert mapped_policies.read(coordinator, "p").mapping == mapping_
 
 
 # --- nodes ---

@@ -13,7 +13,7 @@ from halog.core.keys.directory import is_entry
 from halog.errors import UnreachableError, ZoneQuorumError
 from halog.runtime.keys import loads
 from halog.runtime.keys.loads import Loads
-from halog.runtime.replica.object_count import Counting, memory
+from halog.runtime.node.node_load import Counting, memory
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import Counter, Order, cluster_of, configured

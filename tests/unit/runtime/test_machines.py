@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from halog.errors import ConfigError
+from halog.metadata.nodes import NodeInfo
 from halog.runtime.membership.addresses import check_bound, check_reachable, machine
-from halog.runtime.membership.members import NodeInfo
 from halog.runtime.node import node as node_module
 from halog.testing.cluster import Cluster
 

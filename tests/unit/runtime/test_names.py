@@ -14,10 +14,11 @@ from halog.config import ClusterConfig, Config, parse_config
 from halog.config.check import is_name
 from halog.config.names import ambiguous
 from halog.errors import ConfigError, RefusedError
-from halog.metadata import policies as agreement
+from halog.runtime.keys import policy_agreement as agreement
 from halog.runtime.node import cluster_identity as belonging
-from halog.runtime.placement import bootstrap as cluster, config_admission as refusals
+from halog.runtime.placement import config_admission as refusals
 from halog.runtime.support.adapters import Adapters
+from halog.runtime.topics import topic_names
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
 
@@ -46,8 +47,8 @@ def derived(name: str, policy: str) -> set[str]:
     """All that other clusters on these servers must not come to."""
     of = config(name, policy)
     topics = {
-        cluster.log_topic(of, policy), cluster.state_topic(of, policy), cluster.merge_topic(of, policy),
-        cluster.schemas_topic(of), cluster.events_topic(name), cluster.arrived_topic(of),
+        topic_names.log_topic(of, policy), topic_names.state_topic(of, policy), topic_names.merge_topic(of, policy),
+        topic_names.schemas_topic(of), topic_names.events_topic(name), topic_names.arrived_topic(of),
     }  # fmt: skip
     return topics | {f"halog.{name}.{partition}" for partition in of.partition_names(policy)}
 

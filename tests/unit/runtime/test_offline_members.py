@@ -8,9 +8,10 @@ import pytest
 
 from halog.core.ids import Member
 from halog.core.table.zones import Sight
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
 from halog.runtime.membership import members
-from halog.runtime.membership.members import Membership, NodeInfo
+from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames
 
 A, B, C = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "ABC")

@@ -46,7 +46,9 @@ class Alone:
         router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
         history: Any = SimpleNamespace(tell=self.told)
         self.versions: Any = SimpleNamespace(active=0)
-        self.it = rebalancing.Rebalancing(lambda: self.config, self.versions, self.tree, router, self.members, history)
+        self.it = rebalancing.Rebalancing(
+            lambda: self.config, lambda: self.versions.active, self.tree, router, self.members, history
+        )
 
     def told(self, kind: Kind, cause: str, **more: object) -> None:
         if kind is REBALANCE:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from halog.core.ids import Member
+from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
 from halog.runtime.membership import members
-from halog.runtime.membership.members import Membership, NodeInfo
+from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
 

@@ -19,9 +19,9 @@ from halog.config import SnapshotConfig
 from halog.core.keys.mapping import begun, opened
 from halog.core.log.records import DELETE
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, RemappedError
+from halog.metadata import mapped_policies
 from halog.ports import TopicPartition
 from halog.runtime.events.partition_states import PartitionChange
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.remap import mover as moving
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
@@ -178,7 +178,7 @@ def test_a_move_that_is_asked_for_twice_is_one_move() -> None:
         wished = msgspec.structs.replace(mapping(cluster).now, ring_size=999)
         for name in "AB":  # so that nobody but this test moves anything
             cluster.node(name).runtime.remapping._carry_on = lambda *_: None
-        mappings.step(coordinator, POLICY, lambda now: opened(begun(now, wished)))
+        mapped_policies.step(coordinator, POLICY, lambda now: opened(begun(now, wished)))
         configured(cluster, ring_size=999)
         keys: dict[str, list[bytes]] = {}
         for key, [(partition, _)] in where(cluster).items():

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory import MemoryDisk, MemoryStore
-from halog.metadata.groups import GiveUpUnlogged, change_table
+from halog.metadata.groups import GiveUpUnlogged
+from halog.metadata.partition_tables import change_table
 from halog.runtime.store import replaced_mark as replaced
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_faults import add, copy_on

@@ -11,7 +11,7 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import SYNC, PartitionTable, Replica
 from halog.errors import NotActiveError, PartitionUnavailableError
-from halog.runtime.membership.members import NodeInfo
+from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
 from halog.runtime.rpc.remote_sites import Far

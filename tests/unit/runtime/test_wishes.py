@@ -11,7 +11,7 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.keys.mapping import Changing, Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError
-from halog.runtime.keys import mapping_cache as mappings
+from halog.metadata import mapped_policies
 from halog.runtime.remap import remap_request as wishes
 
 pytestmark = pytest.mark.feature("P13")
@@ -38,12 +38,12 @@ class Coordinator(MemoryCoordinator):
 def holding(mapping: PolicyMapping) -> Coordinator:
     made = Coordinator()
     made.connect(lambda state: None)
-    made.create(mappings.path_of("p"), mappings.packed({}, mapping))
+    made.create(mapped_policies.path_of("p"), mapped_policies.packed({}, mapping))
     return made
 
 
 def held(coordinator: Coordinator) -> PolicyMapping:
-    return mappings.read(coordinator, "p").mapping
+    return mapped_policies.read(coordinator, "p").mapping
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_turned_back_once_also_if_the_answer_is_lost(mapping: PolicyMapping) -> 
 
 def test_two_who_turn_back_at_once_turn_it_back_once() -> None:
     coordinator = holding(OPEN)
-    coordinator.first = lambda: mappings.step(coordinator, "p", turned_back) and None
+    coordinator.first = lambda: mapped_policies.step(coordinator, "p", turned_back) and None
     assert wishes.turn_back(coordinator, "p") == 2
     assert held(coordinator) == BACK
 
@@ -81,12 +81,12 @@ def test_turned_back_a_second_time_it_does_not_go_ahead_again() -> None:
 def test_the_change_that_was_seen_is_turned_back_and_no_other() -> None:
     """It opens meanwhile, which makes no difference; or it is done, and the next is under way."""
     coordinator = holding(begun(NOW, NEW))
-    coordinator.first = lambda: mappings.step(coordinator, "p", opened) and None
+    coordinator.first = lambda: mapped_policies.step(coordinator, "p", opened) and None
     wishes.turn_back(coordinator, "p")
     assert held(coordinator) == BACK
     coordinator = holding(OPEN)
     after = begun(PolicyMapping(NEW, 1), OTHER)
-    coordinator.first = lambda: mappings.step(coordinator, "p", lambda now: after) and None
+    coordinator.first = lambda: mapped_policies.step(coordinator, "p", lambda now: after) and None
     with pytest.raises(RefusedError, match="has come to its end, version 1"):
         wishes.turn_back(coordinator, "p")
     assert held(coordinator) == after
@@ -102,14 +102,14 @@ def test_a_change_is_begun_if_only_the_answer_is_lost() -> None:
 @pytest.mark.parametrize("after", [OPEN, PolicyMapping(NEW, 1)], ids=["open", "done"])
 def test_a_change_that_was_begun_may_be_further_when_it_is_looked_up(after: PolicyMapping) -> None:
     coordinator = holding(NOW)
-    coordinator.first = lambda: mappings.step(coordinator, "p", lambda now: after) and None
+    coordinator.first = lambda: mapped_policies.step(coordinator, "p", lambda now: after) and None
     assert begin(coordinator, NEW) == 1
     assert held(coordinator) == after
 
 
 def test_another_change_that_came_first_is_refused_by_name() -> None:
     coordinator = holding(NOW)
-    coordinator.first = lambda: mappings.step(coordinator, "p", lambda now: begun(now, OTHER)) and None
+    coordinator.first = lambda: mapped_policies.step(coordinator, "p", lambda now: begun(now, OTHER)) and None
     with pytest.raises(RefusedError, match="another change is under way"):
         begin(coordinator, NEW)
 

@@ -9,9 +9,9 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.metadata import branch_holds, log_holds as retention
 from halog.metadata.log_holds import FOREVER_MS, Hold
+from halog.metadata.mirrors import HOLD_MS
 from halog.metadata.restore_requests import DONE
 from halog.runtime.sites import divergence_count as partings, mirror_link as line, split_watch as splits
-from halog.runtime.sites.home_tables import HOLD_MS
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, note, split
 from tests.unit.sites.test_restoring_hindered import reuniting

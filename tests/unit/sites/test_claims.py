@@ -12,8 +12,8 @@ import pytest
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError
 from halog.metadata import site_ownership as claims
+from halog.metadata.partition_tables import table_of
 from halog.runtime.sites import switchover_recovery as unfinished
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.sites.mirror_link import Line
 from halog.runtime.sites.switchover import Switching
 from halog.testing.cluster import Cluster, wait_until

@@ -14,9 +14,9 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
+from halog.metadata.mirrors import COMPARES, Standing, standing
 from halog.ports import TopicPartition
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
-from halog.runtime.sites.home_tables import COMPARES, Standing, standing
 from halog.runtime.sites.mirror_assignment import STALE_S, Mirroring
 from halog.runtime.sites.mirror_link import Line
 from halog.runtime.sites.owner_tracking import Succession

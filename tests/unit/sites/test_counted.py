@@ -12,10 +12,9 @@ from halog.adapters.memory import MemoryCoordinator
 from halog.core.table.table import PartitionTable
 from halog.errors import ClosedError, HalogError, RefusedError
 from halog.metadata import log_holds as retention
-from halog.metadata.groups import change_table
+from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import UnknownResult
 from halog.runtime.sites import home_tables as sites, switchover as switching_module
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.sites.switchover import Switching
 from halog.runtime.support.adapters import Remote
 

@@ -13,9 +13,9 @@ from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
+from halog.metadata.mirrors import COMPARES, Standing, write
 from halog.runtime.sites import catch_up as drawing_level
 from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.home_tables import COMPARES, Standing, write
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M5")

@@ -11,11 +11,12 @@ import pytest
 from halog.core.ids import NO_EPOCH, Member
 from halog.errors import DeadlineError, HalogError, StoreError
 from halog.metadata import log_holds as retention
-from halog.metadata.groups import change_table
+from halog.metadata.nodes import running
+from halog.metadata.partition_tables import change_table
 from halog.ports import LogSession
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line, switchover as switching_module
 from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.home_tables import returned, running
+from halog.runtime.sites.home_tables import returned
 from halog.runtime.sites.relinquish import GivingAway
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_switching import NAMES, owners, switching

@@ -7,9 +7,9 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
+from halog.metadata.mirrors import COMPARES, Standing, write
 from halog.metadata.site_lag import lacking
-from halog.runtime.sites.acknowledgements import FRESH_S, Awaited, note
-from halog.runtime.sites.home_tables import COMPARES, Standing, write
+from halog.metadata.sync_waits import FRESH_S, Awaited, note
 
 pytestmark = pytest.mark.feature("M5")
 

@@ -7,9 +7,9 @@ import pytest
 from halog.core.log.chain import ChainState
 from halog.events import Event
 from halog.ports import TopicPartition
-from halog.runtime.placement.bootstrap import events_topic
 from halog.runtime.sites import divergence_count as partings, split_watch as splits
 from halog.runtime.sites.split_watch import Parted
+from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore import touched
 from tests.unit.sites.test_restoring import drop, mend, note, restore, split

@@ -8,7 +8,7 @@ import pytest
 
 from halog.metadata import restore_requests as restores
 from halog.ports import TopicPartition
-from halog.runtime.placement.bootstrap import events_topic
+from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_partings import often, told
 from tests.unit.sites.test_restoring_hindered import reuniting

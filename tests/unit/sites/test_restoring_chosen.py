@@ -11,9 +11,9 @@ import pytest
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE, Restore, restore_of
 from halog.runtime.merge.restore_command import Reuniting
-from halog.runtime.placement.bootstrap import state_topic
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, noted, split
 from tests.unit.sites.test_restoring_hindered import reuniting

@@ -15,8 +15,8 @@ from halog.errors import HalogError
 from halog.metadata.restore_requests import DONE, FAILED, NOTHING
 from halog.runtime.merge import epoch_reopening as reopening, restore_driver as restoring
 from halog.runtime.merge.restore_command import Reuniting
-from halog.runtime.placement.bootstrap import state_topic
 from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
 from tests.unit.sites.model import Flight, registry

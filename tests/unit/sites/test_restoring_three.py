@@ -12,9 +12,9 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.restore_requests import DONE, Restore
 from halog.ports import TopicPartition
 from halog.runtime.merge.restore_command import Reuniting
-from halog.runtime.placement.bootstrap import state_topic
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
 from tests.unit.sites.test_restoring import coordinator, note, noted

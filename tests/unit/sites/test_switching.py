@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from halog.errors import DeadlineError, RefusedError
-from halog.metadata.groups import change_table
+from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import Coordinator
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.sites.mirror_link import POLL_S
 from halog.runtime.sites.switchover import Switching
 from halog.testing.cluster import Cluster, wait_until

@@ -16,8 +16,9 @@ from halog.core.log import records
 from halog.core.log.chain import Chain
 from halog.errors import HalogError, RefusedError, SitesError
 from halog.metadata.restore_requests import DONE
+from halog.metadata.sync_waits import awaited
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.sites.acknowledgements import Arrived, awaited
+from halog.runtime.sites.acknowledgements import Arrived
 from halog.runtime.sites.mirror_link import POLL_S
 from halog.runtime.sites.split_watch import parted
 from halog.testing.cluster import Cluster, wait_until

@@ -13,8 +13,8 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
+from halog.metadata.mirrors import COMPARES, Standing
 from halog.ports import UnknownResult, Versioned
-from halog.runtime.sites.home_tables import COMPARES, Standing
 from halog.runtime.sites.split_watch import Watching, parted, tell
 from halog.runtime.support.adapters import Remote
 

@@ -12,15 +12,15 @@ import pytest
 
 from halog.errors import DeadlineError
 from halog.events import Event
+from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
-from halog.runtime.placement.bootstrap import events_topic
 from halog.runtime.replica.driver import Copy
 from halog.runtime.sites import switchover_recovery as unfinished
 from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.home_tables import table_of
 from halog.runtime.sites.split_watch import Watching
 from halog.runtime.sites.switchover import Switching
 from halog.runtime.sites.switchover_recovery import Unfinished
+from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching

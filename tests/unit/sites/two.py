@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from halog.core.log.chain import ChainState
-from halog.runtime.sites.home_tables import Standing, standing
+from halog.metadata.mirrors import Standing, standing
 from halog.testing.cluster import WAIT_S, Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 

@@ -10,7 +10,7 @@ import pytest
 from halog.errors import LogError
 from halog.ports import Log, TopicPartition
 from halog.runtime.host.snapshotter import Snapshots
-from halog.runtime.placement.bootstrap import state_topic
+from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster
 from restore.branch import Side, read_on
 from restore.branches import compared

@@ -23,9 +23,9 @@ from halog.demo.verify_copies import Ask, placed_by
 from halog.metadata.restore_requests import DONE, restore_of
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime.merge.restore_command import Reuniting, undo
-from halog.runtime.placement.bootstrap import state_topic
 from halog.runtime.rpc.router import Router
 from halog.runtime.support.adapters import Remote
+from halog.runtime.topics.topic_names import state_topic
 from halog.schema.registry import DEFAULT
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side

@@ -18,14 +18,14 @@ from halog.config import Config
 from halog.config.mapper import callable_of
 from halog.core.keys.mapping import Layout, PolicyMapping
 from halog.errors import ConfigError
+from halog.metadata import mapped_policies
 from halog.ports import Coordinator
-from halog.runtime.keys import mapping_cache as mappings
 from halog.runtime.keys.key_owners import function_at, function_of, layout_of
 from mappers import earlier_of
 
 logger = logging.getLogger("halog.cluster")
 
-_COUNTED = tuple(name for name in mappings.LAYOUT if name != "names")
+_COUNTED = tuple(name for name in mapped_policies.LAYOUT if name != "names")
 """Of a layout, what a change of the mapping may change."""
 
 
@@ -51,7 +51,7 @@ def _fixed(config: Config, policy: str) -> dict[str, Any]:
 
 def agree(coordinator: Coordinator, config: Config, policy: str, *, activated: bool = False) -> None:
     """Make it, unless the cluster has it. ConfigError as `check_mapping`."""
-    path = mappings.path_of(policy)
+    path = mapped_policies.path_of(policy)
     if coordinator.get(path) is None:
         coordinator.create(path, mapping(config, policy))
     check_mapping(coordinator, config, policy, activated=activated)
@@ -61,14 +61,14 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, acti
     """ConfigError if the cluster was made with another one: objects would be looked for where they are not, or be less
     safe than some node believes. `activated`: the configuration is an activated version. It wishes where keys belong,
     and the cluster says; a file is taken at its word."""
-    found = coordinator.get(mappings.path_of(policy))
+    found = coordinator.get(mapped_policies.path_of(policy))
     if found is None:
         return
-    held = mappings.parse(mappings.path_of(policy), found)
+    held = mapped_policies.parse(mapped_policies.path_of(policy), found)
     changed = bool(held.mapping.version) or held.mapping.changing is not None
-    passed_over: tuple[str, ...] = mappings.STATE
+    passed_over: tuple[str, ...] = mapped_policies.STATE
     if changed or activated:
-        passed_over += mappings.LAYOUT if changed else _COUNTED
+        passed_over += mapped_policies.LAYOUT if changed else _COUNTED
         _check_code(config, policy, held.mapping)
         want = _fixed(config, policy) | ({"names": list(names)} if (names := config.policies[policy].static) else {})
     else:
@@ -82,7 +82,7 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, acti
         raise ConfigError(
             f"{config.source}: policies.{policy} is another one than the cluster was created with: "
             f"{'; '.join(shown)}; change it back or use another cluster name"
-            f"{rebalance if set(keys) <= set(mappings.LAYOUT) else ''}",
+            f"{rebalance if set(keys) <= set(mapped_policies.LAYOUT) else ''}",
             policy=policy,
         )
 

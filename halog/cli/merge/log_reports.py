@@ -1,0 +1,23 @@
+"""Reports of merges, as the logs of two sites tell them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from halog.cli.shared.connection import Connection
+    from halog.core.table.table import PartitionTable
+    from restore.waiting import Report
+
+
+def reports(connection: Connection, table: PartitionTable) -> list[Report]:
+    """The merges that the partition's log still holds and that counted, in its order."""
+    from halog.cli.shared.partition_log import PartitionLog
+    from halog.core.log.chain import Verdict
+    from restore.waiting import Reports
+
+    found, counted = Reports(), (Verdict.ACCEPTED.value, Verdict.OPENED.value)
+    for item in PartitionLog(connection, table).all():
+        if item.record is not None:
+            found.read(item.record, item.offset, counts=item.verdict in counted)
+    return [*found.found.values()]

@@ -1,0 +1,114 @@
+"""policies/<name>: the mapping of a policy, and a change of it under way (T8)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from halog.config import Config
+from halog.core.keys.mapping import Changing, Layout, PolicyMapping
+from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionError
+from halog.ports import Coordinator, UnknownResult, Versioned
+
+LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
+
+
+STATE = ("mapping", "changing")
+
+
+ATTEMPTS = 50
+"""Nodes that note their clean partitions meet: each attempt that fails is another one's that went through."""
+
+
+class Standing(NamedTuple):
+    """What a znode holds: the mapping, everything else, and its version for the compare-and-set."""
+
+    mapping: PolicyMapping
+    said: Mapping[str, Any]
+    znode: int
+
+
+def path_of(policy: str) -> str:
+    """The policy's znode."""
+    return f"policies/{policy}"
+
+
+def parse(path: str, found: Versioned) -> Standing:
+    """CoordinatorError for what is no mapping."""
+    try:
+        said = msgspec.json.decode(found.data, type=dict[str, Any])
+        return Standing(told(said), said, found.version)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CoordinatorError(f"znode {path} does not hold a policy's mapping: {error}") from error
+
+
+def told(said: Mapping[str, Any]) -> PolicyMapping:
+    """The mapping among all that is said of a policy."""
+    now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
+    changing = None if "changing" not in said else msgspec.convert(said["changing"], Changing)
+    return PolicyMapping(now, int(said.get("mapping", 0)), changing)
+
+
+def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
+    """The znode's content: what a mapping does not use is absent, so that one never changed reads as it always did."""
+    kept = {name: value for name, value in said.items() if name not in STATE}
+    layout = msgspec.to_builtins(mapping.now)
+    kept = {name: value for name, value in kept.items() if name not in LAYOUT or name in layout} | layout
+    if mapping.version:
+        kept["mapping"] = mapping.version
+    if mapping.changing is not None:
+        kept["changing"] = msgspec.to_builtins(mapping.changing)
+    return msgspec.json.encode(kept)
+
+
+def read(coordinator: Coordinator, policy: str) -> Standing:
+    """What the cluster holds of a policy. UnknownNameError if it has no such policy."""
+    found = coordinator.get(path_of(policy))
+    if found is None:
+        raise UnknownNameError.of("policy", policy, sorted(coordinator.children("policies")))
+    return parse(path_of(policy), found)
+
+
+def read_all(coordinator: Coordinator) -> dict[str, PolicyMapping]:
+    """Of every policy that the cluster has."""
+    return {name: read(coordinator, name).mapping for name in coordinator.children("policies")}
+
+
+def step(coordinator: Coordinator, policy: str, taken: Callable[[PolicyMapping], PolicyMapping]) -> PolicyMapping:
+    """Take one step of a change by compare-and-set, and again from what others have made of it; the mapping then.
+    What `taken` raises passes."""
+    path = path_of(policy)
+    for _ in range(ATTEMPTS):
+        standing = read(coordinator, policy)
+        new = taken(standing.mapping)
+        if new == standing.mapping:
+            return new
+        try:
+            coordinator.set(path, packed(standing.said, new), standing.znode)
+        except (VersionError, UnknownResult):
+            coordinator.sync(path)
+            continue
+        return new
+    raise OutcomeUnknownError(f"znode {path} was changed by others {ATTEMPTS} times in a row", policy=policy)
+
+
+def with_all_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Config:
+    """The configuration with as many partitions as the cluster has, or is about to have."""
+    policies = dict(config.policies)
+    for name, policy in config.policies.items():
+        if name in held and not policy.static:
+            policies[name] = dataclasses.replace(policy, partitions=len(held[name].partition_names(name)))
+    return dataclasses.replace(config, policies=policies)
+
+
+def with_made_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Config:
+    """The same without those that a change is about to add: before it is open nobody has made them for certain, nor
+    needs them."""
+    made = {
+        name: PolicyMapping(mapping.now) if mapping.changing is not None and not mapping.changing.open else mapping
+        for name, mapping in held.items()
+    }
+    return with_all_partitions(config, made)

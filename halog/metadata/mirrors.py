@@ -1,0 +1,83 @@
+"""mirrors/<partition>: how far this site's mirror of a partition is (M5)."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from halog.core.sites.mirror import Checkpoint
+from halog.core.table.table import PartitionTable
+from halog.metadata.cas import put
+from halog.ports import Coordinator
+
+logger = logging.getLogger("halog.mirror")
+
+
+HOLD_MS = 7 * 24 * 3_600_000
+"""How long a log is held for another site that does not come back: what both did since then can be merged; while it is
+told that both have gone on, from each moment of that. A week of working days; who has not the room for that lets go of
+it earlier (`halog log release`)."""
+
+
+COMPARES = "this site's log is compared with the other one's, before it is given away"
+"""What a standing says as long as a node is at that."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a mirror stands, as the coordinator holds it."""
+
+    site: str
+    """The other one."""
+    by: str
+    """The node that mirrors."""
+    at_ms: int
+    """When it was written, in ms since 1970."""
+    checkpoint: Checkpoint
+    behind: int = 0
+    """Entries of the other log that are not dealt with yet."""
+    lag_ms: int = 0
+    """The longest that a record took from there to here since the last time, or waits by now."""
+    error: str = ""
+    """Why nothing is mirrored."""
+    parted: bool = False
+    """That is because both sites have gone on."""
+    epoch: int | None = None
+    """The number of the epoch in this site's table as it was mirrored: what this site served later has a higher one,
+    and so has the fence behind that. -1: it is not mirrored now; None: of a node that does not say it."""
+
+    @property
+    def level(self) -> bool:
+        """Was everything of the other log here when this was written?"""
+        return not self.error and not self.behind
+
+
+def standing(coordinator: Coordinator, partition: str) -> Standing | None:
+    """How the mirror of a partition stood last; None before the first, and for what cannot be read, of another version
+    perhaps: then it is begun anew, which does no harm."""
+    found = coordinator.get(f"mirrors/{partition}")
+    if found is None:
+        return None
+    try:
+        return _STANDING.decode(found.data)
+    except msgspec.MsgspecError as e:
+        logger.warning("znode mirrors/%s is no standing of a mirror: %s", partition, e)
+        return None
+
+
+def followed(coordinator: Coordinator, table: PartitionTable, site: str) -> Standing | None:
+    """How this site stands with that one, if it mirrors it now: what was told before this site served by itself, or
+    fenced its log, is over. `table`: as it is now."""
+    now = standing(coordinator, table.name)
+    if now is None or now.site != site or now.error or table.owner != site:
+        return None
+    return now if now.epoch in (None, table.epoch.number) else None
+
+
+def write(coordinator: Coordinator, partition: str, now: Standing) -> None:
+    """Say how the mirror stands; what another node says at the same moment is as true."""
+    data = msgspec.json.encode(now)
+    put(coordinator, f"mirrors/{partition}", lambda before: data)
+
+
+_STANDING = msgspec.json.Decoder(Standing)

@@ -1,0 +1,81 @@
+"""nodes/<name>: who is registered, for as long as its session lasts (N4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from halog.core.ids import Member
+from halog.errors import DuplicateNodeError
+from halog.ports import Coordinator
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A node's registration: the znode below `nodes/`."""
+
+    name: str
+    incarnation: int
+    address: str
+    installation: int
+    hosts: bool
+    """Is it in a zone, so that partitions may be placed there? A client node is not."""
+    pid: int
+    version: str
+    witness: str = ""
+    """SHA-256 of the secret that its witness shows when it tells that this process is no more; "": it has none."""
+    machine: str = ""
+    """Names the machine and the network namespace in which a loopback address leads to it; "" is unknown."""
+    types: tuple[str, ...] | None = None
+    """The ids of the definitions that it runs, as hex; None: it does not say, as a process of an older halog."""
+
+    @property
+    def member(self) -> Member:
+        return Member(self.name, self.incarnation)
+
+
+_INFO = msgspec.json.Decoder(NodeInfo)
+
+
+def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
+    """Register this node. An older run of this very node (same installation) is waited for until its session ends;
+    any other holder of the name is an error."""
+    path, data = f"nodes/{info.name}", msgspec.json.encode(info)
+    until = time.monotonic() + wait_s
+    while not coordinator.create(path, data, ephemeral=True):
+        found = coordinator.get(path)
+        holder = None if found is None else _INFO.decode(found.data)
+        if holder is not None and holder.installation == info.installation and found is not None:
+            coordinator.delete(path, found.version)
+            continue
+        if time.monotonic() >= until and holder is not None:
+            raise DuplicateNodeError(
+                f"a node named {info.name} is running already (pid {holder.pid} at {holder.address}); "
+                "stop it or choose another name",
+                node=info.name,
+                pid=holder.pid,
+                address=holder.address,
+            )
+        time.sleep(0.05)
+
+
+def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, NodeInfo]:
+    """The registrations below `nodes/`."""
+    infos = {}
+    for name in names:
+        found = coordinator.get(f"nodes/{name}")
+        if found is not None:
+            infos[name] = _INFO.decode(found.data)
+    return infos
+
+
+def is_registration(data: bytes, info: NodeInfo) -> bool:
+    """Is this registration the very one `info` made?"""
+    return _INFO.decode(data) == info
+
+
+def running(coordinator: Coordinator) -> set[Member]:
+    """The runs of nodes that are registered: a node that was restarted serves nothing that its last run did."""
+    nodes = read_nodes(coordinator, coordinator.children("nodes"))
+    return {Member(info.name, info.incarnation) for info in nodes.values()}

@@ -1,0 +1,105 @@
+"""partitions/<name>: one partition's table, changed by compare-and-set only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from halog.core.table.table import PartitionTable
+from halog.errors import CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, UnknownNameError, VersionError
+from halog.ports import Coordinator, UnknownResult
+
+ATTEMPTS = 20
+"""A znode changes with each node that joins or leaves: somebody else is this often quicker in no real cluster."""
+
+
+Told = Callable[[PartitionTable, PartitionTable], None]
+"""Is told of a change once it is set: what it was made of, and what it came to."""
+
+
+def untold(before: PartitionTable, now: PartitionTable) -> None:
+    """Nobody is to hear of it, or nodes tell it."""
+
+
+def change_table(
+    coordinator: Coordinator,
+    partition: str,
+    change: Callable[[PartitionTable], PartitionTable],
+    told: Told = untold,
+) -> PartitionTable:
+    """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
+    and changes nothing then of what it has done already; `told` hears of that, too. OutcomeUnknownError where it ends
+    in another error behind that, unless that one says it has looked (`judged`): it may have changed, or not."""
+    unanswered: list[tuple[PartitionTable, PartitionTable]] = []
+    try:
+        return _changed(coordinator, partition, change, told, unanswered)
+    except HalogError as e:
+        if not unanswered or "judged" in e.evidence:
+            raise
+        raise OutcomeUnknownError(
+            f"it is not known whether the table of {partition} was changed: no answer came, and then: {e.message}; "
+            f"look at it with `halog partition show {partition}`, and ask again if it was not",
+            partition=partition,
+        ) from e
+
+
+def _changed(
+    coordinator: Coordinator,
+    partition: str,
+    change: Callable[[PartitionTable], PartitionTable],
+    told: Told,
+    unanswered: list[tuple[PartitionTable, PartitionTable]],
+) -> PartitionTable:
+    path = f"partitions/{partition}"
+    for _ in range(ATTEMPTS):
+        found = coordinator.get(path)
+        if found is None:
+            raise UnknownNameError.of("partition", partition, coordinator.children("partitions"))
+        table = PartitionTable.from_bytes(found.data)
+        changed = change(table)
+        if changed == table:
+            if unanswered:
+                told(*unanswered[-1])
+            return table
+        try:
+            coordinator.set(path, changed.to_bytes(), found.version)
+        except VersionError:
+            coordinator.sync(path)
+        except UnknownResult:
+            unanswered.append((table, changed))
+            coordinator.sync(path)  # if it landed, the next turn finds nothing to change
+        else:
+            told(table, changed)
+            return changed
+    raise RefusedError(f"the table of {partition} changes too often to be changed; try again", partition=partition)
+
+
+def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
+    """As the site of this coordinator has it. CoordinatorError if it has none."""
+    found = coordinator.get(f"partitions/{partition}")
+    if found is None:
+        raise CoordinatorError(f"there is no partition {partition}", partition=partition)
+    return PartitionTable.from_bytes(found.data)
+
+
+def serves(there: Coordinator, table: PartitionTable) -> bool:
+    """Is the other site to serve this very history, by its own word? (One set up anew has another one of this name.)"""
+    theirs = its_table(there, table)
+    return theirs is not None and not theirs.owner
+
+
+def its_table(there: Coordinator, table: PartitionTable) -> PartitionTable | None:
+    """What the other site has of this very history."""
+    found = there.get(f"partitions/{table.name}")
+    theirs = None if found is None else PartitionTable.from_bytes(found.data)
+    return theirs if theirs is not None and theirs.log_id == table.log_id else None
+
+
+def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
+    """Every partition's, by its name."""
+    return {name: table for name, (_, table) in _read(coordinator, coordinator.children("partitions")).items()}
+
+
+def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
+    listed = list(names)
+    found = zip(listed, coordinator.get_many([f"partitions/{name}" for name in listed]), strict=True)
+    return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found if z is not None}

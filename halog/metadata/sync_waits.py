@@ -1,0 +1,55 @@
+"""awaited/<partition>: do commits at the site that serves wait for this site's log (M5)?"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+
+from halog.metadata.cas import put
+from halog.ports import Coordinator
+
+logger = logging.getLogger("halog.mirror")
+
+
+FRESH_S = 10.0
+"""How old that may be where nothing changes."""
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """Do commits at the site that serves wait for this one's log?"""
+
+    site: str
+    """The one that serves."""
+    waits: bool
+    may_drop: bool
+    """May its nodes go on without this one by themselves?"""
+    at_ms: int
+    """When it was so, in ms since 1970."""
+
+
+_AWAITED = msgspec.json.Decoder(Awaited)
+
+
+def note(coordinator: Coordinator, partition: str, now: Awaited) -> None:
+    """Write it down; what another node says at the same moment is as true."""
+    data = msgspec.json.encode(now)
+    put(coordinator, f"awaited/{partition}", lambda before: data)
+
+
+def awaited(coordinator: Coordinator, partition: str, site: str) -> Awaited | None:
+    """What was last known of commits at `site`; None: nothing."""
+    found = coordinator.get(f"awaited/{partition}")
+    if found is None:
+        return None
+    try:
+        now = _AWAITED.decode(found.data)
+    except msgspec.MsgspecError as e:
+        logger.warning("znode awaited/%s cannot be read: %s", partition, e)
+        return None
+    return now if now.site == site else None
+
+
+def _ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,39 @@
+"""The end of what was to last a while (Q3): a node takes it out of ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from halog.core.table.group import without
+from halog.errors import HalogError
+from halog.metadata.groups import change_group, logger
+from halog.ports import Coordinator
+from halog.runtime.replica.driver import Copy
+
+LOOK_S = 0.5
+"""How often a node looks whether an override that is over is to be taken out: its copies count it no more."""
+
+
+class Overrides:
+    """Takes the overrides of the partitions hosted here out of ZooKeeper when their time is over. Their copies count
+    them no more by then (`halog.core.active.quorum_overrides`), whether this comes to anything or not: it is for the
+    other nodes, and for operators."""
+
+    def __init__(self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]]) -> None:
+        self._coordinator, self._copies = coordinator, copies
+
+    def turn(self, closing: threading.Event) -> None:
+        """One look at all of them."""
+        if not closing.wait(LOOK_S):
+            for copy in self._copies():
+                if over := copy.core.overrides.over:
+                    self._end(copy.name, over)
+
+    def _end(self, partition: str, over: Collection[int]) -> None:
+        try:
+            change_group(self._coordinator, partition, lambda table: without(table.group, over))
+        except HalogError as e:
+            logger.warning("the override of %s is over, and stands in ZooKeeper still: %s", partition, e)
+            return
+        logger.warning("the override of %s has ended: its time is over", partition)

@@ -1,0 +1,35 @@
+"""Names of a cluster's topics in Kafka."""
+
+from __future__ import annotations
+
+from halog.config import Config
+
+
+def log_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.log`"""
+    return f"{config.cluster.name}.{policy}.log"
+
+
+def events_topic(cluster: str) -> str:
+    """`<cluster>.events`"""
+    return f"{cluster}.events"
+
+
+def arrived_topic(config: Config) -> str:
+    """`<cluster>.arrived`"""
+    return f"{config.cluster.name}.arrived"
+
+
+def state_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.state`"""
+    return f"{config.cluster.name}.{policy}.state"
+
+
+def merge_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.merge`: made by the first job that writes there."""
+    return f"{config.cluster.name}.{policy}.merge"
+
+
+def schemas_topic(config: Config) -> str:
+    """`<cluster>.schemas`"""
+    return f"{config.cluster.name}.schemas"
