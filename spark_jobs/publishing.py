@@ -24,7 +24,7 @@ from halog.errors import RefusedError
 from halog.metadata import restore_requests as restores
 from halog.metadata.identity import who
 from halog.ports import TopicPartition
-from halog.runtime.merge import spark_results as classified
+from halog.runtime.merge import closed_branch, spark_results as classified
 from halog.runtime.merge.in_doubt import Elsewhere
 from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import Remote
@@ -148,7 +148,7 @@ class Publishing:
         for name, place in self._places.items():
             if name in self._closed:
                 continue
-            found = restores.closed_side(self._own, self._source, name, TopicPartition(place.log, place.index))
+            found = closed_branch.closed_side(self._own, self._source, name, TopicPartition(place.log, place.index))
             if isinstance(found, Side):
                 self._closed[name] = found
             else:

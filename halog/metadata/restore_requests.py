@@ -14,11 +14,10 @@ from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata.cas import put
-from halog.ports import Coordinator, TopicPartition, UnknownResult
-from restore.branch import Side, read_on
+from halog.ports import Coordinator, UnknownResult
 
 if TYPE_CHECKING:
-    from halog.runtime.support.adapters import Remote
+    pass
 
 ASKED, READING, SETTLING, MERGING, DONE, NOTHING, FAILED = (
     "asked", "reading", "settling", "merging", "done", "nothing", "failed",
@@ -169,21 +168,3 @@ def closed_at(coordinator: Coordinator, partition: str) -> ChainState | None:
     """Where this site's branch ended when it was closed last."""
     found = coordinator.get(f"closed/{partition}")
     return None if found is None else _CLOSED.decode(found.data).checkpoint.state
-
-
-def closed_side(remote: Remote, here: str, partition: str, tp: TopicPartition) -> Side | str:
-    """The other site's branch, whole, or why it may still grow: nothing was begun behind the epoch it was closed with;
-    another one, too, that nobody has opened so far, may be opened. One that mirrors site `here` grows no more by
-    itself."""
-    found = remote.coordinator.get(f"closed/{partition}")
-    if found is None:
-        return f"site {remote.name} has not closed its branch"
-    closed = _CLOSED.decode(found.data)
-    end = remote.log.bounds(tp)[1]
-    start = Side(remote.name, remote.log, tp, closed.checkpoint.state, closed.checkpoint.offset, closed.in_doubt)
-    side = read_on(start, end)
-    if side.state.owner not in ("", here):
-        return f"site {remote.name} mirrors site {side.state.owner}"
-    if not side.state.owner and (side.state.opened or side.state.epoch != closed.checkpoint.state.epoch):
-        return f"site {remote.name} has not closed its branch: epoch {side.state.epoch.number} was begun"
-    return side

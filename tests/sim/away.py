@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core.roles import Role
-from tests.sim import faults
+from tests.sim import process_faults
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -44,7 +44,7 @@ def goes(w: World, p: Process) -> None:
     """Killed, and away for long enough that the others try without it."""
     if p.alive:
         w.crash(p.name)
-        w.engine.at(span(w, 150.0, 900.0), faults.restart, w, p.name, w.operator.random() < 0.2)
+        w.engine.at(span(w, 150.0, 900.0), process_faults.restart, w, p.name, w.operator.random() < 0.2)
 
 
 def replica_goes(w: World) -> None:

@@ -19,10 +19,9 @@ import msgspec
 from halog.core import events as ev
 from halog.core.ids import digest
 from halog.core.table.states import State, Step
-from tests.sim import belated, trimmed
+from tests.sim import belated
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
-from tests.sim.faults import FAULTS
 from tests.sim.violation import Violation
 from tests.sim.world import SETTINGS_OF, World
 
@@ -177,31 +176,6 @@ class Bank:
                 if world.unlogged and world.active() is None and end - self.engine.now < LIVENESS_MS / 2:
                     world._accept_loss()
         raise Violation(f"liveness: {LIVENESS_MS:.0f} ms after healing {self.unwell()}")
-
-
-def make(seed: int, *, verbose: bool = False, teller: type[Teller] | None = None) -> Bank:
-    """A bank of this seed: how many partitions and nodes, which faults, how unkind; and what tellers it has."""
-    from tests.sim.teller import Teller
-
-    bank = Bank(seed, verbose=verbose)
-    chance = random.Random(seed * 104_729 + 5)
-    length = chance.uniform(250.0, 900.0)
-    for world in bank.worlds.values():
-        for name in world.nodes:
-            bank.engine.at(chance.choice((0.0, 0.0, 200.0)) * chance.random(), world.start, name)
-        kinds = chance.sample(FAULTS, chance.randint(1, 4))
-        for _ in range(chance.randint(0, 4)):
-            bank.engine.at(80.0 + chance.random() * (length - 80.0), chance.choice(kinds), world)
-    bank.tellers = [(teller or Teller)(bank, f"teller{i}", quota=12) for i in range(chance.choice((1, 2, 4)))]
-    for one in bank.tellers:
-        bank.engine.at(30.0 + 60.0 * chance.random(), one.begin)
-    if belated.given(seed):
-        belated.prepare(bank, length)
-    if trimmed.given(seed):
-        trimmed.prepare(bank, length)
-    bank.engine.at(length, bank.heal)
-    bank.length = length
-    return bank
 
 
 def digest_of(*parts: object) -> bytes:

@@ -9,28 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core import events as ev
-from halog.core.log.records import Commit, Header, decode, encode
+from halog.core.log.records import Commit, Header, encode
 from halog.core.roles import Role
 from halog.core.table.group import why_not_designated
 from tests.sim import leases
-from tests.sim.log import Entry
 from tests.sim.members import SILENCE_MS
+from tests.sim.process_faults import dead_append, renew_session, restart, span, victim
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
     from tests.sim.world import World
-
-
-def victim(w: World) -> Process | None:
-    """Mostly whoever leads, since that is where it hurts."""
-    able = list(w.processes())
-    leading = [p for p in able if p.partition.leading is not None]
-    pool = leading if leading and w.engine.rng.random() < 0.7 else able
-    return w.engine.rng.choice(pool) if pool else None
-
-
-def span(w: World, low: float, high: float) -> float:
-    return low + (high - low) * w.engine.rng.random()
 
 
 def crash(w: World) -> None:
@@ -41,12 +29,6 @@ def crash(w: World) -> None:
     w.crash(p.name)
     wipe = w.engine.rng.random() < 0.25
     w.engine.at(span(w, 5.0, 500.0), restart, w, p.name, wipe)
-
-
-def restart(w: World, name: str, wipe: bool) -> None:
-    if w.nodes[name].process is None and name not in w.gone:
-        w.cover.hit("restarts empty" if wipe else "restarts warm")
-        w.start(name, wipe=wipe)
 
 
 def crash_all(w: World) -> None:
@@ -116,14 +98,6 @@ def lose_session(w: World) -> None:
     w.members.everybody_doubts(p.name)
     length = span(w, 5.0, 400.0)
     w.engine.at(length, renew_session, w, p)
-
-
-def renew_session(w: World, p: Process) -> None:
-    if p.alive and not p.coordinator.up:
-        w.coordinator.renew(p.coordinator)
-        if w.leased:
-            p.deliver(ev.SessionLost())
-    w.members.everybody_trusts(p.name)
 
 
 def lose_producer(w: World) -> None:
@@ -223,20 +197,6 @@ def flap(w: World) -> None:
             start = span(w, 0.0, 300.0)
             w.engine.at(start, w.members.doubt, who, whom)
             w.engine.at(start + span(w, 1.0, 40.0), w.members.trust, who, whom)
-
-
-def dead_append(w: World) -> None:
-    """Records of a dead epoch land again, now and in a while, wherever the active is in its own."""
-    highest = max((decode(e.data).header.epoch.number for e in w.log.entries), default=0)
-    dead = [e for e in w.log.entries if decode(e.data).header.epoch.number < highest]
-    if dead:
-        w.cover.hit("a dead epoch's record landed again")
-        for _ in range(4):
-            w.engine.at(span(w, 0.0, 100.0), land_again, w, w.engine.rng.choice(dead))
-
-
-def land_again(w: World, entry: Entry) -> None:
-    w.log.land(entry)
 
 
 def late_push(w: World) -> None:

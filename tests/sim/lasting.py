@@ -16,7 +16,7 @@ import msgspec
 from halog.core.ids import Member
 from halog.core.table.group import as_of, why_not_designated, without
 from halog.core.table.table import Group, PartitionTable
-from tests.sim import faults, leases
+from tests.sim import faults, leases, process_faults
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -101,7 +101,7 @@ def _hinder(w: World, rng: random.Random, active: Process, lasts: float) -> None
                 w.engine.at(rng.uniform(0.0, 20.0), _kill, w, p, back, rng.random() < 0.2)
     if rng.random() < 0.6:
         w.engine.at(rng.uniform(0.4, 1.0) * lasts, _cut_off, w, active, rng.random() < 0.3)
-        w.engine.at(back, faults.renew_session, w, active)
+        w.engine.at(back, process_faults.renew_session, w, active)
     if rng.random() < 0.4:
         w.engine.at(lasts - rng.uniform(2.0, 40.0), _stop, w, active)
         w.engine.at(lasts + rng.uniform(1.0, 60.0), faults.resume, w, active)
@@ -112,7 +112,7 @@ def _hinder(w: World, rng: random.Random, active: Process, lasts: float) -> None
 def _kill(w: World, p: Process, back: float, wipe: bool) -> None:
     if p.alive and not w.healed:
         w.crash(p.name)
-        w.engine.at(back, faults.restart, w, p.name, wipe)
+        w.engine.at(back, process_faults.restart, w, p.name, wipe)
 
 
 def _cut_off(w: World, p: Process, doubted: bool) -> None:

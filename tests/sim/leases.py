@@ -65,7 +65,7 @@ def witness(world: World, dead: Process) -> None:
 
 def every_session_ends(world: World) -> None:
     """A coordinator that is put back knows none of them."""
-    from tests.sim.faults import renew_session
+    from tests.sim.process_faults import renew_session
 
     for p in world.processes():
         if p.coordinator.up:
@@ -139,7 +139,7 @@ def _deaf_when_handing(world: World, p: Process, patience: int) -> None:
 def _kill_heir(world: World, first: str, patience: int) -> None:
     active = world.coordinator.table.active
     if active is not None and active.node != first and world.nodes[active.node].process is not None:
-        from tests.sim.faults import restart
+        from tests.sim.process_faults import restart
 
         world.cover.hit("heir killed under a lease")
         world.crash(active.node)

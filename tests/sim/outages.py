@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from halog.core import events as ev
 from halog.core.roles import CLAIMANT
 from halog.events import REMOVED
-from tests.sim import faults, parted, silences
+from tests.sim import faults, parted, process_faults, silences
 from tests.sim.node import TICK_MS
 from tests.sim.violation import demand
 
@@ -253,4 +253,4 @@ class Outages:
         for p in list(world.processes()):
             if p.coordinator.up:
                 world.coordinator.lose(p.coordinator)
-                world.engine.at(lasts + rng.uniform(0.0, 60.0), faults.renew_session, world, p)
+                world.engine.at(lasts + rng.uniform(0.0, 60.0), process_faults.renew_session, world, p)

@@ -19,7 +19,7 @@ from unittest import mock
 from halog.core.election import positions
 from halog.core.replica import held
 from halog.core.roles import CLAIMANT
-from tests.sim import faults, stowed
+from tests.sim import faults, process_faults, stowed
 from tests.sim.away import log_away, span
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def crash_all(w: World) -> None:
 def crash(w: World, p: Process) -> None:
     if p.alive:
         w.crash(p.name)
-        w.engine.at(span(w, 5.0, 300.0), faults.restart, w, p.name, False)
+        w.engine.at(span(w, 5.0, 300.0), process_faults.restart, w, p.name, False)
 
 
 def log_stands_still(w: World) -> None:

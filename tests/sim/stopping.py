@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev
 from halog.core.replica.tail import Tail
 from halog.core.table.holders import holders
-from tests.sim import faults, stowed
+from tests.sim import faults, process_faults, stowed
 from tests.sim.away import span
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def holders_stop(w: World) -> None:
     for p in [p for p in w.processes() if p.me in named]:
         w.cover.hit("holder stopped")
         w.crash(p.name)
-        w.engine.at(span(w, 5.0, 300.0), faults.restart, w, p.name, False)
+        w.engine.at(span(w, 5.0, 300.0), process_faults.restart, w, p.name, False)
 
 
 def brought_along(node: Node) -> Tail:

@@ -17,7 +17,7 @@ from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
 from halog.runtime.topics import ledger_rows
-from tests.sim import faults
+from tests.sim import process_faults
 from tests.sim.store import Disk, Objects
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _emptied(world: World, active: Process, rng: random.Random) -> None:
     if others:
         name = rng.choice(others)
         world.crash(name)
-        world.engine.at(rng.uniform(1.0, 100.0), faults.restart, world, name, True)
+        world.engine.at(rng.uniform(1.0, 100.0), process_faults.restart, world, name, True)
 
 
 def take(world: World, p: Process) -> None:

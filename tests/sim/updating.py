@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table.states import State, Step
-from tests.sim import faults, lives
+from tests.sim import lives, process_faults
 from tests.sim.violation import Violation, demand
 from tests.sim.world import World, is_grouped
 
@@ -69,7 +69,7 @@ class States:
         there = list(world.processes())
         for p in self.chance.sample(there, len(there) - 1):
             world.crash(p.name)
-            world.engine.at(self.chance.uniform(80.0, 300.0), faults.restart, world, p.name, False)
+            world.engine.at(self.chance.uniform(80.0, 300.0), process_faults.restart, world, p.name, False)
 
     def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
         """What its state must be, whatever was before; and what is true when it says that the objects have gone."""

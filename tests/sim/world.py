@@ -17,7 +17,20 @@ from halog.core.table.holders import holders
 from halog.core.table.preference import NEVER
 from halog.core.table.states import Life
 from halog.core.table.table import SYNC, Group, PartitionTable
-from tests.sim import faults, late, leases, lives, moves, outages, stills, stopping, stowed, trimmed, zones
+from tests.sim import (
+    faults,
+    late,
+    leases,
+    lives,
+    moves,
+    outages,
+    process_faults,
+    stills,
+    stopping,
+    stowed,
+    trimmed,
+    zones,
+)
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -320,7 +333,7 @@ class World:
                 session.thaw()
         for n in self.nodes:
             if self.nodes[n].process is None:
-                faults.restart(self, n, False)
+                process_faults.restart(self, n, False)
         self.members.doubts.clear()
         zones.all_back(self)
         if moves.is_moving(self.seed):
@@ -336,7 +349,7 @@ class World:
                 leases.reach(self, p)
             faults.resume(self, p)
             p.reader.unstick()
-            faults.renew_session(self, p)
+            process_faults.renew_session(self, p)
 
     def unwell(self) -> str:
         """Why the healed world is not yet as it should be, or ''."""

@@ -118,13 +118,13 @@ def _wait_for(world: World, rng: random.Random, role: Role, patience: int) -> No
 
 def _provoke(world: World, rng: random.Random, role: Role) -> None:
     """What seldom happens by itself."""
-    from tests.sim import faults
+    from tests.sim import process_faults
 
     p = world.active()
     if p is None:
         return
     if role is Role.VERIFYING:
-        faults.dead_append(world)
+        process_faults.dead_append(world)
     elif role in (Role.DRAINING, Role.HANDING):
         to = rng.choice([n for n in world.nodes if n != p.name])
         p.deliver(ev.HandOverAsked(world.hand_over_token(), to))

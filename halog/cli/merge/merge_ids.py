@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
@@ -46,7 +44,6 @@ def known(connection: Connection, tables: Iterable[PartitionTable], said: str | 
 
 def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
     """Nothing that the logs of these partitions have is called so."""
-    pass
     from halog.errors import UnknownNameError
 
     return UnknownNameError(

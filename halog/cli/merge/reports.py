@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.merge.conflicts import conflicts as conflicts, stands, told
+from halog.cli.merge.log_reports import reports
 from halog.cli.merge.merge_ids import known
 from halog.cli.shared.options import Name, config_option, output_option, timeout_after
 from halog.cli.shared.output import emit, format_option
 from halog.cli.shared.with_home import partition_option, with_home
-from halog.cli.merge.log_reports import reports
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -163,5 +163,3 @@ def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
         "open": bool(e.why) and closed is None,
         "closed": "" if closed is None else closed.why,
     }
-
-

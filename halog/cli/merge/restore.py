@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.merge.merge_ids import of
 from halog.cli.shared.by_spark import LOCAL_SPARK
 from halog.cli.shared.messages import say
 from halog.cli.shared.options import Name, Text, config_option, timeout_after
 from halog.cli.shared.output import emit, format_option
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
-from halog.cli.merge.merge_ids import of
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -292,8 +292,6 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
             raise NothingToDoError(f"no merge was made here{of(tables)}; nothing was changed")
         ended = undo(connection.coordinator, found, timeout_s, _tell)
     _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
-
-
 
 
 def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:

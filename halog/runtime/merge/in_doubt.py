@@ -8,8 +8,8 @@ from halog.core.log import records
 from halog.core.log.transactions import Undecided
 from halog.errors import RefusedError
 from halog.metadata.partition_tables import table_of
-from halog.metadata.restore_requests import closed_side
 from halog.ports import TopicPartition
+from halog.runtime.merge.closed_branch import closed_side
 from halog.runtime.support.adapters import Remote
 from restore.branch import Side
 from restore.thread import Link, Thread

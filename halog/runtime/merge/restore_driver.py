@@ -25,7 +25,7 @@ from halog.events import RESTORED
 from halog.metadata import log_holds as retention, mirror_starts as places, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, Restore
 from halog.ports import TopicPartition, UnknownResult, Versioned
-from halog.runtime.merge import spark_results as classified
+from halog.runtime.merge import closed_branch, spark_results as classified
 from halog.runtime.merge.comparison import Comparing, Finish, Growing
 from halog.runtime.merge.compensation import Compensations
 from halog.runtime.merge.decisions import Deciding, check_keys, counted
@@ -263,7 +263,7 @@ class _OneRestore:
     def _closed(self, remote: Remote) -> Side:
         """The other site's branch, once it is closed."""
         for _ in range(int(CLOSE_S / LOOK_S)):
-            side = restores.closed_side(remote, self._host.site, self._copy.name, self._copy.tp)
+            side = closed_branch.closed_side(remote, self._host.site, self._copy.name, self._copy.tp)
             if isinstance(side, Side):
                 return side
             self._say(READING, side)

@@ -6,9 +6,9 @@ import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
 from halog.runtime.rpc import frames
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host

@@ -17,9 +17,9 @@ from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
 from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
+from halog.runtime.node.node_load import Counting
 from halog.runtime.replica import moment_server as looks
 from halog.runtime.replica.driver import Copy
-from halog.runtime.node.node_load import Counting
 from halog.runtime.replica.repeated_requests import Call, Repeats, encoded, send
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame

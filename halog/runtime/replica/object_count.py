@@ -7,21 +7,15 @@ that is active no more forgets its count, since it may be copied anew.
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from halog.core.keys.directory import is_entry
 from halog.core.log import records
 from halog.core.log.records import CREATE, DELETE
 from halog.core.log.transactions import Applied, Decided
-from halog.runtime.rpc import frames
 
 if TYPE_CHECKING:
-    from halog.runtime.host.host import Host
-    from halog.runtime.replica.driver import Copy
     from halog.runtime.store.object_table import ObjectTable
 
 LOOK: Final = 10_000
@@ -70,9 +64,3 @@ class Tally:
         with self._table.lock:
             if self._since is not None:
                 self._counted = found
-
-
-
-
-
-

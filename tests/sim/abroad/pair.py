@@ -45,7 +45,7 @@ from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Repl
 from restore.creating import Decided
 from restore.merge import AGREED, Difference, Kind
 from restore.plan import chosen
-from tests.sim import faults, leases, zones
+from tests.sim import leases, process_faults, zones
 from tests.sim.abroad import takeover
 from tests.sim.abroad.client import COUNTER
 from tests.sim.abroad.site import SiteWorld
@@ -202,7 +202,7 @@ class Pair:
 
         def die() -> None:
             world.crash(p.name)
-            self.engine.at(self.rng.uniform(5.0, 300.0), faults.restart, world, p.name, self.rng.random() < 0.2)
+            self.engine.at(self.rng.uniform(5.0, 300.0), process_faults.restart, world, p.name, self.rng.random() < 0.2)
 
         task.dies_in, task.dies = self.rng.randint(1, steps), die
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from tests.sim import faults
+from tests.sim import faults, process_faults
 from tests.sim.abroad.accounts import finish
 from tests.sim.abroad.operators import Operators
 from tests.sim.abroad.pair import SITES, Pair
@@ -227,7 +227,9 @@ class Story:
                 self.pair.cover.hit("a site died")
                 for p in list(world.processes()):
                     world.crash(p.name)
-                    self.at(self.rng.uniform(100.0, 500.0), faults.restart, world, p.name, self.rng.random() < 0.1)
+                    self.at(
+                        self.rng.uniform(100.0, 500.0), process_faults.restart, world, p.name, self.rng.random() < 0.1
+                    )
 
     # --- the end ---
 

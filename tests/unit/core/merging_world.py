@@ -14,7 +14,7 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.records import HandedOver, Horizon, Merged
 from halog.core.log.transactions import Undecided
-from halog.metadata.restore_requests import closed_side
+from halog.runtime.merge.closed_branch import closed_side
 from halog.runtime.support.adapters import Remote
 from restore.branch import Side, Since, aborted, branch
 from restore.branches import completed, merged_at

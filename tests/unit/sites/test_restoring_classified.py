@@ -16,7 +16,7 @@ from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, SETTLING, Restore
 from halog.ports import Coordinator, Log, TopicPartition
-from halog.runtime.merge import restore_driver as restoring, spark_results as classified
+from halog.runtime.merge import closed_branch, restore_driver as restoring, spark_results as classified
 from halog.runtime.merge.spark_results import Classified
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
@@ -58,7 +58,7 @@ def closed(cluster: Cluster, source: str, name: str) -> Side:
     table = cluster.tables()[name]
 
     def look() -> Side | str:
-        return restores.closed_side(remote, source, name, TopicPartition(table.topic, table.index))
+        return closed_branch.closed_side(remote, source, name, TopicPartition(table.topic, table.index))
 
     wait_until(lambda: isinstance(look(), Side), "it is closed")
     found = look()

@@ -11,6 +11,7 @@ from halog.errors import RefusedError
 from halog.metadata import restore_requests as restores
 from halog.metadata.restore_requests import DONE, Restore
 from halog.ports import TopicPartition
+from halog.runtime.merge import closed_branch
 from halog.runtime.merge.restore_command import Reuniting
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
@@ -39,7 +40,7 @@ def merged_and_gone_on(one: Cluster, source: Cluster) -> None:
     switching(one).demote(NAMES, source.site)
     remote = source.node(source.names[0]).runtime.adapters.reach(one.site)
     for name, table in one.tables().items():
-        closed = partial(restores.closed_side, remote, source.site, name, TopicPartition(table.topic, table.index))
+        closed = partial(closed_branch.closed_side, remote, source.site, name, TopicPartition(table.topic, table.index))
         wait_until(lambda closed=closed: isinstance(closed(), Side), "it is closed")
     remote.close()
     for node in one.names:

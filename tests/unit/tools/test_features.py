@@ -9,7 +9,6 @@ import pytest
 
 from tools import features
 from tools.features import Ended
-from tools.imports import present, to_ini
 
 
 @pytest.mark.parametrize(
@@ -30,11 +29,3 @@ def test_runs_add_up_and_the_last_outcome_counts(tmp_path: Path) -> None:
         "P1": {"title": features.TITLES["P1"], "tests": 2, "passed": 2, "failed": 0, "skipped": 0},
         "O3": {"title": features.TITLES["O3"], "tests": 2, "passed": 1, "failed": 0, "skipped": 1},
     }
-
-
-def test_contracts_leave_out_only_our_missing_modules() -> None:
-    missing: set[str] = set()
-    kept = present(["halog.errors : halog.nowhere", "halog.never", "kazoo"], ["halog"], missing)
-    assert kept == ["halog.errors", "kazoo"]
-    assert missing == {"halog.nowhere", "halog.never"}
-    assert "layers =\n    a\n    b" in to_ini({"contracts": [{"layers": ["a", "b"]}]})

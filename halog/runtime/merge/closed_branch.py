@@ -1,0 +1,30 @@
+"""The end of a branch that was closed, as the log of its site has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.metadata.restore_requests import _CLOSED
+from halog.ports import TopicPartition
+from restore.branch import Side, read_on
+
+if TYPE_CHECKING:
+    from halog.runtime.support.adapters import Remote
+
+
+def closed_side(remote: Remote, here: str, partition: str, tp: TopicPartition) -> Side | str:
+    """The other site's branch, whole, or why it may still grow: nothing was begun behind the epoch it was closed with;
+    another one, too, that nobody has opened so far, may be opened. One that mirrors site `here` grows no more by
+    itself."""
+    found = remote.coordinator.get(f"closed/{partition}")
+    if found is None:
+        return f"site {remote.name} has not closed its branch"
+    closed = _CLOSED.decode(found.data)
+    end = remote.log.bounds(tp)[1]
+    start = Side(remote.name, remote.log, tp, closed.checkpoint.state, closed.checkpoint.offset, closed.in_doubt)
+    side = read_on(start, end)
+    if side.state.owner not in ("", here):
+        return f"site {remote.name} mirrors site {side.state.owner}"
+    if not side.state.owner and (side.state.opened or side.state.epoch != closed.checkpoint.state.epoch):
+        return f"site {remote.name} has not closed its branch: epoch {side.state.epoch.number} was begun"
+    return side
