@@ -22,7 +22,8 @@ from halog.core.table.table import PartitionTable, Target
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.test_mapping_traces import Story, plain
 from tests.sim import goods, moves, stalls
-from tests.sim.bank import MARKET_SEEDS, REF
+from tests.sim.bank import MARKET_SEEDS
+from tests.sim.bank_world import REF
 from tests.sim.market import TYPE, Carrier, Market, Trader
 from tests.sim.shop import Mover, Shop, owner
 

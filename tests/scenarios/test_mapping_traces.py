@@ -11,7 +11,7 @@ from halog.core import events as ev
 from halog.core.ids import ABSENT
 from halog.core.keys.mapping import begun, opened
 from halog.core.log.records import CREATE, Change, MapperChanged, decode
-from tests.sim.bank import REF
+from tests.sim.bank_world import REF
 from tests.sim.goods import finish
 from tests.sim.node import Process
 from tests.sim.shop import SEEDS, STEADY, Customer, Mover, Shop, owner, place

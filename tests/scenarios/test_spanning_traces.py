@@ -9,7 +9,8 @@ from halog.core.log.records import UPDATE, Change
 from halog.core.log.transactions import Decision
 from tests.sim import trimmed
 from tests.sim.ballots import finish
-from tests.sim.bank import ACCOUNTS, REF, SEEDS, Bank
+from tests.sim.bank import SEEDS
+from tests.sim.bank_world import ACCOUNTS, REF, Bank
 from tests.sim.belated import reappend
 from tests.sim.node import Process
 from tests.sim.teller import Deal, Teller

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from halog.core.ids import ABSENT
 from halog.core.log.records import Change, Commit, Horizon, Outcome, Prepare, Record
-from tests.sim.bank import ACCOUNTS, BALANCE, Bank
+from tests.sim.bank_world import ACCOUNTS, BALANCE, Bank
 from tests.sim.twin import history
 from tests.sim.violation import demand
 

@@ -18,7 +18,7 @@ from halog.core.roles import Role
 from tests.sim.twin import history
 
 if TYPE_CHECKING:
-    from tests.sim.bank import Bank
+    from tests.sim.bank_world import Bank
     from tests.sim.node import Process
     from tests.sim.world import World
 

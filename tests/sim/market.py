@@ -30,7 +30,8 @@ from halog.core.keys.mapping import (
     why_not,
 )
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
-from tests.sim.bank import MARKET_SEEDS, REF
+from tests.sim.bank import MARKET_SEEDS
+from tests.sim.bank_world import REF
 from tests.sim.shop import STEP_MS, Customer, Errand, Located, Mover, Shop, owner, place as place_by_ring, staffed
 from tests.sim.violation import demand
 

@@ -8,8 +8,9 @@ partition says that nothing happened, and the teller repeats that.
 from __future__ import annotations
 
 from halog.core import events as ev
-from tests.sim.bank import Bank, Heard
-from tests.sim.teller import Deal, Teller, make as make_bank
+from tests.sim.bank import make as make_bank
+from tests.sim.bank_world import Bank, Heard
+from tests.sim.teller import Deal, Teller
 
 SEEDS = range(10 << 20, 21 << 19)
 DOUBT_MS = 150.0

@@ -19,7 +19,8 @@ from halog.core.ids import ABSENT, digest
 from halog.core.keys.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.core.table.states import State, Step
-from tests.sim.bank import REF, SHOP_SEEDS, Bank
+from tests.sim.bank import SHOP_SEEDS
+from tests.sim.bank_world import REF, Bank
 from tests.sim.faults import FAULTS
 from tests.sim.teller import Deal, Teller
 from tests.sim.updating import States

@@ -8,15 +8,12 @@ and looks behind others whether they still hold. A deal remembers what was said 
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, UPDATE, Change
-from tests.sim import belated, trimmed
-from tests.sim.bank import ACCOUNTS, BALANCE, REF, Bank, Heard, digest_of
-from tests.sim.faults import FAULTS
+from tests.sim.bank_world import ACCOUNTS, BALANCE, REF, Bank, Heard, digest_of
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -329,26 +326,3 @@ class Teller:
         else:
             self.bank.audits.append(deal.seen)
             self._end(deal, True)
-
-
-def make(seed: int, *, verbose: bool = False, teller: type[Teller] | None = None) -> Bank:
-    """A bank of this seed: how many partitions and nodes, which faults, how unkind; and what tellers it has."""
-    bank = Bank(seed, verbose=verbose)
-    chance = random.Random(seed * 104_729 + 5)
-    length = chance.uniform(250.0, 900.0)
-    for world in bank.worlds.values():
-        for name in world.nodes:
-            bank.engine.at(chance.choice((0.0, 0.0, 200.0)) * chance.random(), world.start, name)
-        kinds = chance.sample(FAULTS, chance.randint(1, 4))
-        for _ in range(chance.randint(0, 4)):
-            bank.engine.at(80.0 + chance.random() * (length - 80.0), chance.choice(kinds), world)
-    bank.tellers = [(teller or Teller)(bank, f"teller{i}", quota=12) for i in range(chance.choice((1, 2, 4)))]
-    for one in bank.tellers:
-        bank.engine.at(30.0 + 60.0 * chance.random(), one.begin)
-    if belated.given(seed):
-        belated.prepare(bank, length)
-    if trimmed.given(seed):
-        trimmed.prepare(bank, length)
-    bank.engine.at(length, bank.heal)
-    bank.length = length
-    return bank

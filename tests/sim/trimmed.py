@@ -21,7 +21,7 @@ from tests.sim import process_faults
 from tests.sim.store import Disk, Objects
 
 if TYPE_CHECKING:
-    from tests.sim.bank import Bank
+    from tests.sim.bank_world import Bank
     from tests.sim.node import Process
     from tests.sim.world import World
 

@@ -51,7 +51,7 @@ from tests.sim.story import short
 from tests.sim.violation import Violation
 
 if TYPE_CHECKING:
-    from tests.sim.bank import Bank
+    from tests.sim.bank_world import Bank
 
 LOG_ID = bytes(range(16))
 SITE = "here"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-import halog.cli.partition.accept_loss  # noqa: F401 - its commands belong to the same group
+import halog.cli.partition.accept_loss
+import halog.cli.partition.quorum  # noqa: F401 - their commands belong to the same group
 from halog.cli.partition.group import partition
 from halog.cli.shared.messages import progress, say
 from halog.cli.shared.options import MOST_BYTES, Name, config_option, number_of, timeout_after
