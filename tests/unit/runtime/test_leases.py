@@ -200,7 +200,7 @@ def test_only_who_knows_the_secret_is_believed(cluster: Cluster) -> None:
 
 PROGRAM = """
 import sys, time
-from halog.runtime import frames
+from halog.runtime.rpc import frames
 from halog.runtime.membership.witness import Witness
 w = Witness()
 w.start()

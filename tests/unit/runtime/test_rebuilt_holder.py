@@ -8,7 +8,7 @@ from halog.core import events as ev
 from halog.core.roles import Role
 from halog.testing.cluster import wait_until
 from tests.unit.counting import Counter
-from tests.unit.runtime.test_faults import add, copy_on
+from tests.unit.runtime.test_faults import add, copy_on, host_of
 from tests.unit.runtime.test_left import acknowledged_and_not_in_the_log
 from tests.unit.runtime.unlogged import log_of, running
 
@@ -26,8 +26,9 @@ def test_a_copy_that_is_rebuilt_does_not_forget_what_its_node_acknowledged(remot
         old = copy_on(cluster, replica)
         assert old.core.held.run
         old.post(ev.LogLost("the log begins at 4, this copy needs 3"))
+        copies = host_of(cluster, replica).copies  # between the two there is none
         wait_until(
-            lambda: copy_on(cluster, replica) is not old and copy_on(cluster, replica).core.role is Role.FOLLOWING,
+            lambda: (now := copies.get(old.name)) not in (None, old) and now.core.role is Role.FOLLOWING,
             "it is rebuilt",
         )
         cluster.kill(active)
