@@ -83,11 +83,12 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
 def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
     """Another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
     from halog.adapters.kafka.log import KafkaLog
-    from halog.adapters.zookeeper.coordinator import ZkCoordinator
+    from halog.adapters.zookeeper.coordinator import ANSWER_S, ZkCoordinator
 
     bootstrap, zookeeper = remote_site(config, site)
     coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
-    coordinator.connect(lambda state: None, None if answer_s == math.inf else answer_s)
+    usual_s = max(config.timing.session_timeout_ms / 1000, ANSWER_S)  # a site may be lost; a command goes on without it
+    coordinator.connect(lambda state: None, min(usual_s, answer_s))
     try:
         return Remote(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
     except BaseException:

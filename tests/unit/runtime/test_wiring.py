@@ -4,6 +4,7 @@ made is closed if it fails."""
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
+from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import (
     ApplicationConfig,
     ClusterConfig,
@@ -29,7 +31,7 @@ from halog.errors import ClosedError, ConfigError, HalogError, StoreError, Unrea
 from halog.ports import LogTail
 from halog.runtime.node.assembly import copy_policy, core_settings
 from halog.runtime.node.open import node
-from halog.runtime.node.wiring import open_store, remote_site
+from halog.runtime.node.wiring import open_store, reach, remote_site
 from halog.runtime.support.adapters import Adapters
 
 
@@ -178,3 +180,26 @@ def test_a_policys_own_times_are_its_copies_and_nobody_is_told_too_early(call_ms
         "commit_deadline_ms": 300, "discarded_ms": discarded_ms, "min_stay_ms": 500, "doubt_ms": 400,
     }  # fmt: skip
     assert msgspec.structs.replace(usual, **copy_policy(config, "usual").times) == usual
+
+
+@pytest.mark.feature("M5", "O1")
+@pytest.mark.parametrize(("allowed_s", "waits_s"), [(300.0, 5.0), (math.inf, 5.0), (1.0, 1.0)])
+def test_a_site_that_is_lost_is_given_up_soon_however_long_a_command_may_take(
+    monkeypatch: pytest.MonkeyPatch, allowed_s: float, waits_s: float
+) -> None:
+    """A disaster is when `halog site promote --timeout 300` is given: it goes on without the other site."""
+    waited: list[float | None] = []
+
+    def silent(self: ZkCoordinator, on_state: object, wait_s: float | None = None) -> None:
+        waited.append(wait_s)
+        raise UnreachableError("nobody is there")
+
+    monkeypatch.setattr(ZkCoordinator, "connect", silent)
+    config = Config(
+        ClusterConfig("test"),
+        SiteConfig("east", "memory:1", "memory:1"),
+        sites={"west": RemoteSiteConfig("w:1", "w:2")},
+    ).validate()
+    with pytest.raises(UnreachableError):
+        reach(config, "west", allowed_s)
+    assert waited == [waits_s]
