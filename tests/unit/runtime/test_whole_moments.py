@@ -78,7 +78,14 @@ READERS: dict[str, Callable[[Cluster], Any]] = {
 
 @pytest.fixture(params=READERS)
 def reader(request: pytest.FixtureRequest, cluster: Cluster) -> Any:
-    return READERS[request.param](cluster)
+    reader = READERS[request.param](cluster)
+    wait_until(lambda: has_all(reader), "the copy that is read has what was made")
+    return reader
+
+
+def has_all(reader: Any) -> bool:
+    with reader.transaction(read="local") as tx:
+        return tx.find(Twin, "a", 0) is not None and tx.find(Twin, "a", 1) is not None
 
 
 @contextmanager

@@ -35,16 +35,29 @@ def alone(*clusters: Cluster) -> None:
         cluster.settle()
 
 
+def kill_all(cluster: Cluster) -> None:
+    for node in cluster.names:
+        cluster.kill(node)
+
+
 def merged_and_gone_on(one: Cluster, source: Cluster) -> None:
     """Its branch is merged at the source; it goes on from where that ended, and follows nobody."""
     switching(one).demote(NAMES, source.site)
     remote = source.node(source.names[0]).runtime.adapters.reach(one.site)
-    for name, table in one.tables().items():
-        closed = partial(closed_branch.closed_side, remote, source.site, name, TopicPartition(table.topic, table.index))
-        wait_until(lambda closed=closed: isinstance(closed(), Side), "it is closed")
+
+    def are_closed() -> bool:
+        return all(
+            isinstance(closed_branch.closed_side(remote, source.site, name, TopicPartition(t.topic, t.index)), Side)
+            for name, t in one.tables().items()
+        )
+
+    wait_until(are_closed, "they are closed")
+    kill_all(one)
+    while not are_closed():  # a node that saw the demotion late had begun an epoch meanwhile
+        one.start()
+        wait_until(are_closed, "they are closed")
+        kill_all(one)
     remote.close()
-    for node in one.names:
-        one.kill(node)
     for name in NAMES:
         restores.ask(coordinator(source), name, Restore(site=one.site, by="test", at_ms=time.time_ns() // 1_000_000))
 
