@@ -1,8 +1,8 @@
 """What one transaction asks of its commit, where that is not what its policy asks (R6, decision 14).
 
 The policy fixes what the log and the replicas can give. A transaction may wait for less of the log, or for replicas
-that flush their own stores; what the policy cannot give is refused by name. Says what is asked for, and judges it; the
-writer waits for it.
+that flush their own stores; what the policy cannot give is refused by name. This says what may be asked for;
+`commit/durability_requests.py` judges it by the policy, and `commit/demands.py` waits for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operators change about a partition's group while it runs (Q2, Q3), and the end of what was to last a while.
+"""What operators change about a partition's group while it runs (Q2, Q3).
 
 Everything stands in the partition's znode and is changed by compare-and-set like everything there, so it cannot cross
 an election: whoever claims the partition does it with the group of the very version he replaces. Nobody need be up.
@@ -6,7 +6,6 @@ an election: whoever claims the partition does it with the group of the very ver
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -18,9 +17,6 @@ from halog.core.table.table import Group, PartitionTable
 from halog.errors import RefusedError
 from halog.metadata.partition_tables import change_table
 from halog.ports import Coordinator
-
-logger = logging.getLogger("halog.host")
-
 
 Change = Callable[[PartitionTable], Group]
 """What becomes of a table's group; RefusedError says why not."""

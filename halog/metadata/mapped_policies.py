@@ -1,4 +1,12 @@
-"""policies/<name>: the mapping of a policy, and a change of it under way (T8)."""
+"""policies/<name>: the mapping of a policy, and a change of it under way (T8).
+
+policies/<name>    JSON: what all nodes must agree on of a policy; what decides where a key belongs is among it:
+                   `mapper`, `partitions`, `ring_size`, and `mapper_version`, `names` where there are any; `mapping`:
+                   its version, absent before the first change; `changing`: a change under way. By compare-and-set only
+
+Once a mapping has changed, or is being changed, this znode wins over every file: a process with an older one goes by it
+and says so. Before that a file that says otherwise is refused (`halog.runtime.keys.policy_agreement`).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +23,7 @@ from halog.ports import Coordinator, UnknownResult, Versioned
 
 LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
 
-
 STATE = ("mapping", "changing")
-
 
 ATTEMPTS = 50
 """Nodes that note their clean partitions meet: each attempt that fails is another one's that went through."""

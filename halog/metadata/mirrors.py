@@ -1,4 +1,7 @@
-"""mirrors/<partition>: how far this site's mirror of a partition is (M5)."""
+"""mirrors/<partition>: how far this site's mirror of a partition is (M5).
+
+mirrors/<partition>    JSON: `Standing`, in the coordinator of the site that mirrors
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,10 @@ from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.mirror")
 
-
 HOLD_MS = 7 * 24 * 3_600_000
 """How long a log is held for another site that does not come back: what both did since then can be merged; while it is
 told that both have gone on, from each moment of that. A week of working days; who has not the room for that lets go of
 it earlier (`halog log release`)."""
-
 
 COMPARES = "this site's log is compared with the other one's, before it is given away"
 """What a standing says as long as a node is at that."""

@@ -1,4 +1,7 @@
-"""nodes/<name>: who is registered, for as long as its session lasts (N4)."""
+"""nodes/<name>: who is registered, for as long as its session lasts (N4).
+
+nodes/<name>    ephemeral, JSON: `NodeInfo`
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""partitions/<name>: one partition's table, changed by compare-and-set only."""
+"""partitions/<name>: one partition's table.
+
+partitions/<name>    JSON: `halog.core.table.table.PartitionTable`, changed by compare-and-set only
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from halog.ports import Coordinator, UnknownResult
 
 ATTEMPTS = 20
 """A znode changes with each node that joins or leaves: somebody else is this often quicker in no real cluster."""
-
 
 Told = Callable[[PartitionTable, PartitionTable], None]
 """Is told of a change once it is set: what it was made of, and what it came to."""
@@ -96,10 +98,11 @@ def its_table(there: Coordinator, table: PartitionTable) -> PartitionTable | Non
 
 def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
     """Every partition's, by its name."""
-    return {name: table for name, (_, table) in _read(coordinator, coordinator.children("partitions")).items()}
+    return {name: table for name, (_, table) in read_versions(coordinator, coordinator.children("partitions")).items()}
 
 
-def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
+def read_versions(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
+    """Return those of these that there are, each with its znode's version."""
     listed = list(names)
     found = zip(listed, coordinator.get_many([f"partitions/{name}" for name in listed]), strict=True)
     return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found if z is not None}

@@ -6,7 +6,7 @@ In that of the site whose branch is overruled:   closed/<partition>     JSON: `C
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,9 +15,6 @@ from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata.cas import put
 from halog.ports import Coordinator, UnknownResult
-
-if TYPE_CHECKING:
-    pass
 
 ASKED, READING, SETTLING, MERGING, DONE, NOTHING, FAILED = (
     "asked", "reading", "settling", "merging", "done", "nothing", "failed",
@@ -72,7 +69,7 @@ class Closed(msgspec.Struct, frozen=True):
     """Offsets of the votes that were in doubt."""
 
 
-_RESTORE, _CLOSED = msgspec.json.Decoder(Restore), msgspec.json.Decoder(Closed)
+_RESTORE, CLOSED = msgspec.json.Decoder(Restore), msgspec.json.Decoder(Closed)
 
 
 def restore_of(coordinator: Coordinator, partition: str) -> Restore | None:
@@ -167,4 +164,4 @@ def close(coordinator: Coordinator, partition: str, closed: Closed) -> None:
 def closed_at(coordinator: Coordinator, partition: str) -> ChainState | None:
     """Where this site's branch ended when it was closed last."""
     found = coordinator.get(f"closed/{partition}")
-    return None if found is None else _CLOSED.decode(found.data).checkpoint.state
+    return None if found is None else CLOSED.decode(found.data).checkpoint.state

@@ -1,9 +1,11 @@
-"""awaited/<partition>: do commits at the site that serves wait for this site's log (M5)?"""
+"""awaited/<partition>: do commits at the site that serves wait for this site's log (M5)?
+
+awaited/<partition>    JSON: `Awaited`, in the coordinator of the site that mirrors
+"""
 
 from __future__ import annotations
 
 import logging
-import time
 
 import msgspec
 
@@ -11,7 +13,6 @@ from halog.metadata.cas import put
 from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.mirror")
-
 
 FRESH_S = 10.0
 """How old that may be where nothing changes."""
@@ -49,7 +50,3 @@ def awaited(coordinator: Coordinator, partition: str, site: str) -> Awaited | No
         logger.warning("znode awaited/%s cannot be read: %s", partition, e)
         return None
     return now if now.site == site else None
-
-
-def _ms() -> int:
-    return time.time_ns() // 1_000_000

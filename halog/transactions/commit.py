@@ -89,7 +89,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
     """Present it until it has happened, or has not."""
     lsns: Mapping[str, int] | None = None
     since = 0.0
-    earlier: set[bytes | None] = set()
+    withdrawn: set[str] = set()
     try:
         while True:
             try:
@@ -98,8 +98,9 @@ def finish(tx: Transaction, presented: Presented) -> None:
             except RemappedError as error:
                 since = tx.space.relearn(error, since)
             except LockedError as error:
-                _wait_for_own(tx, error, earlier, since)
-            earlier.add(tx.id)
+                _wait_for_own(tx, error, presented, withdrawn, since)
+            assert tx.id is not None
+            withdrawn.add(tx.id.hex())
             presented = _remapped(tx, presented)
     except HalogError as error:
         _end(tx, error)
@@ -126,12 +127,14 @@ def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, in
     return lsns[presented.partition], lsns
 
 
-def _wait_for_own(tx: Transaction, error: LockedError, earlier: Collection[bytes | None], since: float) -> None:
-    """What was presented of it before is withdrawn, and some participant has not heard that yet. The error, if it is
-    another transaction that holds the object, or this has gone on `since` for longer than any answer may take."""
-    ids = {tx_id.hex() for tx_id in earlier if tx_id is not None}
-    limit_s = tx.backend.deadline_of(error.evidence["partition"]) if "partition" in error.evidence else 0.0
-    if error.evidence.get("tx") not in ids or time.monotonic() - since > limit_s:
+def _wait_for_own(
+    tx: Transaction, error: LockedError, presented: Presented, withdrawn: Collection[str], since: float
+) -> None:
+    """An attempt of this very transaction holds the object: it is `withdrawn`, and the participant has not heard that
+    yet. Raises the error if another transaction holds it, or if this has gone on `since` for longer than any answer
+    may take."""
+    limit_s = tx.backend.deadline_of(error.evidence.get("partition", presented.partition))
+    if error.evidence.get("tx") not in withdrawn or time.monotonic() - since > limit_s:
         raise error
     time.sleep(WITHDRAWN_S)
 

@@ -1,7 +1,8 @@
 """One object inside a transaction: what is committed, what it is now, and the binding its methods ask where to run.
 
 Never talks to a node. The theory: changes are found by comparing bytes, not values: `1 == True` must not hide a wrong
-type, nor `1.0 == 1` a changed one. (`work.compared` passes over those whose values are the very ones they were given.)
+type, nor `1.0 == 1` a changed one. (`work_set.compared` passes over
+those whose values are the very ones they were given.)
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.sim.node import Process
     from tests.sim.teller import Deal, Seen, Teller
 
-
 ACCOUNTS = (b"aaaa", b"bbbb", b"cccc")
 """Of each partition."""
 BALANCE = 100

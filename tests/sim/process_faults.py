@@ -1,4 +1,4 @@
-"""What happens to one process, or by it, that other histories than those of `faults` make happen, too."""
+"""Faults of one process that several kinds of histories make happen."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LEVELS = ("never", "normal", "high", "highest")
 
-
 Changed = list[tuple["PartitionTable", str]]
 """Tables as they are now, and who is active: the node that the table names and that says so itself; "" is nobody."""
 

@@ -1,4 +1,4 @@
 """This room has what an active copy does beside writing: hand-over, lease, overrides, role return.
 
-It never writes to the log itself.
+What it appends goes through the writer.
 """

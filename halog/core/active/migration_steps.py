@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Migrating:
-    """Of one epoch."""
+    """Leads a migration on while one epoch lasts."""
 
     def __init__(self, leading: Leading) -> None:
         self._leading = leading

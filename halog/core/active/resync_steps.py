@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.roles import Role
-from halog.core.table.resync import _empty_one
+from halog.core.table.resync import empty_one
 from halog.core.table.table import OUT
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Anew:
-    """Of one epoch: whose acknowledgements may still be of a copy that is no more."""
+    """Knows, for one epoch, whose acknowledgements may still be of a copy that is no more."""
 
     def __init__(self, leading: Leading) -> None:
         self._leading = leading
@@ -24,7 +24,7 @@ class Anew:
     def look(self) -> None:
         """Once it is seen that a copy was dropped, give out an lsn that only the new one can acknowledge."""
         leading, table = self._leading, self._leading.p.table
-        node = _empty_one(table)
+        node = empty_one(table)
         if node and leading.p.role is Role.ACTIVE and (self._beyond is None or self._beyond[0] != node):
             self._beyond = node, leading.writer.last_lsn
             leading.append_nothing()
@@ -35,4 +35,4 @@ class Anew:
         """May it be of the copy that was dropped?"""
         if self._beyond is not None and e.member.node == self._beyond[0]:
             return e.lsn <= self._beyond[1]
-        return e.member.node == _empty_one(self._leading.p.table)
+        return e.member.node == empty_one(self._leading.p.table)

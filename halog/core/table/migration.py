@@ -12,7 +12,6 @@ after, have a node in common; and not before a quorum of the present ones has co
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,10 +20,6 @@ from halog.core.table.group import majority, priority, why_no_quorum
 from halog.core.table.holders import holders
 from halog.core.table.preference import NEVER
 from halog.core.table.table import DEFINED, ENABLED, SYNC, PartitionTable, Target
-
-if TYPE_CHECKING:
-    pass
-
 
 # --- the wish ---
 

@@ -15,15 +15,11 @@ there are any.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from halog.core.table.group import counts, needed
 from halog.core.table.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
-
-if TYPE_CHECKING:
-    pass
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
@@ -133,5 +129,6 @@ def left(table: PartitionTable) -> tuple[str, ...]:
     return (f"{first} {now[table.resync.phase]}", *(f"{n} waits for its turn" for n in others))
 
 
-def _empty_one(table: PartitionTable) -> str:
+def empty_one(table: PartitionTable) -> str:
+    """Return the node that has dropped its copy and makes it anew; "": none has."""
     return table.resync.nodes[0] if table.resync is not None and table.resync.phase == EMPTY else ""

@@ -62,7 +62,7 @@ and what is not stored is in the log."""
 
 
 class OutcomeDelivery(Protocol):
-    """What partitions ask of each other about transactions over several of them (T3-T6)."""
+    """Carries decisions between partitions, of transactions over several of them (T3-T6)."""
 
     def spread(self, copy: Copy, e: ev.Spread) -> None:
         """Tell each of the participants."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection
 
 from halog.core.table.group import without
 from halog.errors import HalogError
-from halog.metadata.groups import change_group, logger
+from halog.metadata.groups import change_group
 from halog.ports import Coordinator
 from halog.runtime.replica.driver import Copy
+
+logger = logging.getLogger("halog.host")
 
 LOOK_S = 0.5
 """How often a node looks whether an override that is over is to be taken out: its copies count it no more."""

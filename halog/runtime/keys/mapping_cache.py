@@ -1,11 +1,6 @@
-"""The mapping of each policy, as the cluster holds it and as a node knows it (T8).
+"""Knows the mapping of each policy, as the cluster holds it (`halog.metadata.mapped_policies`), and watches it (T8).
 
-policies/<name>    JSON: what all nodes must agree on of a policy; what decides where a key belongs is among it:
-                   `mapper`, `partitions`, `ring_size`, and `mapper_version`, `names` where there are any; `mapping`:
-                   its version, absent before the first change; `changing`: a change under way. By compare-and-set only
-
-Once a mapping has changed, or is being changed, this znode wins over every file: a process with an older one goes by it
-and says so. Before that a file that says otherwise is refused, as it always was (`halog.runtime.placement.bootstrap`).
+What is known is replaced whole, so whoever routes by it sees owners and versions that belong together.
 """
 
 from __future__ import annotations

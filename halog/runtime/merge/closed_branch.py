@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.metadata.restore_requests import _CLOSED
+from halog.metadata.restore_requests import CLOSED
 from halog.ports import TopicPartition
 from restore.branch import Side, read_on
 
@@ -19,7 +19,7 @@ def closed_side(remote: Remote, here: str, partition: str, tp: TopicPartition) -
     found = remote.coordinator.get(f"closed/{partition}")
     if found is None:
         return f"site {remote.name} has not closed its branch"
-    closed = _CLOSED.decode(found.data)
+    closed = CLOSED.decode(found.data)
     end = remote.log.bounds(tp)[1]
     start = Side(remote.name, remote.log, tp, closed.checkpoint.state, closed.checkpoint.offset, closed.in_doubt)
     side = read_on(start, end)

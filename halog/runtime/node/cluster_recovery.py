@@ -169,7 +169,7 @@ class Looking:
     # --- partitions ---
 
     def _partitions(self, whole: Config) -> tuple[list[Recovered], list[str]]:
-        tables = partition_tables._read(self._coordinator, self._coordinator.children("partitions"))
+        tables = partition_tables.read_versions(self._coordinator, self._coordinator.children("partitions"))
         found: list[Recovered] = []
         empty: list[str] = []
         for policy in whole.policies:

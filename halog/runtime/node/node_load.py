@@ -1,4 +1,4 @@
-"""How full the partitions are that a node is active for, and how busy its host is, told to who asks (P6)."""
+"""Tells whoever asks how full the partitions are that this node is active for, and how busy its host is (P6)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
 
-
 WAIT_S: Final = 0.1
 """How long who asks first waits for the count: 50,000 objects take less. Then it is told the next time."""
-
 
 MEMORY: Final = Path("/proc/meminfo")
 
 
 class Counting:
-    """Of one node; `host` is None for a client, which has nothing to tell."""
+    """Answers for one node; `host` is None for a client, which has nothing to tell."""
 
     def __init__(self, host: Host | None) -> None:
         self._host = host

@@ -1,9 +1,6 @@
-"""What the cluster agrees on in the coordinator before anything runs: partition tables and node registrations.
+"""Makes what a cluster needs before anything runs: its topics, and a table for each partition.
 
-nodes/<name>         ephemeral: NodeInfo as JSON
-policies/<name>      how keys map to partitions, as JSON: every node and tool must map alike
-bindings             the policy of every type, as JSON (`bindings.py`)
-partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
+Whoever comes first makes them; everybody checks that they are what its configuration says.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from halog.core.table.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, RefusedError
 from halog.metadata import mapped_policies
 from halog.metadata.drains import drained_nodes
-from halog.metadata.partition_tables import _read
+from halog.metadata.partition_tables import read_versions
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.keys.policy_agreement import agree, check_mapping
 from halog.runtime.placement.initial_placement import placed, shape_of
@@ -120,7 +117,7 @@ def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: s
     """Make topics and tables of the partitions that a changing mapping adds; their names. They are
     placed beside those that are there, which stay as they are. Repeating it is harmless."""
     more = mapped_policies.with_all_partitions(config, {policy: held})
-    tables = _read(coordinator, coordinator.children("partitions"))
+    tables = read_versions(coordinator, coordinator.children("partitions"))
     lacking = [name for name in more.partition_names(policy) if name not in tables]
     for topic in (log_topic(config, policy), state_topic(config, policy)):
         log.grow_topic(topic, more.policies[policy].partitions)
@@ -146,11 +143,11 @@ def _create(
         for wanted in planned_tables(config, [t for _, t in tables.values()], [policy], up, drained):
             if coordinator.create(f"partitions/{wanted.name}", originals(wanted).to_bytes()):
                 created(wanted.name)
-            tables |= _read(coordinator, [wanted.name])
+            tables |= read_versions(coordinator, [wanted.name])
             if wanted.name not in tables:
                 raise CoordinatorError(f"znode partitions/{wanted.name} vanished while the cluster was set up")
             if tables[wanted.name][1].configured != wanted.configured:
-                tables |= _read(coordinator, [name for name in names if name not in tables])
+                tables |= read_versions(coordinator, [name for name in names if name not in tables])
                 break
 
 
@@ -169,7 +166,7 @@ def create_tables(
     for name in config.policies:
         agree(coordinator, config, name, activated=planned)
     whole = mapped_policies.with_made_partitions(config, mapped_policies.read_all(coordinator))
-    tables = _read(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
+    tables = read_versions(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
     for name in sorted(config.policies, key=config.mirrored):  # others may wait for what begins here
         _check_all(whole, name, tables, planned)
         _create(coordinator, whole, name, tables, created, originals)

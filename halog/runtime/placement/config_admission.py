@@ -1,7 +1,7 @@
 """What of a new configuration cannot be on the cluster as it is: each refusal names a key, and why.
 
 Pure but for `facts`. The theory: nodes refuse to start with a configuration that contradicts the partition tables
-(`cluster.create_tables`), so what they would refuse is refused before it is activated; and what would take objects
+(`bootstrap.create_tables`), so what they would refuse is refused before it is activated; and what would take objects
 or nodes away from a running cluster, too. Where keys belong is the exception: who activates another mapping begins to
 change it, as `halog rebalance` does, unless the policy is moved by hand.
 """

@@ -1,1 +1,1 @@
-"""This room drives one copy: performs its core's effects and serves its reads. It knows no network."""
+"""This room drives one copy: performs its core's effects and serves its reads. It opens no connection."""

@@ -1,4 +1,4 @@
-"""How the active node shows one of its moments to a transaction elsewhere (R5): the other side of `viewing.FarView`."""
+"""Shows moments of the active node to transactions elsewhere (R5): the other side of `partition_views.FarView`."""
 
 from __future__ import annotations
 

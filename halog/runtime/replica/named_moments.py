@@ -23,6 +23,8 @@ KEPT_MS = 60_000
 
 SWEPT_MS = 1_000
 
+AGAIN = "; nothing was done; run the transaction again"
+
 MANY = 20_000
 """Moments kept at once; the oldest go first."""
 
@@ -92,9 +94,6 @@ class Named:
 
     def _drop(self, name: bytes) -> None:
         del self._kept[name], self._asked[name]
-
-
-AGAIN = "; nothing was done; run the transaction again"
 
 
 def over(partition: str) -> ConflictError:

@@ -1,4 +1,4 @@
-"""How many objects the partitions have that a node is active for, and how busy its host is (P6).
+"""How many objects a partition has, counted on the copy that is active (P6).
 
 Nobody counts before somebody asks. The theory: what a store holds is counted once, by reading all its keys beside the
 work of the partition; from then on what commits create and delete is added, which costs a look at each change. A copy

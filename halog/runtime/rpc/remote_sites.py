@@ -274,7 +274,7 @@ class Afar:
         there = far.follow(here.name, until)
         if there.log_id != here.log_id:
             raise mirrored(here.name, site, "that site has another history under this name: was it set up anew?")
-        if there.owner not in ("", self._here, *self._named):  # one of those is followed soon (`succession`)
+        if there.owner not in ("", self._here, *self._named):  # one of those is followed soon (`owner_tracking`)
             raise mirrored(here.name, site, f"that site says that site {there.owner} serves it")
         return far
 

@@ -6,7 +6,8 @@ so it is true whoever says it, and when. It may be lost, since it is said again 
 there, too.
 
 <cluster>.arrived      JSON: `Arrived`, in the log of the site that serves
-awaited/<partition>    JSON: `Awaited`, in the coordinator of the site that mirrors
+
+What a site hears of waiting commits it notes (`halog.metadata.sync_waits`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, LogError
-from halog.metadata.sync_waits import FRESH_S, Awaited, _ms, note
+from halog.metadata.log_holds import now_ms
+from halog.metadata.sync_waits import FRESH_S, Awaited, note
 from halog.ports import Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.support.adapters import Remote
 
@@ -245,7 +247,7 @@ class Looking:
     def _look(self, copy: Copy) -> None:
         if self._remote is None:
             self._remote = self._reach(self._site)
-        at_ms, own = _ms(), copy.core.table  # as it was when it was asked, whenever the answer comes
+        at_ms, own = now_ms(), copy.core.table  # as it was when it was asked, whenever the answer comes
         found = self._remote.coordinator.get(f"partitions/{own.name}")
         theirs = None if found is None else PartitionTable.from_bytes(found.data)
         waits = theirs is not None and _waits(theirs, own, self._host.site)

@@ -1,7 +1,5 @@
-"""Other sites, as this one reaches them, and what it knows of mirroring them (M5).
-
-mirrors/<partition>   JSON: `Standing`, in the coordinator of the site that mirrors
-"""
+"""Tables of partitions that began at another site, or that another site has taken over, as a node that starts is to
+know them (M5)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""This room says how objects of a copy stand on disk and in memory. It knows no log."""
+"""This room says how objects of a copy stand on disk and in memory. It never reads the log."""

@@ -1,1 +1,1 @@
-"""This room has names and formats in Kafka: schemas, the state topic, what a log's history says."""
+"""This room has names and formats in Kafka: topics, schemas, the state topic, the verdict on each record of a log."""

@@ -20,7 +20,7 @@ from halog.core import events as ev
 from halog.core.active import epoch_merge as merging
 from halog.core.ids import EpochId
 from halog.events import PARTED
-from halog.metadata import log_holds as retention, restore_requests as restores, site_lag as lacking, sync_waits
+from halog.metadata import log_holds as retention, restore_requests as restores, site_lag as lacking
 from halog.runtime.merge import (
     comparison as comparing,
     epoch_reopening as reopening,
@@ -279,7 +279,6 @@ class Pair:
         if self.waiting is not None:
             wanted += [
                 (arrivals, "time", clock),
-                (sync_waits, "time", clock),
                 (arrivals, "threading", Threads(self.tasks)),
                 (lacking, "awaited", self.waiting.awaited),
             ]

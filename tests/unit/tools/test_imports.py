@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tools.imports import all_imports, circles
+from tools.imports import all_imports, circle
 
 pytestmark = pytest.mark.feature("O1")
 
 
-def test_circles_are_found_however_long_and_nothing_else() -> None:
-    assert circles({"a": ["b", "c"], "b": ["c"], "c": []}) == []
-    assert circles({"a": ["b"], "b": ["a"], "c": ["a"]}) == [["a", "b"]]
+def test_a_circle_is_found_however_long_and_nothing_else() -> None:
+    assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) == []
+    assert circle({"a": ["b"], "b": ["a"], "c": ["a"]}) in (["a", "b", "a"], ["b", "a", "b"])
     ring = {str(i): [str((i + 1) % 1_500)] for i in range(1_500)}
-    assert circles({**ring, "outside": ["0"]}) == [sorted(ring)]
-    two = {"a": ["b"], "b": ["a", "x"], "x": ["y"], "y": ["x"], "z": ["z2"], "z2": []}
-    assert sorted(circles(two)) == [["a", "b"], ["x", "y"]]
-    assert circles({"a": ["b", "d"], "b": ["c"], "c": ["d"], "d": ["b"]}) == [["b", "c", "d"]]
+    found = circle({**ring, "outside": ["0"]})
+    assert len(found) == 1_501
+    assert all(following in ring[module] for module, following in itertools.pairwise(found))
 
 
 def test_the_repository_is_looked_at_whole() -> None:
     modules = all_imports()
     assert {"halog.cli.main", "tests.unit.tools.test_imports", "spark_jobs.site", "benchmarks.run"} <= modules.keys()
     assert "halog.core.partition" in modules["halog.runtime.replica.driver"]
+    assert circle(modules) == []
 
 
 def test_a_contract_that_names_a_missing_module_is_refused(tmp_path: Path) -> None:
