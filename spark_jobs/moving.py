@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from halog.config import Config
 from halog.core.keys.mapping import Layout
 from halog.metadata import mapped_policies
-from halog.metadata.move_jobs import Announced, Announcement
+from halog.metadata.move_jobs import Announced
 from halog.runtime.remap import remap_request as wishes
+from halog.runtime.remap.announcement import Announcement
 from halog.runtime.remap.remap_request import DONE, MOVES, Progress
 from halog.runtime.rpc.router import Router
 from spark_jobs.finder import HOLD_MS, Finder, Report, Tell

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from halog.metadata import mapped_policies
-from halog.metadata.move_jobs import Announced, Announcement
+from halog.metadata.move_jobs import Announced
+from halog.runtime.remap.announcement import Announcement
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, running, wait_until
 
 pytestmark = pytest.mark.feature("P13", "S1", "O1")

@@ -11,8 +11,9 @@ from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.keys.mapping import Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError, RemappedError
 from halog.metadata import mapped_policies, move_jobs as jobs
-from halog.metadata.move_jobs import Announced, Announcement, Jobs
+from halog.metadata.move_jobs import Announced, Jobs
 from halog.runtime.remap import remap_request as wishes
+from halog.runtime.remap.announcement import Announcement
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import POLICY, Counter, Traffic, check, cluster_of, configured, mapping, wait_done

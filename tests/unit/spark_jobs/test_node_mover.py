@@ -13,7 +13,8 @@ import pytest
 
 from halog.backend import Work
 from halog.errors import PartitionUnavailableError, RecordTooLargeError, RefusedError
-from halog.metadata.move_jobs import Announced, Announcement
+from halog.metadata.move_jobs import Announced
+from halog.runtime.remap.announcement import Announcement
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
 from halog.testing.cluster import Cluster, wait_until
