@@ -76,8 +76,8 @@ def load(
 
     Keys that exist are left alone; at the end DuplicateKeyError names them, or with `duplicates="skip"` the summary
     does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError, RecordTooLargeError; what
-    was loaded stays, and the error says how much (`loaded` in its evidence). Where one object is to blame it says the
-    how manyth of those given that is (`number`, from 1).
+    was loaded stays, and the error says how much (`loaded` in its evidence). Where one object is to blame, `number` is
+    its place among those given, from 1.
     """
     loader = _Loader(space, batch, progress)
     done = loader.run(objects)
