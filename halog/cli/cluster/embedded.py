@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -174,7 +175,10 @@ def _servers(info: SiteInfo) -> list[tuple[object, ...]]:
 def _show(info: SiteInfo, format_: str) -> None:
     emit(format_, _document(info), ("server", "address", "answered after", "pid"), _servers(info))
     if format_ == "table":
-        say(f"supervisor {info.pid}, data in {info.data_dir}; stop it with `halog down`")
+        from halog.embedded.datadir import default_data_dir
+
+        there = "" if Path(info.data_dir) == default_data_dir() else f" --data-dir {shlex.quote(info.data_dir)}"
+        say(f"supervisor {info.pid}, data in {info.data_dir}; stop it with `halog down{there}`")
 
 
 def _show_all(root: Path, infos: Mapping[str, SiteInfo], format_: str) -> None:
