@@ -53,7 +53,7 @@ def cluster(local_sync: str) -> Iterator[Cluster]:
             for side in (0, 1):
                 tx.create(Twin("a", side))
         cluster.settle()
-        wait_until(lambda: copy_on(cluster, passive(cluster)).core.visible >= 1, "the replica has it")
+        wait_until(lambda: has_all(cluster.node(passive(cluster))), "the replica has it")
         yield cluster
 
 
@@ -78,9 +78,7 @@ READERS: dict[str, Callable[[Cluster], Any]] = {
 
 @pytest.fixture(params=READERS)
 def reader(request: pytest.FixtureRequest, cluster: Cluster) -> Any:
-    reader = READERS[request.param](cluster)
-    wait_until(lambda: has_all(reader), "the copy that is read has what was made")
-    return reader
+    return READERS[request.param](cluster)
 
 
 def has_all(reader: Any) -> bool:
