@@ -49,9 +49,14 @@ def begun(make: Make, **options: Any) -> tuple[Cluster, Node, str, list[str]]:
     return cluster, node, active.node, [n for n in "ABC" if n != active.node]
 
 
-def standing(cluster: Cluster, node: str) -> str:
+def nodes_of(cluster: Cluster) -> dict[str, str]:
+    """The state of each node of the zone, as an operator is shown it."""
     _, seen = halog(cluster, "zone", "show", "home")
-    return str(next(n["state"] for n in seen["nodes"] if n["node"] == node))
+    return {n["node"]: n["state"] for n in seen["nodes"]}
+
+
+def standing(cluster: Cluster, node: str) -> str:
+    return nodes_of(cluster)[node]
 
 
 @pytest.mark.feature("Q1", "P5", "P11")
@@ -70,9 +75,10 @@ def test_two_of_three_killed_the_third_serves_nothing_until_one_is_back(make: Ma
     ):
         land(node)
     assert time.monotonic() - began < SOON_S
+    gone = {last: "disabled", others[0]: "down", others[1]: "down"}
+    wait(lambda: nodes_of(cluster) == gone, "a dead node is silent until its session ends", SOON_S)
     code, zone = halog(cluster, "zone", "show", "home")
     assert (code, zone["state"]) == (4, "disabled")
-    assert {n["node"]: n["state"] for n in zone["nodes"]} == {last: "disabled", others[0]: "down", others[1]: "down"}
     assert cluster.copies(last)["p-0"]["role"] == "offline"
     cluster.start([others[0]])
     wait(lambda: standing(cluster, last) == "partial", "the quorum is back", SOON_S)
