@@ -39,7 +39,8 @@ class App:
     """One application process."""
 
     def __init__(self, config: str, name: str, switch_interval_ms: float = 0.0) -> None:
-        self.config, self.name = config, name
+        self.config = config
+        self.name = name
         if switch_interval_ms:
             sys.setswitchinterval(switch_interval_ms / 1000)
         self._writers: list[_Writer] = []
@@ -302,7 +303,10 @@ class _Writer:
     """Writes at a rate, one after the other, whatever happens."""
 
     def __init__(self, node: Any, cls: type[Any], partition: str, rate: float) -> None:
-        self.node, self.cls, self.partition, self.rate = node, cls, partition, rate
+        self.node = node
+        self.cls = cls
+        self.partition = partition
+        self.rate = rate
         self.times: list[tuple[float, float]] = []
         self.acknowledged: list[str] = []
         self.failed: list[str] = []

@@ -50,7 +50,8 @@ class Calm:
     """Counts over a whole run. `patience`: rounds measured at most for each that is wanted."""
 
     def __init__(self, patience: int, clock: Callable[[], Ticks] = ticks) -> None:
-        self.patience, self._clock = patience, clock
+        self.patience = patience
+        self._clock = clock
         self.worst = 0.0
         """The largest share taken during a round that counts."""
         self.again = 0

@@ -66,9 +66,13 @@ FAILOVERS = (
     _once("Hazelcast", "hazelcast", "backup-count=1 async=0, heartbeat", "failover_ms"),
     _once("JE", "je-ha", "NO_SYNC, ack SIMPLE_MAJORITY, feeder", "failover_ms"),
     _once("Redis Sentinel, WAIT 1", "redis", "failover-timeout 2 s; writes WAIT 1", "failover_ms"),
-    _once("Kafka Streams, exactly once", "kstreams", "exactly_once_v2, commit 100 ms, session.timeout 1000 ms, "
-          "heartbeat 200 ms, transaction.timeout 1500 ms", "failover_ms"),
-)  # fmt: skip
+    _once(
+        "Kafka Streams, exactly once",
+        "kstreams",
+        "exactly_once_v2, commit 100 ms, session.timeout 1000 ms, heartbeat 200 ms, transaction.timeout 1500 ms",
+        "failover_ms",
+    ),
+)
 RESTORES = (
     _once("Redis, diskless", "redis", "diskless sync, repl-diskless-sync-delay=0", "seconds"),
     _once("etcd", "etcd", "100k keys readable (snapshot-count 100000", "seconds"),

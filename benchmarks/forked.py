@@ -122,9 +122,14 @@ class Forked:
         config = Config(ClusterConfig("bench"), SiteConfig(INITIATING), policies={"merge": policy}, sites=sites)
         try:
             yield SimpleNamespace(
-                config=config, own=config, log=west.log, coordinator=west.coordinator, reach=self.remote,
-                bootstrap=self.bootstrap[INITIATING], places_of=lambda policies: places,
-            )  # fmt: skip
+                config=config,
+                own=config,
+                log=west.log,
+                coordinator=west.coordinator,
+                reach=self.remote,
+                bootstrap=self.bootstrap[INITIATING],
+                places_of=lambda policies: places,
+            )
         finally:
             west.close()
 

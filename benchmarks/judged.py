@@ -65,7 +65,8 @@ class Writes:
     for others."""
 
     def __init__(self) -> None:
-        self.acknowledged, self.failed = set[str](), set[str]()
+        self.acknowledged = set[str]()
+        self.failed = set[str]()
 
     def told(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
         """What callers know: these happened, these did not."""

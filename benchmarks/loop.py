@@ -56,7 +56,8 @@ def closed_loop_of_tasks(make_op: Callable[[int], AsyncOp], clients: int, second
 
 class _Loop:
     def __init__(self, make_op: Callable[[int], Op], clients: int, seconds: float) -> None:
-        self.make_op, self.seconds = make_op, seconds
+        self.make_op = make_op
+        self.seconds = seconds
         self.begin = threading.Barrier(clients)
         self.latencies: list[array[int]] = []
         self.errors: list[Exception] = []

@@ -25,7 +25,8 @@ class Child:
     """One process; its stderr goes to `logs/<name>.log`."""
 
     def __init__(self, name: str, role: str, logs: Path, args: dict[str, Any]) -> None:
-        self.name, self.log = name, logs / f"{name}.log"
+        self.name = name
+        self.log = logs / f"{name}.log"
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self.log.open("ab") as err:
             self._process = subprocess.Popen(

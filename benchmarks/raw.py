@@ -56,7 +56,8 @@ class RawClient:
     """The client process of the baselines; `worker` calls its methods by name."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self.bootstrap, self.topic = bootstrap, topic
+        self.bootstrap = bootstrap
+        self.topic = topic
         self._plain: Any = None
         self._idempotent: Any = None
         self._replica: _Replica | None = None

@@ -57,7 +57,9 @@ class RawPusher:
     """The client process: pushes, produces, or both, and waits for all of it."""
 
     def __init__(self, bootstrap: str, topic: str, port: int) -> None:
-        self.bootstrap, self.topic, self.port = bootstrap, topic, port
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.port = port
         self._producer: Any = None
         self._count = itertools.count(1)
 

@@ -157,10 +157,25 @@ def _driven(scene: Scene, new: Path, count: int, share: float) -> Driver:
     """Killed when half of what is elsewhere has moved, and started again."""
     checkpoint = scene.directory / "checkpoint"
     command = [
-        sys.executable, "-m", "halog.demo.child", str(os.getpid()), "spark_jobs.rebalance", "--config", str(new),
-        "--policy", "kept", "--move", "--checkpoint", str(checkpoint),
-        "--max-offsets", str(max(FEWEST_ROWS, count // BATCHES)), "--timeout", str(MOVE_S), "--format", "json",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "halog.demo.child",
+        str(os.getpid()),
+        "spark_jobs.rebalance",
+        "--config",
+        str(new),
+        "--policy",
+        "kept",
+        "--move",
+        "--checkpoint",
+        str(checkpoint),
+        "--max-offsets",
+        str(max(FEWEST_ROWS, count // BATCHES)),
+        "--timeout",
+        str(MOVE_S),
+        "--format",
+        "json",
+    ]
     half = round(count * share / 2)
     log, began = scene.logs / "driver.log", time.monotonic()
     with log.open("ab") as err:

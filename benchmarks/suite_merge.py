@@ -64,11 +64,15 @@ def _job(scene: Scene, effort: Effort) -> list[Row]:
         forked.close()
     return [
         row(
-            f"two branches that touched {count:,} objects: {name}", "objects/s", [found[name] for found in rounds],
-            [found[beside] for found in rounds], target=target, client_in=f"Spark, beside {beside}",
+            f"two branches that touched {count:,} objects: {name}",
+            "objects/s",
+            [found[name] for found in rounds],
+            [found[beside] for found in rounds],
+            target=target,
+            client_in=f"Spark, beside {beside}",
         )
         for name, beside, target in ((CLASSIFIED, JOINED, TARGET), (WHOLE, READ_AND_JOINED, Target()))
-    ]  # fmt: skip
+    ]
 
 
 def _round(spark: SparkSession, forked: Forked) -> dict[str, float]:
@@ -98,10 +102,13 @@ def _joined(folded: DataFrame) -> DataFrame:
 
 def _read_and_joined(spark: SparkSession, forked: Forked) -> DataFrame:
     sides = [
-        spark.read.format("kafka").option("kafka.bootstrap.servers", forked.bootstrap[name]).option("subscribe", RAW)
-        .load().selectExpr("key", f"value AS {name}", f"offset AS {name}_offset", f"timestamp AS {name}_time")
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", forked.bootstrap[name])
+        .option("subscribe", RAW)
+        .load()
+        .selectExpr("key", f"value AS {name}", f"offset AS {name}_offset", f"timestamp AS {name}_time")
         for name in (SOURCE, INITIATING)
-    ]  # fmt: skip
+    ]
     return sides[0].join(sides[1], "key", "full_outer")
 
 

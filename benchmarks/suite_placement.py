@@ -90,12 +90,15 @@ def _spanning(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]
     return [
         row(
             f"commit over two partitions {where}, 1 client, p50; beside a commit of two objects of one partition",
-            "ms", [r[what, who] / 1000 for r in rounds], [r["one", who] / 1000 for r in rounds], target=SPANNING,
+            "ms",
+            [r[what, who] / 1000 for r in rounds],
+            [r["one", who] / 1000 for r in rounds],
+            target=SPANNING,
             client_in=client_in,
         )
         for who, client_in in (("A", ACTIVE), ("client", CLIENT))
         for what, where in (("same", "of one node"), ("two", "of two nodes"))
-    ]  # fmt: skip
+    ]
 
 
 # --- objects move to other partitions ---
@@ -122,10 +125,15 @@ def _another_ring(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[
     return [
         row(
             f"commits of {MANY} clients while nearly all of {effort.moved_objects:,} objects move; beside before",
-            "1/s", during, before, target=THROUGHPUT, clients=MANY, client_in=CLIENT,
+            "1/s",
+            during,
+            before,
+            target=THROUGHPUT,
+            clients=MANY,
+            client_in=CLIENT,
         ),
         row("objects looked at, and most of them moved, beside these commits", "objects/s", moved, client_in=NODES),
-    ]  # fmt: skip
+    ]
 
 
 def _with_ring(path: Path, ring: int) -> Path:
@@ -215,9 +223,14 @@ def _gap(times: list[tuple[float, float]], began: float, ended: float) -> float:
 def _halog(*words: str) -> None:
     """A command, as an operator gives it."""
     done = subprocess.run(
-        [sys.executable, "-m", "halog.cli.main", *words], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False, timeout=MOVED_S + 10,
-    )  # fmt: skip
+        [sys.executable, "-m", "halog.cli.main", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MOVED_S + 10,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"halog {' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()}")
 
@@ -238,11 +251,13 @@ def _planned() -> list[Row]:
         *(
             row(
                 f"the fullest node's objects beyond the mean, ring of {ring:,} ({KEYS:,} objects, {movement.SPREAD})",
-                "%", [100 * (movement.unevenness(keys, ring) - 1)], client_in=PLANNED,
+                "%",
+                [100 * (movement.unevenness(keys, ring) - 1)],
+                client_in=PLANNED,
             )
             for ring in movement.RINGS
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _movement(name: str, moved: int, minimum: int, where: str = PLANNED) -> Row:

@@ -51,12 +51,15 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     counted = [found["count"] for found in rounds]
     return [
         row(
-            f"finding what moves among {effort.found_objects:,} objects: {name}", "objects/s",
-            [found[name] for found in rounds], counted, target=Target(TARGETS[name], "ratio", "higher"),
+            f"finding what moves among {effort.found_objects:,} objects: {name}",
+            "objects/s",
+            [found[name] for found in rounds],
+            counted,
+            target=Target(TARGETS[name], "ratio", "higher"),
             client_in="Spark, beside reading and counting",
         )
         for name in WAYS
-    ]  # fmt: skip
+    ]
 
 
 def _cluster(scene: Scene, count: int) -> Path:
@@ -84,9 +87,13 @@ def _counted(spark: SparkSession, config: Path, count: int) -> float:
     topic = f"{own.cluster.name}.kept.state"
     begin = time.perf_counter()
     rows = (
-        spark.read.format("kafka").option("kafka.bootstrap.servers", own.site.bootstrap or "")
-        .option("kafka.isolation.level", "read_committed").option("subscribe", topic).load().count()
-    )  # fmt: skip
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", own.site.bootstrap or "")
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", topic)
+        .load()
+        .count()
+    )
     took = time.perf_counter() - begin
     if rows < count:
         raise RuntimeError(f"{topic} holds {rows} rows for {count} objects")

@@ -76,15 +76,21 @@ class _Took:
     __slots__ = ("end", "ms", "tries")
 
     def __init__(self, begin: float, end: float, tries: int) -> None:
-        self.end, self.ms, self.tries = end, (end - begin) * 1_000, tries
+        self.end = end
+        self.ms = (end - begin) * 1_000
+        self.tries = tries
 
 
 class _User:
     """One thread."""
 
     def __init__(self, node: Any, i: int, of: int, objects: int, rate: float, stop: threading.Event) -> None:
-        self.node, self.mine, self.pace_s, self.stop = node, range(i, objects, of), 1 / rate, stop
-        self.next_new, self.of = NEW + i, of
+        self.node = node
+        self.mine = range(i, objects, of)
+        self.pace_s = 1 / rate
+        self.stop = stop
+        self.next_new = NEW + i
+        self.of = of
         self.counted: dict[int, int] = {}
         self.unknown: dict[int, int] = {}
         self.there: set[int] = set()

@@ -51,11 +51,24 @@ _PUBLIC: dict[str, str] = {
 }
 
 __all__ = [
-    "managed", "field", "Ref", "Decimals",
-    "node", "Node", "transaction", "current", "Transaction", "Token", "Durability",
-    "PartitionChange", "partition_notifier", "on_conflict",
-    "aio", "errors", "__version__",
-]  # fmt: skip
+    "managed",
+    "field",
+    "Ref",
+    "Decimals",
+    "node",
+    "Node",
+    "transaction",
+    "current",
+    "Transaction",
+    "Token",
+    "Durability",
+    "PartitionChange",
+    "partition_notifier",
+    "on_conflict",
+    "aio",
+    "errors",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

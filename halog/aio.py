@@ -148,7 +148,8 @@ class Transaction:
     """Made by `Node.transaction()`; use it in an `async with` block. Errors are those of `halog.Transaction`."""
 
     def __init__(self, node: Node, tx: SyncTransaction) -> None:
-        self.sync, self._node = tx, node
+        self.sync = tx
+        self._node = node
         self._lock = asyncio.Lock()
         """Held by a verb that runs on a thread."""
         self._context: contextvars.Context | None = None

@@ -57,12 +57,14 @@ class _Relay:
             numbers = self._numbers(None if waiting_since is None else AGAIN_S)
             now = time.monotonic()
             if waiting_since is not None and self._heard:
-                self._heard, left = False, left - 1
+                self._heard = False
+                left = left - 1
                 waiting_since = now if left else None
             if any(number != WAKING for number in numbers):
                 if waiting_since is not None and now - waiting_since > PATIENCE_S:
                     _end_if_told(numbers)
-                self._heard, left = False, WAKES
+                self._heard = False
+                left = WAKES
                 waiting_since = now if waiting_since is None else waiting_since
             if waiting_since is not None:
                 signal.pthread_kill(self._main, WAKING)

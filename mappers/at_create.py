@@ -59,7 +59,9 @@ class AtCreateMapper:
     __slots__ = ("_function", "_name", "partitions")
 
     def __init__(self, name: str, function: AtCreate, partitions: Sequence[str]) -> None:
-        self._name, self._function, self.partitions = name, function, tuple(partitions)
+        self._name = name
+        self._function = function
+        self.partitions = tuple(partitions)
 
     def choose(self, made: NewObject, states: States) -> str:
         """The partition that the function names. MisplacedError."""

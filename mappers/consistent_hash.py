@@ -63,8 +63,10 @@ def check_ring(partitions: int, ring_size: int) -> None:
         raise ValueError(f"partitions must be 1 to {MAX_PARTITIONS}, got {partitions}")
     if ring_size < partitions * MIN_SLOTS_PER_PARTITION:
         need = partitions * MIN_SLOTS_PER_PARTITION
-        raise ValueError(f"ring_size {ring_size} is too small for {partitions} partitions; at least {need} keep the "
-                         "partitions' shares within 10 % of each other")  # fmt: skip
+        raise ValueError(
+            f"ring_size {ring_size} is too small for {partitions} partitions; at least {need} keep the "
+            "partitions' shares within 10 % of each other"
+        )
     if ring_size > MAX_RING_SIZE:
         raise ValueError(f"ring_size must be at most {MAX_RING_SIZE}, got {ring_size}")
 

@@ -74,7 +74,10 @@ class CustomMapper:
         values_of: Callable[[bytes], tuple[Any, ...]],
     ) -> None:
         self.partitions = len(names)
-        self._name, self._function, self._type_name, self._values_of = name, function, type_name, values_of
+        self._name = name
+        self._function = function
+        self._type_name = type_name
+        self._values_of = values_of
         self._index = {partition: i for i, partition in enumerate(names)}
 
     def partition(self, routing_key: bytes) -> int:

@@ -109,7 +109,8 @@ class Since:
         """DivergedError where both histories have merged each other before: they parted behind more than one record."""
         if len(fork.at) != 1:
             raise DivergedError(f"the histories have parted behind several records ({places_of(fork)}): not comparable")
-        self.fork, self._point = fork, fork.at[0]
+        self.fork = fork
+        self._point = fork.at[0]
         self._place = self._point.epoch, self._point.lsn
         self._forget()
 
@@ -153,13 +154,15 @@ class Since:
             raise DivergedError(
                 f"the history of site {of.site} does not go back to lsn {self._point.lsn}", lsn=self._point.lsn
             )
-        self._first, wanted = links[0], _unprepared(links)
+        self._first = links[0]
+        wanted = _unprepared(links)
         return thread.back_to(lambda link: _prepares(link, wanted)) if wanted else links
 
     def _take(self, link: Link) -> None:
         assert self._first is not None
         what, committed = _committed(self._ledger, link, self._place, self._last)
-        self._last, self._last_lsn = link.hash, link.lsn
+        self._last = link.hash
+        self._last_lsn = link.lsn
         if not self._found and link.hash != self._first.hash:
             return
         self._found.append((what, committed))

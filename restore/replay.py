@@ -46,9 +46,16 @@ def merge_records(
     branches = tuple(branch_of(state) for state in (s, *others))
     lsn = max(b.lsn for b in branches) + 1
     last = EpochMerged(
-        Header(log_id, opening.epoch, lsn, s.hash), name, branches, _joined((s, *others)), _undoings((s, *others)),
-        len(parts), hash_of(digest(p) for p in parts), horizon, opening.mapper_version,
-    )  # fmt: skip
+        Header(log_id, opening.epoch, lsn, s.hash),
+        name,
+        branches,
+        _joined((s, *others)),
+        _undoings((s, *others)),
+        len(parts),
+        hash_of(digest(p) for p in parts),
+        horizon,
+        opening.mapper_version,
+    )
     return [*parts, records.encode(last)]
 
 

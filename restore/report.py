@@ -56,10 +56,17 @@ def merged(choice: Choice, verdict: str) -> Merged:
     states, at = _numbered(then, found.source, found.initiating, found.base)
     source, initiating, base = at
     evidence = Evidence(
-        FORMAT, found.kind.value, states, base, source, initiating, verdict, choice.deferred,
+        FORMAT,
+        found.kind.value,
+        states,
+        base,
+        source,
+        initiating,
+        verdict,
+        choice.deferred,
         tuple((c.tx, c.lsn, c.time_ms) for c in found.source_by[-MAX_WRITES:]),
         tuple((c.tx, c.lsn, c.time_ms) for c in found.initiating_by[-MAX_WRITES:]),
-    )  # fmt: skip
+    )
     ref, value = (b"", None) if then is None else (then.ref, then.value)
     return Merged(found.key, ref, value, msgspec.msgpack.encode(evidence))
 

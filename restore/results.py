@@ -38,7 +38,7 @@ from restore.merge import (
     touched,
     two_way,
     without_base,
-)  # fmt: skip
+)
 
 FORMAT: Final = 1
 CHUNK_BYTES: Final = 200_000
@@ -257,9 +257,17 @@ def seen_of(look: Compared, name: bytes, now: ChainState) -> Found:
     (point,), theirs = look.relation.at, look.initiating
     settled = Settled(tuple(theirs.happened), theirs.horizon, tuple(theirs.decided.items()))
     made = Manifest(
-        FORMAT, name, (point.epoch, point.lsn), theirs.parted_at, *now.head, now.hash, len(look.keys), (),
-        Settled(tuple(look.source.happened)), settled,
-    )  # fmt: skip
+        FORMAT,
+        name,
+        (point.epoch, point.lsn),
+        theirs.parted_at,
+        *now.head,
+        now.hash,
+        len(look.keys),
+        (),
+        Settled(tuple(look.source.happened)),
+        settled,
+    )
     return Found(made, {d.key: d for d in look.keys})
 
 

@@ -47,7 +47,9 @@ class Thread:
     def __init__(
         self, log: Log, tp: TopicPartition, end: int, head: bytes, site: str, about: int = PIECE - BESIDE
     ) -> None:
-        self._log, self._tp, self._site = log, tp, site
+        self._log = log
+        self._tp = tp
+        self._site = site
         self._piece = about + BESIDE
         self._from = end
         """Everything from here on was read."""

@@ -45,12 +45,17 @@ class Touched:
         most: int = MOST,
     ) -> None:
         """What is before `offset` led to `state`, and left `undecided` in doubt."""
-        self.site, self.log, self.tp, self.offset = site, log, tp, offset
+        self.site = site
+        self.log = log
+        self.tp = tp
+        self.offset = offset
         self.place: Place | None = None
         """Behind which it is counted; None: nothing is yet."""
         self.at_least = False
         """There was more than could be read."""
-        self._chain, self._ledger, self._most = Chain(state), Ledger(tuple(undecided)), most
+        self._chain = Chain(state)
+        self._ledger = Ledger(tuple(undecided))
+        self._most = most
         self._keys: set[int] = set()
         """A mark of each."""
         self._records = 0
@@ -103,7 +108,10 @@ class Touched:
     def count_behind(self, place: Place) -> Iterator[None]:
         """Count anew all that the history has behind `place`, a record of it. LogError where the log begins behind
         that; DeadlineError."""
-        self._keys, self._records, self.at_least, self.place = set(), 0, False, None
+        self._keys = set()
+        self._records = 0
+        self.at_least = False
+        self.place = None
         found = _Back()
         if self.state.head != place:
             for link in Thread(self.log, self.tp, self.offset, self.state.hash, self.site).back():
@@ -116,7 +124,8 @@ class Touched:
                 self.at_least = self._records >= self._most
                 if self.at_least or (found.there and not found.wanted) or link.lsn <= 1:
                     break
-        self._keys, self.place = found.keys, place
+        self._keys = found.keys
+        self.place = place
 
 
 class _Back:

@@ -71,7 +71,8 @@ class Undoing:
     """A merge that is to be undone, as far as its history was read."""
 
     def __init__(self, name: bytes) -> None:
-        self.name, self.undoes = name, undoing(name)
+        self.name = name
+        self.undoes = undoing(name)
         self.report: list[Entry] = []
         """What it has told of each key."""
         self._opened: tuple[EpochId, int] | None = None
@@ -160,7 +161,8 @@ class Undoing:
         met.append(link.record)
         told = [entry(m) for part in link.parts for m in part.merged]
         if link.record.merge == self.name:
-            self.report, self._opened = told, (link.record.header.epoch, link.lsn)
+            self.report = told
+            self._opened = (link.record.header.epoch, link.lsn)
             return True
         if link.record.merge == self.undoes:
             self.put_back = len(told)

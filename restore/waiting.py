@@ -41,7 +41,8 @@ class Report:
     """A merge, with what it told, and what became of the conflicts that it left to an operator."""
 
     def __init__(self, name: bytes, lsn: int, merged: tuple[Merged, ...]) -> None:
-        self.name, self.merged = name, merged
+        self.name = name
+        self.merged = merged
         self.lsn = lsn
         """The version of all that it made to stand."""
         self.ending = ending(name)

@@ -25,9 +25,13 @@ __all__ = ["changes", "changes_stream", "classified", "jars", "objects", "sessio
 
 # No name here is that of a module: importing the module would put it in the name's place.
 _PLACES = {
-    "changes": "reader", "objects": "reader", "changes_stream": "streaming", "classified": "merge", "jars": "spark",
+    "changes": "reader",
+    "objects": "reader",
+    "changes_stream": "streaming",
+    "classified": "merge",
+    "jars": "spark",
     "session": "spark",
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:

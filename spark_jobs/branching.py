@@ -52,12 +52,23 @@ FOLDED: Final = (
 )
 FOLDED_SCHEMA: Final = pa.schema(
     [
-        ("place", pa.int32()), ("side", pa.int32()), ("key", pa.binary()), ("first", pa.int64()), ("last", pa.int64()),
-        ("time_ms", pa.int64()), ("txs", pa.int64()), ("base_ref", pa.binary()), ("base_value", pa.binary()),
-        ("ref", pa.binary()), ("value", pa.binary()), ("carried", pa.binary()), ("before", pa.binary()),
-        ("tx", pa.binary()), ("ids", pa.binary()),
+        ("place", pa.int32()),
+        ("side", pa.int32()),
+        ("key", pa.binary()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("time_ms", pa.int64()),
+        ("txs", pa.int64()),
+        ("base_ref", pa.binary()),
+        ("base_value", pa.binary()),
+        ("ref", pa.binary()),
+        ("value", pa.binary()),
+        ("carried", pa.binary()),
+        ("before", pa.binary()),
+        ("tx", pa.binary()),
+        ("ids", pa.binary()),
     ]
-)  # fmt: skip
+)
 """A piece of what a branch did to a key, by the lsns of its first and last transaction and that one's time; `tx`, if it
 is one that the other branch may have as well. Without transactions, the key got another version only. Without a key,
 how far the log was followed, or a transaction that a merge in the branch has brought."""
@@ -167,7 +178,8 @@ class _Folding:
 
     def rest(self) -> list[Folded]:
         """What was not folded yet."""
-        piece, self._piece = self._piece, []
+        piece = self._piece
+        self._piece = []
         return folded(self._of, piece)
 
 

@@ -170,9 +170,14 @@ def _side(
     first, last = pa.array(begins[at], mask=absent), pa.array(ends[at], mask=absent)
     branches = pa.array(at, mask=absent)
     return Side(
-        ~absent, base.take(first), now.take(last),
-        rows["last"].take(last), rows["time_ms"].take(last), txs.take(branches), ids.take(branches),
-    )  # fmt: skip
+        ~absent,
+        base.take(first),
+        now.take(last),
+        rows["last"].take(last),
+        rows["time_ms"].take(last),
+        txs.take(branches),
+        ids.take(branches),
+    )
 
 
 def _follow(rows: pa.RecordBatch, later: Numbers, base: States, now: States) -> None:
@@ -209,7 +214,8 @@ class Rule:
     """`restore.merge.differences`, or `two_way`; asked once for each pattern."""
 
     def __init__(self, even: Even | None = None, *, three_way: bool) -> None:
-        self._three_way, self._even = three_way, even
+        self._three_way = three_way
+        self._even = even
         self._said: dict[int, Said] = {}
 
     def of(self, found: Keys, base: States, now: Sequence[States]) -> list[Said]:
@@ -252,10 +258,20 @@ def _patterns(found: Keys, base: States, now: Sequence[States]) -> Numbers:
     """All that the rule looks at, as bits."""
     (source, initiating), (s, i) = found.sides, now
     bits = (
-        source.touched, initiating.touched, agree(source.base, initiating.base), base.there, base.known, s.there,
-        i.there, same(s, base), same(i, base), same(s, i),
-        _equal(s.refs, base.refs), _equal(i.refs, base.refs), _equal(s.refs, i.refs),
-    )  # fmt: skip
+        source.touched,
+        initiating.touched,
+        agree(source.base, initiating.base),
+        base.there,
+        base.known,
+        s.there,
+        i.there,
+        same(s, base),
+        same(i, base),
+        same(s, i),
+        _equal(s.refs, base.refs),
+        _equal(i.refs, base.refs),
+        _equal(s.refs, i.refs),
+    )
     numbers: Numbers = np.zeros(len(base.refs), np.int64)
     for n, bit in enumerate(bits):
         numbers |= bit.astype(np.int64) << n
@@ -286,10 +302,14 @@ def classify(rows: pa.RecordBatch, names: Sequence[str], rule: Rule) -> pa.Recor
     ]
     said = rule.of(found, base, now)
     columns: list[Any] = [
-        pa.array(names, pa.string()).take(found.places), found.keys,
-        pa.array([one.kind.value for one in said], pa.string()), pa.array([one.stands for one in said], pa.string()),
-        base.struct(), now[SOURCE].struct(), now[INITIATING].struct(),
-    ]  # fmt: skip
+        pa.array(names, pa.string()).take(found.places),
+        found.keys,
+        pa.array([one.kind.value for one in said], pa.string()),
+        pa.array([one.stands for one in said], pa.string()),
+        base.struct(),
+        now[SOURCE].struct(),
+        now[INITIATING].struct(),
+    ]
     for side in found.sides:
         columns += [side.last, pc.multiply(side.time_ms, 1_000).cast(_TIME), pc.fill_null(side.txs, 0)]
     columns += [pc.fill_null(side.ids, b"") for side in found.sides]
@@ -297,10 +317,22 @@ def classify(rows: pa.RecordBatch, names: Sequence[str], rule: Rule) -> pa.Recor
 
 
 _NAMES: Final = [
-    "partition", "key", "kind", "stands", "base", "source", "initiating",
-    "source_lsn", "source_time", "source_txs", "initiating_lsn", "initiating_time", "initiating_txs",
-    "source_ids", "initiating_ids",
-]  # fmt: skip
+    "partition",
+    "key",
+    "kind",
+    "stands",
+    "base",
+    "source",
+    "initiating",
+    "source_lsn",
+    "source_time",
+    "source_txs",
+    "initiating_lsn",
+    "initiating_time",
+    "initiating_txs",
+    "source_ids",
+    "initiating_ids",
+]
 
 
 def settle(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
@@ -315,9 +347,18 @@ def settle(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     never = [pa.nulls(n, pa.int64()), pa.nulls(n, _TIME), pa.array(np.zeros(n, np.int64))]
     nobody = pa.array([b""] * n, pa.binary())
     columns = [
-        pa.array(names, pa.string()).take(told["place"]), told["key"], pa.array([Kind.SAME.value] * n, pa.string()),
-        pa.array([BOTH] * n, pa.string()), state, state, state, *never, *never, nobody, nobody,
-    ]  # fmt: skip
+        pa.array(names, pa.string()).take(told["place"]),
+        told["key"],
+        pa.array([Kind.SAME.value] * n, pa.string()),
+        pa.array([BOTH] * n, pa.string()),
+        state,
+        state,
+        state,
+        *never,
+        *never,
+        nobody,
+        nobody,
+    ]
     return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
@@ -329,7 +370,9 @@ class Classify:
     def __init__(
         self, names: Sequence[str], gone: Collection[Gone] = (), definitions: Sequence[str] = (), *, three_way: bool
     ) -> None:
-        self.names, self.gone, self.three_way = names, frozenset(gone), three_way
+        self.names = names
+        self.gone = frozenset(gone)
+        self.three_way = three_way
         self.definitions = tuple(definitions)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

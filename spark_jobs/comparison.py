@@ -150,14 +150,20 @@ class Comparison:
     ) -> None:
         places = {p.index: p for p in site.places_of([policy]) if not names or p.name in names}
         check_sites(site, policy, source, places)
-        self._spark, self._site, self._source, self._directory = spark, site, source, checkpoint
-        self._max_offsets, self._hold_ms, self._tell = max_offsets, hold_ms, tell
+        self._spark = spark
+        self._site = site
+        self._source = source
+        self._directory = checkpoint
+        self._max_offsets = max_offsets
+        self._hold_ms = hold_ms
+        self._tell = tell
         self._places = {INITIATING: places, SOURCE: dict[int, Place]()}
         self._hold_name = hold_name("merge", policy, checkpoint)
         logs = ",".join(place.log_id[:8] for place in places.values())
         job = f"{site.config.cluster.name}.{policy} ({logs}) of {source} and {site.config.site.name}"
         self._keep = keep
-        self._decide, job = decide, job if decide is None else f"{job}, to be merged"
+        self._decide = decide
+        job = job if decide is None else f"{job}, to be merged"
         self._progress = Progress(job, {})
         self._holds: list[Holds] = []
         self._batches = 0

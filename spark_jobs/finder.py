@@ -106,8 +106,13 @@ class Finder:
         hold_ms: int = HOLD_MS,
         tell: Tell = lambda stage, partitions, rows: None,
     ) -> None:
-        self._spark, self._site, self._policy, self._mover = spark, site, policy, mover
-        self._directory, self._max_offsets, self._tell = checkpoint, max_offsets, tell
+        self._spark = spark
+        self._site = site
+        self._policy = policy
+        self._mover = mover
+        self._directory = checkpoint
+        self._max_offsets = max_offsets
+        self._tell = tell
         self._places = {place.index: place for place in site.places_of([policy])}
         if not self._places:
             raise ConfigError(f"the cluster has no partitions of policy {policy}")
@@ -143,7 +148,8 @@ class Finder:
         if found is None:
             saved.save(self._directory, self._progress)
             return ""
-        self._progress, why = found, ""
+        self._progress = found
+        why = ""
         if found.stage == LOG:
             try:
                 self._holds.keep(self._offsets())

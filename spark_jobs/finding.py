@@ -33,10 +33,15 @@ deleted; a row of the state topic that is no object; the history behind these ro
 COLUMNS: Final = "kind int, place int, key binary, value binary, type string, target string, lsn long"
 SCHEMA: Final = pa.schema(
     [
-        ("kind", pa.int32()), ("place", pa.int32()), ("key", pa.binary()), ("value", pa.binary()),
-        ("type", pa.string()), ("target", pa.string()), ("lsn", pa.int64()),
+        ("kind", pa.int32()),
+        ("place", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("type", pa.string()),
+        ("target", pa.string()),
+        ("lsn", pa.int64()),
     ]
-)  # fmt: skip
+)
 BATCH = 20_000
 """Rows sent back at once: 2 MB."""
 SLICE: Final = 50_000
@@ -102,7 +107,9 @@ class _Here:
     told as gone at the end if it was deleted last."""
 
     def __init__(self, index: int, name: str, placer: Placer) -> None:
-        self._index, self._name, self._placer = index, name, placer
+        self._index = index
+        self._name = name
+        self._placer = placer
         self._gone: set[bytes] = set()
         self._written: dict[bytes, bytes] = {}
         """Of the log: index key → head."""
@@ -184,7 +191,8 @@ class FindInLog:
     """For rows of `LOG_COLUMNS`, from what is known of each partition's history."""
 
     def __init__(self, task: Task, carried: dict[int, bytes]) -> None:
-        self.task, self.carried = task, carried
+        self.task = task
+        self.carried = carried
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         placer = Placer(self.task.mapping, self.task.stored_as)

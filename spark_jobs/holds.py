@@ -32,7 +32,10 @@ class Holds:
     """The job's holds of the partitions' logs; renewed while it runs."""
 
     def __init__(self, site: Held, name: str, places: dict[int, Place], hold_ms: int, why: str) -> None:
-        self._site, self._name, self._places, self._hold_ms = site, name, places, hold_ms
+        self._site = site
+        self._name = name
+        self._places = places
+        self._hold_ms = hold_ms
         self._why = why
         self._offsets: dict[int, int] = {}
         self._renewed = 0.0
@@ -53,7 +56,8 @@ class Holds:
             first = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
             wanted = retention.Hold(offset, self._until(), self._why)
             retention.hold(self._site.coordinator, place.name, self._name, wanted, first)
-        self._offsets, self._renewed = dict(offsets), time.monotonic()
+        self._offsets = dict(offsets)
+        self._renewed = time.monotonic()
 
     def move_to(self, offsets: dict[int, int]) -> None:
         """What is before these is not needed any more; told with the next renewal."""

@@ -94,13 +94,17 @@ def groups(rows: DataFrame) -> dict[str, list[Group]]:
     found: dict[str, list[Group]] = {}
     counted = (
         rows.selectExpr(
-            "partition", "kind", "stands", "source_txs > 0 AS ours", "initiating_txs > 0 AS theirs",
+            "partition",
+            "kind",
+            "stands",
+            "source_txs > 0 AS ours",
+            "initiating_txs > 0 AS theirs",
             "source_txs + initiating_txs AS txs",
         )
         .groupBy("partition", "kind", "stands", "ours", "theirs")
         .agg({"txs": "sum", "*": "count"})
         .selectExpr("partition", "kind", "stands", "ours", "theirs", "`count(1)` AS n", "`sum(txs)` AS txs")
-    )  # fmt: skip
+    )
     for row in counted.collect():
         found.setdefault(row.partition, []).append(Group(row.kind, row.stands, row.ours, row.theirs, row.n, row.txs))
     return found
@@ -116,33 +120,51 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--config", "config_path", type=click.Path(path_type=Path), envvar="HALOG_CONFIG", default="halog.toml",
-    show_default="./halog.toml or $HALOG_CONFIG", help="Of the initiating site.",
-)  # fmt: skip
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    envvar="HALOG_CONFIG",
+    default="halog.toml",
+    show_default="./halog.toml or $HALOG_CONFIG",
+    help="Of the initiating site.",
+)
 @click.option("--policy", required=True, help="Whose partitions.")
 @click.option("--source", required=True, metavar="SITE", help="The site whose data is kept in doubt.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write there what was found.")
-@click.option("--as", "as_", type=click.Choice([JSON, PARQUET]), default=JSON, show_default=True,
-              help="JSON lines, or Parquet.")  # fmt: skip
+@click.option(
+    "--as", "as_", type=click.Choice([JSON, PARQUET]), default=JSON, show_default=True, help="JSON lines, or Parquet."
+)
 @click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")
 @click.option(
-    "--two-way/--three-way", "two_way", default=None,
+    "--two-way/--three-way",
+    "two_way",
+    default=None,
     help="Without the common ancestor, by the manual's rule; or with it.  [default: as the policy's `comparison` says]",
-)  # fmt: skip
+)
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR", show_default="a temporary directory",
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    show_default="a temporary directory",
     help="Where a job that was killed goes on from.",
-)  # fmt: skip
+)
 @click.option(
     "--spark-master", show_default=f"{LOCAL}; under spark-submit, its own", metavar="URL", help="Where it runs."
 )
 @click.option(
-    "--publish", "for_nodes", is_flag=True,
+    "--publish",
+    "for_nodes",
+    is_flag=True,
     help="For the nodes of SOURCE, to merge by it; this site's branches must be closed.",
-)  # fmt: skip
+)
 @click.option("--partition", "names", multiple=True, metavar="NAME", help="Only that one; repeatable.")
-@click.option("--max-offsets", type=click.IntRange(min=1), default=MAX_OFFSETS, show_default=True,
-              help="Records of one micro-batch, of each site.")  # fmt: skip
+@click.option(
+    "--max-offsets",
+    type=click.IntRange(min=1),
+    default=MAX_OFFSETS,
+    show_default=True,
+    help="Records of one micro-batch, of each site.",
+)
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(
     config_path: Path,
@@ -224,9 +246,18 @@ def _hexed(state: str) -> str:
 
 
 _READABLE: Final = [
-    "partition", f"{_hex('key')} AS key", "kind", "stands", *map(_hexed, ("base", "source", "initiating")),
-    "source_lsn", "source_time", "source_txs", "initiating_lsn", "initiating_time", "initiating_txs",
-]  # fmt: skip
+    "partition",
+    f"{_hex('key')} AS key",
+    "kind",
+    "stands",
+    *map(_hexed, ("base", "source", "initiating")),
+    "source_lsn",
+    "source_time",
+    "source_txs",
+    "initiating_lsn",
+    "initiating_time",
+    "initiating_txs",
+]
 
 
 def document(report: Report, counted: Mapping[str, Sequence[Group]]) -> dict[str, Any]:

@@ -84,8 +84,15 @@ class Job(NamedTuple):
 
         with NodeMover(router, version, announcement.beat) as mover:
             finder = Finder(
-                self.spark, site, self.wanted, self.policy, mover, self.checkpoint,
-                max_offsets=self.max_offsets, hold_ms=self.hold_ms, tell=tell,
-            )  # fmt: skip
+                self.spark,
+                site,
+                self.wanted,
+                self.policy,
+                mover,
+                self.checkpoint,
+                max_offsets=self.max_offsets,
+                hold_ms=self.hold_ms,
+                tell=tell,
+            )
             done = wishes.progress(site.coordinator, self.policy).state == DONE
             return finder.leave() if done else finder.run()

@@ -54,7 +54,10 @@ class NodeMover:
     def __init__(
         self, router: Router, version: int, beat: Callable[[], None] = lambda: None, deadline_s: float = DEADLINE_S
     ) -> None:
-        self._router, self._version, self._beat, self._deadline_s = router, version, beat, deadline_s
+        self._router = router
+        self._version = version
+        self._beat = beat
+        self._deadline_s = deadline_s
         self._pool = ThreadPoolExecutor(AT_ONCE, "halog-move")
         self._room = threading.BoundedSemaphore(WAITING)
         self._lock = threading.Lock()
@@ -89,7 +92,8 @@ class NodeMover:
         for _ in range(WAITING):
             self._room.release()
         with self._lock:
-            counts, self._counts = self._counts, {}
+            counts = self._counts
+            self._counts = {}
         return counts
 
     def _wait_for_room(self, places: int) -> None:

@@ -24,9 +24,11 @@ _LSN_BYTES: Final = 8
 TYPE_AT: Final = 32
 _SCHEMA: Final = pa.schema(
     [
-        ("key", pa.binary()), ("target", pa.dictionary(pa.int32(), pa.string())), ("lsn", pa.int64()),
+        ("key", pa.binary()),
+        ("target", pa.dictionary(pa.int32(), pa.string())),
+        ("lsn", pa.int64()),
     ]
-)  # fmt: skip
+)
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]

@@ -96,14 +96,26 @@ class Publishing:
         max_offsets: int = MAX_OFFSETS,
         tell: Tell = lambda stage, partitions, records: None,
     ) -> None:
-        self._spark, self._site, self._source, self._directory = spark, site, source, checkpoint
-        self._topic, some = topic_names.merge_topic(site.config, policy), site.places_of([policy])
+        self._spark = spark
+        self._site = site
+        self._source = source
+        self._directory = checkpoint
+        self._topic = topic_names.merge_topic(site.config, policy)
+        some = site.places_of([policy])
         self._topic_size = len(some)
         self._places = {p.name: p for p in some if (not names or p.name in names) and p.name not in done}
         self._comparison = Comparison(
-            spark, site, policy, source, checkpoint, names=names, max_offsets=max_offsets, decide=self._decide,
-            keep=partial(keep, site.config.site.name), tell=tell,
-        )  # fmt: skip
+            spark,
+            site,
+            policy,
+            source,
+            checkpoint,
+            names=names,
+            max_offsets=max_offsets,
+            decide=self._decide,
+            keep=partial(keep, site.config.site.name),
+            tell=tell,
+        )
         self._own = Remote(site.config.site.name, site.log, site.coordinator)
         self._elsewhere = Elsewhere(self._own, source)
         self._closed: dict[str, Side] = {}
@@ -246,8 +258,14 @@ class Publishing:
         for value in records_of(run, chunk):
             remote.log.put(tp, b"", value)
         found = classified.Classified(
-            manifest.merge.hex(), run.hex(), digest(chunk).hex(), self._topic, self._published.begin[place.index],
-            remote.log.bounds(tp)[1], who(), time.time_ns() // 1_000_000,
-        )  # fmt: skip
+            manifest.merge.hex(),
+            run.hex(),
+            digest(chunk).hex(),
+            self._topic,
+            self._published.begin[place.index],
+            remote.log.bounds(tp)[1],
+            who(),
+            time.time_ns() // 1_000_000,
+        )
         keep(self._own.name, remote, place, self._end(place, SOURCE))  # for as long again: the job may have rested
         classified.publish(remote.coordinator, place.name, found)

@@ -102,7 +102,9 @@ class _Objects:
     """What an executor does for `objects`."""
 
     def __init__(self, family: Family, moments: dict[str, Moment], schema: pa.Schema) -> None:
-        self.family, self.moments, self.schema = family, moments, schema
+        self.family = family
+        self.moments = moments
+        self.schema = schema
 
     def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         values = Values(self.family)
@@ -117,7 +119,8 @@ class _Logged:
     """What an executor does for `changes`."""
 
     def __init__(self, family: Family, schema: pa.Schema) -> None:
-        self.family, self.schema = family, schema
+        self.family = family
+        self.schema = schema
 
     def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for log, place in partitions(self.family, indices):

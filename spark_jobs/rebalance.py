@@ -37,26 +37,45 @@ JOB = "rebalance"
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--config", "config_path", type=click.Path(path_type=Path), envvar="HALOG_CONFIG", default="halog.toml",
-    show_default="./halog.toml or $HALOG_CONFIG", help="The cluster, and the mapping as it is to be.",
-)  # fmt: skip
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    envvar="HALOG_CONFIG",
+    default="halog.toml",
+    show_default="./halog.toml or $HALOG_CONFIG",
+    help="The cluster, and the mapping as it is to be.",
+)
 @click.option("--policy", help="Whose objects.")
 @click.option("--zone", help="Those of all its policies whose mapping is another one than the file's.")
 @click.option("--move", "moves", is_flag=True, help="Bring the mapping to what the file says, and move the objects.")
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR", show_default="a temporary directory",
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    show_default="a temporary directory",
     help="With --move: where a job that was killed goes on from; of a zone, a directory in it for each policy.",
-)  # fmt: skip
-@click.option("--timeout", "wait_s", type=click.FloatRange(min=0.05), default=WAIT_S, show_default=True,
-              metavar="SECONDS", help="With --move: how long the nodes may take; they go on.")  # fmt: skip
+)
+@click.option(
+    "--timeout",
+    "wait_s",
+    type=click.FloatRange(min=0.05),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --move: how long the nodes may take; they go on.",
+)
 @click.option("--to-ring-size", type=int, help="Count as if the ring had so many slots.")
 @click.option("--to-partitions", type=int, help="Count as if the policy had so many partitions.")
 @click.option("--to-mapper", help='As if this decided: consistent_hash, or "module:callable" of [application] modules.')
 @click.option(
     "--spark-master", show_default=f"{LOCAL}; under spark-submit, its own", metavar="URL", help="Where it runs."
 )
-@click.option("--max-offsets", type=click.IntRange(min=1), help="Rows of one micro-batch.",
-              show_default=f"{MAX_OFFSETS}; with --move {moving.MAX_OFFSETS}")  # fmt: skip
+@click.option(
+    "--max-offsets",
+    type=click.IntRange(min=1),
+    help="Rows of one micro-batch.",
+    show_default=f"{MAX_OFFSETS}; with --move {moving.MAX_OFFSETS}",
+)
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(
     config_path: Path,

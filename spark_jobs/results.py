@@ -33,7 +33,8 @@ class Results:
     """For rows of `CLASSIFIED`; gives `RESULTS`. `places`: by name; `run`: of the job."""
 
     def __init__(self, places: Mapping[str, int], run: bytes) -> None:
-        self.places, self.run = places, run
+        self.places = places
+        self.run = run
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in _COLUMNS)))
@@ -89,6 +90,14 @@ def manifest(fork: Place, parted_at: bytes, followed: Followed, chunks: Mapping[
     ours, theirs = (tuple(latest(followed.happened[side])) for side in SIDES)
     settled = Settled(tuple(latest([*theirs, *late])), int.from_bytes(ledger.horizon, "big"), tuple(known.items()))
     return Manifest(
-        FORMAT, name_of(closed), fork, parted_at, *seen.head, seen.hash, sum(chunks.values()), tuple(sorted(chunks)),
-        Settled(ours), settled,
-    )  # fmt: skip
+        FORMAT,
+        name_of(closed),
+        fork,
+        parted_at,
+        *seen.head,
+        seen.hash,
+        sum(chunks.values()),
+        tuple(sorted(chunks)),
+        Settled(ours),
+        settled,
+    )

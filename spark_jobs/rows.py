@@ -112,8 +112,9 @@ def _read(values: Values, value: bytes, partition: str, key: bytes) -> Value | N
         raise RecordFormatError(
             f"partition {partition}, key bytes {key[ID_BYTES:].hex()[:200]}: {error.message}; `halog get "
             f"{values.wanted.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
-            partition=partition, key=key,
-        ) from error  # fmt: skip
+            partition=partition,
+            key=key,
+        ) from error
 
 
 def change_schema(family: Family) -> t.StructType:
@@ -145,7 +146,8 @@ class Keys:
     """Reads index keys of a family."""
 
     def __init__(self, definition: Definition) -> None:
-        self._name, self._size = definition.name, len(definition.family_id)
+        self._name = definition.name
+        self._size = len(definition.family_id)
         shapes = [(name, definition.shape(name)) for name in definition.key]
         self._fields = [(name, decoder(shape, bound=False), converter(shape)) for name, shape in shapes]
 
@@ -165,8 +167,10 @@ class Changes:
     """Rows of the changes of one partition."""
 
     def __init__(self, family: Family, partition: str) -> None:
-        self._values, self._keys = Values(family), Keys(family.definition)
-        self._family_id, self._partition = family.family_id, partition
+        self._values = Values(family)
+        self._keys = Keys(family.definition)
+        self._family_id = family.family_id
+        self._partition = partition
 
     def rows(self, step: Step) -> Iterator[tuple[Any, ...]]:
         """One for each object of the step that was asked for; a deletion whose before-image is not kept has no type,
@@ -189,10 +193,20 @@ class Changes:
             return None
         named = after or before
         return (
-            self._partition, step.epoch, step.lsn, step.offset, _time(step.time_ms), step.tx, OPS[change.op],
-            named and named.type_name, change.ref, None if change.replaced < 0 else change.replaced,
-            self._keys.read(change.key), before and before.fields, after and after.fields,
-        )  # fmt: skip
+            self._partition,
+            step.epoch,
+            step.lsn,
+            step.offset,
+            _time(step.time_ms),
+            step.tx,
+            OPS[change.op],
+            named and named.type_name,
+            change.ref,
+            None if change.replaced < 0 else change.replaced,
+            self._keys.read(change.key),
+            before and before.fields,
+            after and after.fields,
+        )
 
 
 def _time(time_ms: int) -> dt.datetime:

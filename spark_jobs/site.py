@@ -74,8 +74,13 @@ class Site:
     """A connection of the driver. Use `connect`."""
 
     def __init__(self, config: Config, own: Config, adapters: Adapters, name: str) -> None:
-        self.config, self.own, self.name, self._channel = config, own, name, adapters.channel
-        self.coordinator, self.log, self.reach = adapters.coordinator, adapters.log, adapters.reach
+        self.config = config
+        self.own = own
+        self.name = name
+        self._channel = adapters.channel
+        self.coordinator = adapters.coordinator
+        self.log = adapters.log
+        self.reach = adapters.reach
         self.bootstrap = addresses(own)[0]
         self.look()
 

@@ -156,7 +156,10 @@ class _Rolled:
 
     def __init__(self, name: str, objects: dict[bytes, Found], family: bytes, moment: Moment, marked: int) -> None:
         self.objects = objects
-        self._name, self._family, self._moment, self._marked = name, family, moment, marked
+        self._name = name
+        self._family = family
+        self._moment = moment
+        self._marked = marked
         self._last = self._at = marked
         self._over = False
         """Is the moment behind us? Whatever the broker's clock says of later records, they are not in it."""

@@ -143,16 +143,27 @@ class _Follow:
 def raw_row(place: int, step: Step, change: Change) -> tuple[Any, ...]:
     """A change as the columns of `RAW`."""
     return (
-        place, step.epoch, step.lsn, step.offset, step.time_ms, step.tx,
-        change.op, change.ref, change.key, change.value, change.replaced, change.before,
-    )  # fmt: skip
+        place,
+        step.epoch,
+        step.lsn,
+        step.offset,
+        step.time_ms,
+        step.tx,
+        change.op,
+        change.ref,
+        change.key,
+        change.value,
+        change.replaced,
+        change.before,
+    )
 
 
 class _Decode:
     """Raw changes to typed rows."""
 
     def __init__(self, family: Family, schema: pa.Schema) -> None:
-        self.family, self.schema = family, schema
+        self.family = family
+        self.schema = schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         made: dict[int, Changes] = {}

@@ -16,5 +16,7 @@ def check_size(path: str, data: bytes) -> None:
         raise CoordinatorError(
             f"znode {path.strip('/')} would have {len(data):,} bytes, more than the {MAX_ZNODE_BYTES:,} that ZooKeeper "
             "keeps; nothing was changed",
-            path=path, size=len(data), limit=MAX_ZNODE_BYTES,
-        )  # fmt: skip
+            path=path,
+            size=len(data),
+            limit=MAX_ZNODE_BYTES,
+        )

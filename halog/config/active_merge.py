@@ -39,9 +39,15 @@ def merged(own: Config, active: Config) -> Config:
     nodes = {name: _node(base, own.nodes.get(name), node) for name, node in active.nodes.items()}
     sites = {name: _site(base, own.sites.get(name), other) for name, other in active.sites.items()}
     made = dataclasses.replace(
-        active, cluster=own.cluster, site=site, sites=sites, application=own.application, nodes=nodes,
-        source=f"{own.source} under {active.source}", written=None,
-    )  # fmt: skip
+        active,
+        cluster=own.cluster,
+        site=site,
+        sites=sites,
+        application=own.application,
+        nodes=nodes,
+        source=f"{own.source} under {active.source}",
+        written=None,
+    )
     modules = tuple(dict.fromkeys((*own.application.modules, *active.application.modules)))
     # each node's place as activated: what one file says of another node's may be long past
     dataclasses.replace(made, nodes=active.nodes, application=ApplicationConfig(modules)).validate()

@@ -43,9 +43,14 @@ def at_site(config: Config, site: str) -> Config:
     policies = {n: made for n, p in tree.policies.items() if (made := _policy(p, tree, zones, nodes)) is not None}
     own, sites = _reached_from(tree, site)
     return replace(
-        tree, site=own, sites=sites, nodes=MappingProxyType(nodes), zones=MappingProxyType(zones),
-        policies=MappingProxyType(policies), whole=tree,
-    )  # fmt: skip
+        tree,
+        site=own,
+        sites=sites,
+        nodes=MappingProxyType(nodes),
+        zones=MappingProxyType(zones),
+        policies=MappingProxyType(policies),
+        whole=tree,
+    )
 
 
 def sites_of(config: Config, nodes: Iterable[str]) -> list[str]:

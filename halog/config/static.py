@@ -51,7 +51,8 @@ class WrongPartitionsError(ValueError):
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key}: {reason}")
-        self.key, self.reason = key, reason
+        self.key = key
+        self.reason = reason
 
 
 class Shape(NamedTuple):

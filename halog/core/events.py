@@ -239,11 +239,41 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 Event = (
-    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
-    | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
-    | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | MappingAsked | Confirmed | Ticked
-    | MergeAsked | MergeMade | SiteAck | VoteAnswered | Stowed | LogAnswered
-)  # fmt: skip
+    TableSeen
+    | AliveChanged
+    | EntriesRead
+    | LogEnd
+    | Taken
+    | Restored
+    | LogLost
+    | Submitted
+    | BarrierAsked
+    | Asked
+    | Appended
+    | AppendFailed
+    | ReplicaAck
+    | FlushAsked
+    | Flushed
+    | Pushed
+    | PositionAsked
+    | PositionTold
+    | CasDone
+    | Renewed
+    | Died
+    | SessionLost
+    | HandOverAsked
+    | PrepareAsked
+    | DecideAsked
+    | MappingAsked
+    | Confirmed
+    | Ticked
+    | MergeAsked
+    | MergeMade
+    | SiteAck
+    | VoteAnswered
+    | Stowed
+    | LogAnswered
+)
 
 
 # --- effects --------------------------------------------------------------------------------------------------------
@@ -396,7 +426,32 @@ class RoleChanged(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
-    | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
-    | MergeDue | AskVote | KeepTail | Stow | Stand | AskLog
-)  # fmt: skip
+    Append
+    | EndSession
+    | Read
+    | StopReading
+    | Apply
+    | Show
+    | Keep
+    | Save
+    | Flush
+    | Reply
+    | SetTable
+    | Renew
+    | Refresh
+    | AskPositions
+    | TellPosition
+    | SendAck
+    | AskFlush
+    | Push
+    | RoleChanged
+    | Tell
+    | Spread
+    | AskDecision
+    | MergeDue
+    | AskVote
+    | KeepTail
+    | Stow
+    | Stand
+    | AskLog
+)

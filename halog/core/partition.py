@@ -54,16 +54,21 @@ class Partition:
         wall_ahead_ms: int = 0,
         tail: Tail | None = None,
     ) -> None:
-        self.me, self.settings, self.outcomes = me, settings, outcomes
+        self.me = me
+        self.settings = settings
+        self.outcomes = outcomes
         self.ledger = ledger or Ledger()
-        self.version, self.table, self.chain = table_version, table, Chain(chain)
+        self.version = table_version
+        self.table = table
+        self.chain = Chain(chain)
         self.next_offset = next_offset
         self.dropped = -1
         """The first entry not taken since `next_offset`; see `_unasked`."""
         self.alive: frozenset[Member] = frozenset({me})
         self.answering: frozenset[Member] = frozenset()
         """Who is not heard, and lives all the same."""
-        self.role, self.now = Role.LOADING, now
+        self.role = Role.LOADING
+        self.now = now
         self.out: list[ev.Effect] = []
         self.overrides = Overrides(self, wall_ahead_ms)
         self.tag = 0
@@ -128,7 +133,8 @@ class Partition:
         if self.leading is not None and now >= self.leading.sites.quorum.ends:
             self.leading.sites_changed()
         self._handlers[type(event)](event)
-        out, self.out = self.out, []
+        out = self.out
+        self.out = []
         return out
 
     # --- shared with the parts ---
@@ -209,7 +215,8 @@ class Partition:
         moved, table = e.version > self.version, self.overrides.of(e.table)
         self.campaign.watch(table)
         self.predecessor.named(table)
-        self.version, self.table = e.version, table
+        self.version = e.version
+        self.table = table
         if self.role is Role.CLAIMING:
             self.campaign.table_seen(moved)
         elif self.role in CLAIMANT or self.leading is not None:
@@ -227,7 +234,8 @@ class Partition:
 
     def _alive_changed(self, e: ev.AliveChanged) -> None:
         gone, dead = self.alive - e.members, (self.alive | self.answering) - (e.members | e.answering)
-        self.alive, self.answering = e.members, e.answering
+        self.alive = e.members
+        self.answering = e.answering
         if self.me not in e.members and self.role not in OUT:
             self.step_down("offline", e.why)
             self.out.append(ev.StopReading())

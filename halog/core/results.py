@@ -104,6 +104,18 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 Result = (
-    Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown
-    | Refused | Locked | Otherwise | Remapped
-)  # fmt: skip
+    Happened
+    | NotHappened
+    | Conflicted
+    | Duplicated
+    | TooLarge
+    | NotServing
+    | Busy
+    | TooFew
+    | Expired
+    | Unknown
+    | Refused
+    | Locked
+    | Otherwise
+    | Remapped
+)

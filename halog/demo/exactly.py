@@ -48,7 +48,9 @@ class Exactly(abc.ABC, Generic[W]):
     """One client's transactions; any thread. What the work is, and where it is noted, a subclass says."""
 
     def __init__(self, node: Node, outcomes: Outcomes, epochs: Callable[[], Mapping[str, int]]) -> None:
-        self.node, self.outcomes, self.epochs = node, outcomes, epochs
+        self.node = node
+        self.outcomes = outcomes
+        self.epochs = epochs
         self.tally = Tally()
         self.error: BaseException | None = None
         self._lock = threading.Lock()

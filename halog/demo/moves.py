@@ -32,7 +32,9 @@ class Moves:
     """Of one run. Call them on the main thread: a node that joins dies with it."""
 
     def __init__(self, stage: Stage, scene: Scene, prober: Prober) -> None:
-        self.stage, self.scene, self.prober = stage, scene, prober
+        self.stage = stage
+        self.scene = scene
+        self.prober = prober
 
     def join(self) -> Change:
         """A fourth node is added to the configuration, and gets its share by itself (P2, P11, P13)."""
@@ -105,9 +107,14 @@ class Moves:
         for move in moves:
             assert move.target is not None
             migrate(
-                stage.coordinator, stage.config, up, move.partition, move.target.nodes, move.target.sync_replicas,
+                stage.coordinator,
+                stage.config,
+                up,
+                move.partition,
+                move.target.nodes,
+                move.target.sync_replicas,
                 told=stage.node.runtime.operators.told,
-            )  # fmt: skip
+            )
 
     # --- measured, told ---
 

@@ -27,7 +27,9 @@ class Prober:
     """Knows one object per partition."""
 
     def __init__(self, node: Node, journal: Journal, partitions: Collection[str]) -> None:
-        self.node, self.journal, self._partitions = node, journal, set(partitions)
+        self.node = node
+        self.journal = journal
+        self._partitions = set(partitions)
         self.names: dict[str, str] = {}
         self._began = 0.0
         self._again = node.transactional(self._write)

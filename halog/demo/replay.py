@@ -59,7 +59,8 @@ class Lines(Generic[W]):
     """Work of one name is done one after the other, in order; of different names by as many threads as there are."""
 
     def __init__(self, work: Callable[[W], None], count: int, guarded: Callable[[Callable[[], None]], None]) -> None:
-        self._work, self._guarded = work, guarded
+        self._work = work
+        self._guarded = guarded
         self._room = threading.Semaphore(count * QUEUE_ROWS)
         self._changed = threading.Condition()
         self._lines: dict[str, deque[W]] = {}
@@ -122,7 +123,8 @@ class Replay(Exactly[Row]):
         sabotaged: int = -1,
     ) -> None:
         super().__init__(node, outcomes, epochs)
-        self.journal, self.sabotaged = journal, sabotaged
+        self.journal = journal
+        self.sabotaged = sabotaged
         self._airports: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         """Whose turn it is."""
 

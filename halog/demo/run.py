@@ -51,7 +51,10 @@ class Play:
     """One run on one stage."""
 
     def __init__(self, options: Options, scene: Scene, stage: Stage, flights: Path) -> None:
-        self.options, self.scene, self.stage, self.flights = options, scene, stage, flights
+        self.options = options
+        self.scene = scene
+        self.stage = stage
+        self.flights = flights
         self.schedule: Schedule = plan(options.rows, options.seed)
         self.findings = Findings()
 

@@ -68,6 +68,8 @@ class Scene:
 
     def progress(self, tally: Mapping[str, int], now: float) -> None:
         """The client reports."""
-        self.done, self.acknowledged = tally["rows"], tally["acknowledged"]
-        self.repeated, self.unknown = tally["repeated"], tally["unknown"]
+        self.done = tally["rows"]
+        self.acknowledged = tally["acknowledged"]
+        self.repeated = tally["repeated"]
+        self.unknown = tally["unknown"]
         self.rate.note(self.acknowledged, now)

@@ -39,7 +39,8 @@ class ClientReports:
     """What the client says, read on a thread of its own."""
 
     def __init__(self, child: Child, scene: Scene) -> None:
-        self.child, self.scene = child, scene
+        self.child = child
+        self.scene = scene
         self.done: dict[str, Any] | None = None
         self.error: str | None = None
         self.moved = time.monotonic()
@@ -75,7 +76,8 @@ class Stage(Staging):
 
     def __init__(self, options: Options, scene: Scene, progress: Progress) -> None:
         super().__init__(options.data_dir, scene)
-        self.options, self.scene = options, scene
+        self.options = options
+        self.scene = scene
         self.site = EmbeddedSite(self.base / "site", progress=progress)
         self.nodes: dict[str, Child] = {}
         self.wounded: set[str] = set()

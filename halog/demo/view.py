@@ -39,7 +39,8 @@ class View:
         line: Callable[[], str] | None = None,
     ) -> None:
         self.scene = scene
-        self._picture, self._line = picture or (lambda: draw(scene)), line or (lambda: progress_line(scene))
+        self._picture = picture or (lambda: draw(scene))
+        self._line = line or (lambda: progress_line(scene))
         self.console = console or Console(stderr=True)
         self._told = 0
         self._closing = threading.Event()

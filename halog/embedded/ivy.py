@@ -31,13 +31,19 @@ def run_ivy(java: str, ivy: Path, wanted: Wanted, scratch: Path, target: Path, p
     target.mkdir(mode=0o700)
     settings = os.environ.get("HALOG_IVY_SETTINGS")
     argv = [
-        java, "-jar", str(ivy),
+        java,
+        "-jar",
+        str(ivy),
         *(["-settings", settings] if settings else []),
-        "-cache", str(scratch / "ivy-cache"),
-        "-ivy", str(scratch / "ivy.xml"),
-        "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
-        "-confs", "default",
-    ]  # fmt: skip
+        "-cache",
+        str(scratch / "ivy-cache"),
+        "-ivy",
+        str(scratch / "ivy.xml"),
+        "-retrieve",
+        f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+        "-confs",
+        "default",
+    ]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
         lines = _follow(process, wanted, progress)

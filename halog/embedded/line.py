@@ -118,7 +118,8 @@ class Line:
     returns: nothing passes a cut line from then on."""
 
     def __init__(self, target: int, port: int | None = None) -> None:
-        self.target, self.port = target, port or ports.pick(set())
+        self.target = target
+        self.port = port or ports.pick(set())
         self.made = 0
         """Connections that were made."""
         self._mode = self._wanted = Mode()

@@ -46,7 +46,8 @@ class EmbeddedSite(SiteControl):
         super().__init__(data_dir)
         self.detach = detach
         self._ports = (kafka_port, zookeeper_port)
-        self._remote, self._host = remote, checked_host(host)
+        self._remote = remote
+        self._host = checked_host(host)
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
         self._pid = os.getpid()
@@ -123,7 +124,8 @@ class EmbeddedSite(SiteControl):
         """Give up what began; nothing of it is left when this returns. In a forked child it is the parent's."""
         if os.getpid() != self._pid:
             return
-        process, self._starting = self._starting, None
+        process = self._starting
+        self._starting = None
         if process is None:
             return
         process.terminate()

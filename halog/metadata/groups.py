@@ -86,7 +86,8 @@ class GiveUpUnlogged:
             _refuse(table, f"{table.name} waits for nobody's memory: its log has all that was acknowledged")
         if there:
             _refuse(table, f"{', '.join(there)} may have what was acknowledged in {table.name}, and is up: wait for it")
-        self.given, self.epoch = wanted, table.epoch.number
+        self.given = wanted
+        self.epoch = table.epoch.number
         return msgspec.structs.replace(table, active=None, replicas=tuple(r.as_async for r in table.replicas))
 
     @property

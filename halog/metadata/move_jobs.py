@@ -59,7 +59,8 @@ class Jobs:
     """What a node believes."""
 
     def __init__(self, coordinator: Coordinator, clock: Callable[[], float] = time.monotonic) -> None:
-        self._coordinator, self._clock = coordinator, clock
+        self._coordinator = coordinator
+        self._clock = clock
         self._seen: dict[str, tuple[Versioned, float]] = {}
         """By policy: what stands there, and when this node saw it first."""
 

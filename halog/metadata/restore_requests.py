@@ -17,8 +17,14 @@ from halog.metadata.cas import put
 from halog.ports import Coordinator, UnknownResult
 
 ASKED, READING, SETTLING, MERGING, DONE, NOTHING, FAILED = (
-    "asked", "reading", "settling", "merging", "done", "nothing", "failed",
-)  # fmt: skip
+    "asked",
+    "reading",
+    "settling",
+    "merging",
+    "done",
+    "nothing",
+    "failed",
+)
 ENDED: Final = frozenset({DONE, NOTHING, FAILED})
 
 ATTEMPTS = 10

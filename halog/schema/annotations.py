@@ -47,9 +47,16 @@ ALLOWED: Final = (
     "a plain dataclass, Ref[T]"
 )
 _SCALARS: Final[dict[Any, str]] = {
-    bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes",
-    dt.date: "date", dt.time: "time", dt.datetime: "datetime", uuid.UUID: "uuid",
-}  # fmt: skip
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    bytes: "bytes",
+    dt.date: "date",
+    dt.time: "time",
+    dt.datetime: "datetime",
+    uuid.UUID: "uuid",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,9 @@ class KeyField:
         raise FieldTypeError(
             f"{self.owner}.{self.name}: a key field cannot be {what} after construction; delete the object and create "
             "another",
-            type=self.owner, field=self.name,
-        )  # fmt: skip
+            type=self.owner,
+            field=self.name,
+        )
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))

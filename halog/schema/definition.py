@@ -91,8 +91,9 @@ class Definition:
                 raise DeclarationError(
                     f"{self.name}.{name}: a key field must be str, int, bytes, bool, Enum, date, datetime, Decimal or "
                     "UUID; a float has several forms of one value, and a container or None identifies nothing",
-                    type=self.name, field=name,
-                )  # fmt: skip
+                    type=self.name,
+                    field=name,
+                )
         extra = [n for n in self.partition_by if n not in self.key]
         if extra or not self.partition_by or len(set(self.partition_by)) != len(self.partition_by):
             why = f"{extra[0]!r} is not in it" if extra else "one or more different ones"

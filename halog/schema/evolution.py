@@ -91,8 +91,12 @@ def _error(stored: Definition, declared: Definition, change: _Changed) -> Schema
     field = f"{declared.name}.{change.field}" if change.field else declared.name
     return SchemaChangedError(
         f"{field}: {change.why}; stored definition {stored.text}; declared definition {declared.text}",
-        type=declared.name, field=change.field, stored=stored.text, declared=declared.text, why=change.why,
-    )  # fmt: skip
+        type=declared.name,
+        field=change.field,
+        stored=stored.text,
+        declared=declared.text,
+        why=change.why,
+    )
 
 
 def _check_identity(stored: Definition, declared: Definition) -> None:
@@ -131,9 +135,10 @@ def _filler(field: FieldShape, path: str) -> Callable[[], Any]:
             raise _Changed(path, "added without a default (or renamed)")
         case Default(computed=True):
             raise _Changed(
-                path, "added with a default that code computes, so it could differ from node to node; give a constant, "
-                "list or dict as default"
-            )  # fmt: skip
+                path,
+                "added with a default that code computes, so it could differ from node to node; give a constant, "
+                "list or dict as default",
+            )
         case Default(make=make) if make is not None:
             return make
         case Default(plain=plain):

@@ -19,9 +19,20 @@ from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape,
 
 Freezer = Callable[[Any], Any]
 _LIST: Final = (
-    "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "__setitem__", "__delitem__", "__iadd__",
-    "__imul__", "__init__",
-)  # fmt: skip
+    "append",
+    "extend",
+    "insert",
+    "remove",
+    "pop",
+    "clear",
+    "sort",
+    "reverse",
+    "__setitem__",
+    "__delitem__",
+    "__iadd__",
+    "__imul__",
+    "__init__",
+)
 _DICT: Final = ("update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__", "__ior__", "__init__")
 
 ENDED: Final[dict[type[Any], type[Any]]] = {}

@@ -51,8 +51,9 @@ def wrap(func: F, owner: str, name: str) -> F:
         raise DeclarationError(
             f"{owner}.{name}: a public method of a managed class must be a plain one, since a coroutine or generator "
             "cannot be sent to another node; start its name with _ to keep it local",
-            type=owner, field=name,
-        )  # fmt: skip
+            type=owner,
+            field=name,
+        )
 
     @functools.wraps(func)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -87,7 +88,8 @@ class MethodInfo:
     def __init__(
         self, owner: str, name: str, func: types.FunctionType, own: dict[str, Any], accepts: Accepts = same_name
     ) -> None:
-        self.owner, self.name = owner, name
+        self.owner = owner
+        self.name = name
         self.func = func
         self.signature = inspect.signature(func)
         self._own = own
@@ -106,8 +108,9 @@ class MethodInfo:
             raise DeclarationError(
                 f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called: from another node nobody "
                 "would know how it is sent; annotate it, or start the method's name with _ to keep it local",
-                type=self.owner, field=self.name,
-            )  # fmt: skip
+                type=self.owner,
+                field=self.name,
+            )
         hint = self._hints[name]
         return Scalar("none") if hint is type(None) else shape_of(hint, where)
 
@@ -230,8 +233,11 @@ def field_type_error(owner: str, misfit: Misfit, dot: str = ".") -> FieldTypeErr
     got = type(misfit.value).__name__
     return FieldTypeError(
         f"{owner}{dot}{misfit.path}: expected {misfit.expected}, got {got}",
-        type=owner, field=misfit.path, expected=misfit.expected, got=got,
-    )  # fmt: skip
+        type=owner,
+        field=misfit.path,
+        expected=misfit.expected,
+        got=got,
+    )
 
 
 def _gathered(param: inspect.Parameter, shape: Shape) -> Shape:

@@ -91,7 +91,9 @@ class Cluster:
         votes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
-        self.registry, self.site, self.home = registry, site, home
+        self.registry = registry
+        self.site = site
+        self.home = home
         self._pid = os.getpid()
         self._others = {} if home is None else {home.site: home}
         self._lines: dict[str, list[tuple[Gate, MemoryCoordinator]]] = {}
@@ -105,9 +107,13 @@ class Cluster:
         self.config = replace(self.config, policies={"test": policy})
         if site:
             policy = replace(
-                policy, sync_sites=sync_sites, sync_site_away=sync_site_away, sync_site_away_ms=sync_site_away_ms,
-                takeover=takeover, takeover_after_ms=takeover_after_ms,
-            )  # fmt: skip
+                policy,
+                sync_sites=sync_sites,
+                sync_site_away=sync_site_away,
+                sync_site_away_ms=sync_site_away_ms,
+                takeover=takeover,
+                takeover_after_ms=takeover_after_ms,
+            )
             self.config = replace(self.config, policies={"test": policy})
             begins = site if home is None else home.site
             self.config = _with_sites(self.config, site, begins, others, homes)
@@ -118,7 +124,8 @@ class Cluster:
             own = replace(self.config.site, votes=votes.get(site, 1))
             self.config = replace(self.config, site=own, sites=reached)
         self.config = self.config.validate()
-        self._broker, self._tree = MemoryBroker(), MemoryTree()
+        self._broker = MemoryBroker()
+        self._tree = MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
         self._running: dict[str, _Running] = {}
         self._clients: list[Node] = []
@@ -322,7 +329,8 @@ class _Lined:
     """A channel whose requests to another site's nodes go over the line, and nowhere while that is cut."""
 
     def __init__(self, channel: MemoryChannel, is_cut: Callable[[str], bool]) -> None:
-        self._channel, self._is_cut = channel, is_cut
+        self._channel = channel
+        self._is_cut = is_cut
 
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
         """See Channel."""

@@ -77,7 +77,8 @@ class Gated:
     """Any port behind a gate."""
 
     def __init__(self, port: Any, gate: Gate) -> None:
-        self._port, self._gate = port, gate
+        self._port = port
+        self._gate = gate
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._port, name)

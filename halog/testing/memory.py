@@ -151,7 +151,8 @@ class MemoryView:
     lag = Lag(0, 0.0)
 
     def __init__(self, objects: dict[bytes, Found], mapping: int) -> None:
-        self._objects, self.mapping = objects, mapping
+        self._objects = objects
+        self.mapping = mapping
 
     def find(self, key: bytes) -> Found | None:
         """See View."""

@@ -106,8 +106,10 @@ def _look_anew(tx: Reading, key: bytes, partition: str, read: frozenset[str], *,
         raise ConflictError(
             f"{tx.space.name_of(key)} came to partition {partition}, or went, after the transaction began to read "
             "there; run the transaction again",
-            key=key, partition=partition, settled_lsn=0,
-        )  # fmt: skip
+            key=key,
+            partition=partition,
+            settled_lsn=0,
+        )
     for name in anew:
         del tx.views[name]
 
@@ -123,8 +125,10 @@ def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
         raise ConflictError(
             f"{tx.space.name_of(key)} is not where its entry in {partition} says, for "
             f"{tx.backend.deadline_of(partition):g} s by now; run the transaction again",
-            key=key, partition=partition, settled_lsn=0,
-        )  # fmt: skip
+            key=key,
+            partition=partition,
+            settled_lsn=0,
+        )
     time.sleep(AGAIN_S)
 
 
@@ -140,8 +144,9 @@ def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
             f"{this} is in partition {home}, and {that} is not; a method reaches only its object's partition, and "
             "where the mapper is no function of the key it cannot find out what is elsewhere: use both outside of "
             "methods",
-            partitions=[home], objects=[this, that],
-        )  # fmt: skip
+            partitions=[home],
+            objects=[this, that],
+        )
     return found
 
 
@@ -203,8 +208,9 @@ def _check_listed(tx: Reading, partition: str, places: Mapping[bytes, Place]) ->
                 f"a method has created {tx.space.name_of(key)} in partition {partition}; its type is not declared "
                 "here, so that nobody can say where its entry in the key directory belongs: declare it (import its "
                 "module)",
-                partition=partition, key=key,
-            )  # fmt: skip
+                partition=partition,
+                key=key,
+            )
 
 
 def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Place]) -> dict[bytes, Standing]:
@@ -214,6 +220,8 @@ def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Pla
         if key not in found:
             raise ConflictError(
                 f"{tx.space.name_of(key)} was deleted by somebody else; run the transaction again",
-                key=key, partition=partition, settled_lsn=0,
-            )  # fmt: skip
+                key=key,
+                partition=partition,
+                settled_lsn=0,
+            )
     return found

@@ -78,10 +78,12 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
 
     def detach(self) -> None:
         """The Python object is no longer this entry's: it was deleted, or another instance took its place."""
-        obj, self.obj = self.obj, None
+        obj = self.obj
+        self.obj = None
         if obj is not None:
             nothing = obj.__dict__[BINDING] = Entry(self.tx, self.key, self.partition)
-            nothing.made, self.made = self.made, False
+            nothing.made = self.made
+            self.made = False
             end(obj)
 
     def assume(self, values: dict[str, Any], had: dict[str, Any] | None = None) -> None:
@@ -143,6 +145,7 @@ def encode(info: TypeInfo, obj: Any) -> bytes:
             raise FieldTypeError(
                 f"{info.name}.{name}: not a field of the class, so it would be lost; declare it, or begin its name "
                 "with _ if it should not be kept",
-                type=info.name, field=name,
-            )  # fmt: skip
+                type=info.name,
+                field=name,
+            )
     return info.encode(obj)

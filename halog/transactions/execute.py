@@ -47,8 +47,9 @@ class Executor:
             raise RemappedError(
                 f"a method of partition {partition} was called by mapping version {version}, and {known} is served; "
                 "nothing was done: run the transaction again",
-                partition=partition, mapping=known,
-            )  # fmt: skip
+                partition=partition,
+                mapping=known,
+            )
 
 
 def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> Invoked:

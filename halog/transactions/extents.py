@@ -72,8 +72,10 @@ def _told(name: str, met: Met) -> RecordFormatError:
     return RecordFormatError(
         f"{met.count:,} objects of the extent of {name} cannot be read, all others were given: {shown}; "
         f"the first one: {met.unreadable[0].message}",
-        type=name, objects=objects, count=met.count,
-    )  # fmt: skip
+        type=name,
+        objects=objects,
+        count=met.count,
+    )
 
 
 def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iterator[T]:

@@ -134,8 +134,9 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
         raise ConflictError(
             f"{tx.space.name_of(key)} was read in partition {entry.partition} and belongs in {partition} by now; run "
             "the transaction again",
-            key=key, settled_lsn=0,
-        )  # fmt: skip
+            key=key,
+            settled_lsn=0,
+        )
     if not _is_blank(entry):
         raise RefusedError(
             f"{tx.space.name_of(key)} is in this transaction as an object of partition {entry.partition}, and one of "

@@ -72,7 +72,8 @@ class Kept:
     def leave_behind(self) -> None:
         """In a forked child: it is the parent's to tell, and another thread, which is not here, may have the lock."""
         self._lock = threading.Lock()
-        self._new, self.pending[:] = [], []
+        self._new = []
+        self.pending[:] = []
         self._later.clear()
 
     def look(self, *, last: bool = False) -> None:
@@ -82,7 +83,8 @@ class Kept:
             return
         with self._lock:
             again = [self._later.popleft() for one in [*self._later] if last or one.due <= now]
-            new, self._new = self._new, []
+            new = self._new
+            self._new = []
         for one in (*again, *new):
             if one.is_changed():
                 self._tell(one)
@@ -100,6 +102,8 @@ class Kept:
         logger.warning(
             "%s: a %s that was taken out of %s was changed after its transaction had ended: that is lost, unless it "
             "was meant as a copy (%s(…) makes one); get the object again in a new transaction to change it",
-            one.field, type(one.value).__name__, self._name_of(one.key),
+            one.field,
+            type(one.value).__name__,
+            self._name_of(one.key),
             type(one.value).__name__ if type(one.value) in (list, dict) else "copy.copy",
-        )  # fmt: skip
+        )

@@ -86,8 +86,9 @@ def load(
         raise DuplicateKeyError(
             f"{done.duplicate_count:,} objects were not loaded because their keys exist, the first are {names}; "
             f'the other {done.objects:,} were loaded (duplicates="skip" accepts this)',
-            loaded=done.objects, duplicates=list(done.duplicates),
-        )  # fmt: skip
+            loaded=done.objects,
+            duplicates=list(done.duplicates),
+        )
     return done
 
 
@@ -97,7 +98,9 @@ class _Chunk:
     __slots__ = ("mapped", "numbers", "place", "since", "size", "type_name", "writes")
 
     def __init__(self, place: Place, mapped: Mapped, type_name: str) -> None:
-        self.place, self.mapped, self.size = place, mapped, 0
+        self.place = place
+        self.mapped = mapped
+        self.size = 0
         self.type_name = type_name
         """Of one of the objects: where they go round the partitions, all are of one policy."""
         self.since = 0.0
@@ -111,7 +114,9 @@ class _Loader:
     def __init__(self, space: Space, batch: int, progress: Callable[[int], None] | None) -> None:
         if batch < 1:
             raise FieldTypeError(f"batch must be at least 1, not {batch}")
-        self.space, self.batch, self.progress = space, batch, progress
+        self.space = space
+        self.batch = batch
+        self.progress = progress
         self.objects = self.commits = self.duplicate_count = 0
         self.names: list[str] = []
         self.error: BaseException | None = None

@@ -33,7 +33,8 @@ class _Expected:
     """Answers with the same deadline, with one timer for all: they are expected in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
-        self._loop, self._deadline_s = loop, deadline_s
+        self._loop = loop
+        self._deadline_s = deadline_s
         self._answers: deque[tuple[float, Answer]] = deque()
         self._watching = False
 

@@ -107,12 +107,14 @@ class Reading:
 
     def hold(self) -> dict[bytes, Entry]:
         """Objects that were only looked at get their entries; all there are."""
-        held, self.quick = self.held, None
+        held = self.held
+        self.quick = None
         if self.looked:
             for (key, obj), image in zip(self.looked.items(), images(self.given)):
                 entry = held[key] = Entry(self, key, image.partition, image, image.ref, obj)
                 obj.__dict__[BINDING] = entry
-            self.looked, self.given = {}, []
+            self.looked = {}
+            self.given = []
         return held
 
     def partitions(self) -> set[str]:
@@ -383,14 +385,16 @@ class Reading:
     def _be_checked(self, partition: str) -> None:
         if self.views:
             raise self._mapping_changed(partition)
-        self.checked, self.lag = True, Lag(0, 0.0)
+        self.checked = True
+        self.lag = Lag(0, 0.0)
 
     def _mapping_changed(self, partition: str) -> ConflictError:
         return ConflictError(
             f"where objects of partition {partition} belong has changed since the transaction began to read; nothing "
             "was done; run the transaction again",
-            partition=partition, settled_lsn=0,
-        )  # fmt: skip
+            partition=partition,
+            settled_lsn=0,
+        )
 
     def fetch_at(self, key: bytes, partition: str, mapping: int) -> Found | None:
         """What is under an index key there, read as this transaction reads. RemappedError if that partition is to be
@@ -414,8 +418,11 @@ class Reading:
             raise ConflictError(
                 f"{self.space.name_of(key)} was read as version {expected} and now has {version}; run the transaction "
                 "again",
-                key=key, expected=expected, found=version, settled_lsn=0,
-            )  # fmt: skip
+                key=key,
+                expected=expected,
+                found=version,
+                settled_lsn=0,
+            )
 
     @property
     def home_now(self) -> str | None:
@@ -434,6 +441,8 @@ class Reading:
                 raise ConflictError(
                     f"{self.space.name_of(one.key)} and {self.space.name_of(key)} were in one partition when the "
                     "transaction began, perhaps, and the mapping has changed since; run the transaction again",
-                    key=one.key, partition=home, settled_lsn=0,
-                )  # fmt: skip
+                    key=one.key,
+                    partition=home,
+                    settled_lsn=0,
+                )
             raise cross_partition(self.space, one, key, partition)

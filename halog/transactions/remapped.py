@@ -60,8 +60,9 @@ def stale(backend: Backend, home: str) -> RemappedError:
     mapping = backend.mapped.versions.get(home, 0)
     return RemappedError(
         f"a route of an older mapping led out of partition {home}; mapping version {mapping} does not",
-        partition=home, mapping=mapping,
-    )  # fmt: skip
+        partition=home,
+        mapping=mapping,
+    )
 
 
 def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
@@ -78,8 +79,10 @@ def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
     if tx.fetch_at(key, home, place.version) is None and tx.backend.find(other, key, place.version) is not None:
         raise ConflictError(
             f"{tx.space.name_of(key)} is held in partition {other} by somebody else; run the transaction again",
-            key=key, partition=other, settled_lsn=0,
-        )  # fmt: skip
+            key=key,
+            partition=other,
+            settled_lsn=0,
+        )
 
 
 def create_in(tx: Reading, key: bytes, place: Place, info: TypeInfo, obj: Any) -> str:
@@ -113,8 +116,10 @@ def _moved_away(tx: Reading, home: str) -> ConflictError:
     return ConflictError(
         f"{tx.space.name_of(running)} is moved out of partition {home}, together with what its method works with; run "
         "the transaction again",
-        key=running, partition=home, settled_lsn=0,
-    )  # fmt: skip
+        key=running,
+        partition=home,
+        settled_lsn=0,
+    )
 
 
 # --- the end ---
@@ -154,8 +159,9 @@ def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None
         if partition in tx.mapped.policies and kinds[0] != kinds[1] and kinds not in _ENDS:
             raise ConflictError(
                 f"how objects of partition {partition} are found has changed; run the transaction again",
-                partition=partition, settled_lsn=0,
-            )  # fmt: skip
+                partition=partition,
+                settled_lsn=0,
+            )
 
 
 _ENDS = frozenset({(LISTING, LISTED), (UNLISTING, BY_KEY)})
@@ -167,8 +173,10 @@ def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Non
         raise ConflictError(
             f"{tx.space.name_of(key)} was to be created in partition {partition}, which is being emptied; run the "
             "transaction again",
-            key=key, partition=partition, settled_lsn=0,
-        )  # fmt: skip
+            key=key,
+            partition=partition,
+            settled_lsn=0,
+        )
 
 
 def _placed(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:

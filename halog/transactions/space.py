@@ -83,7 +83,9 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
 
     def __post_init__(self) -> None:
         if self.info is not None:
-            self.mutable, self.flat, self.cls = self.info.mutable, self.info.flat, self.info.cls
+            self.mutable = self.info.mutable
+            self.flat = self.info.flat
+            self.cls = self.info.cls
         if not self.mutable and BINDING not in self.values:
             self.values = _with_room(self.cls, self.values)
         self.size = len(self.values)
@@ -140,7 +142,8 @@ class Space:
         application_modules: Collection[str] = (),
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
-        self.backend, self.registry = backend, registry
+        self.backend = backend
+        self.registry = registry
         self.application_modules = application_modules
         self.max_record_bytes = max_record_bytes
         self.forked = False
@@ -206,9 +209,12 @@ class Space:
             raise RecordFormatError(
                 f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other "
                 "objects can be read",
-                type=error.evidence.get("type", ""), key=found.key, object=name, partition=partition,
+                type=error.evidence.get("type", ""),
+                key=found.key,
+                object=name,
+                partition=partition,
                 version=found.version,
-            ) from error  # fmt: skip
+            ) from error
 
     # --- values ---
 
@@ -268,8 +274,12 @@ class Space:
         return RecordFormatError(
             f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other objects "
             "can be read: an operator sees its bytes with `halog get --raw` and can delete it with `halog delete`",
-            type=info.name, key=found.key, object=name, partition=partition, version=found.version,
-        )  # fmt: skip
+            type=info.name,
+            key=found.key,
+            object=name,
+            partition=partition,
+            version=found.version,
+        )
 
     # --- places ---
 
@@ -309,7 +319,8 @@ class Space:
 
     def forget_routes(self) -> None:
         """Keys may now live elsewhere."""
-        self.routes, self.encoded = {}, {}
+        self.routes = {}
+        self.encoded = {}
         self._families = {}
 
     def relearn(self, error: RemappedError, since: float = 0.0) -> float:
@@ -322,8 +333,9 @@ class Space:
             raise DeadlineError(
                 f"partition {partition} serves mapping version {version} and has refused what was routed by the newest "
                 f"one known here for {limit_s:g} s; nothing was done: see `halog rebalance status`",
-                partition=partition, mapping=version,
-            )  # fmt: skip
+                partition=partition,
+                mapping=version,
+            )
         self.backend.relearn(partition, error.evidence["mapping"])
         self.forget_routes()
         return since or now

@@ -138,8 +138,11 @@ def too_large(space: Space, writes: Sequence[Write], size: int, limit: int, read
             f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); most of it are "
             f"the keys of {len(reads):,} objects that were read ({read:,} bytes), which the record of a transaction "
             "over several partitions has, too: read fewer in it",
-            size=size, limit=limit, largest=[], read=len(reads),
-        )  # fmt: skip
+            size=size,
+            limit=limit,
+            largest=[],
+            read=len(reads),
+        )
     sizes = sorted(((len(w.value or b""), w.key) for w in writes), reverse=True)[:LARGEST]
     largest = [[space.name_of(key), n] for n, key in sizes]
     shown = ", ".join(f"{name} ({n:,} bytes)" for name, n in largest)
@@ -199,8 +202,11 @@ def _whole(tx: Reading, partition: str, found: Iterable[Found]) -> list[Found]:
             raise ConflictError(
                 f"{tx.space.name_of(was.key)} was changed while a method that has read it was called; nothing was "
                 "done; run the transaction again",
-                key=was.key, partition=partition, expected=was.version, settled_lsn=0,
-            )  # fmt: skip
+                key=was.key,
+                partition=partition,
+                expected=was.version,
+                settled_lsn=0,
+            )
     return [f for f in whole if f is not None]
 
 

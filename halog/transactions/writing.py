@@ -171,7 +171,8 @@ class Transaction(Reading):
             let_go(self.looked.values())
         if self.life is not None:
             self.life.state = state
-        self.looked, self.given = {}, []
+        self.looked = {}
+        self.given = []
         interrupted: BaseException | None = None
         for e in self.held.values():
             obj = e.obj

@@ -13,9 +13,11 @@ from docker.errors import DockerException, ImageNotFound
 LOCAL_BASE = "halog-base"
 """What `tools/docker.sh` makes where no registry is reachable: Java, Python and bash."""
 PUBLIC_BASES = {
-    "kafka": "eclipse-temurin:17-jre", "zookeeper": "eclipse-temurin:17-jre",
-    "node": "python:3.11-slim", "spark": "python:3.11-slim",
-}  # fmt: skip
+    "kafka": "eclipse-temurin:17-jre",
+    "zookeeper": "eclipse-temurin:17-jre",
+    "node": "python:3.11-slim",
+    "spark": "python:3.11-slim",
+}
 LABEL = "halog.site"
 """On everything a run makes: the run's name."""
 PROJECT = "halog-test-"

@@ -46,7 +46,9 @@ class Member:
     """One server in its container."""
 
     def __init__(self, name: str, port: int, container: DockerContainer) -> None:
-        self.name, self.port, self.container = name, port, container
+        self.name = name
+        self.port = port
+        self.container = container
 
     @property
     def state(self) -> str:

@@ -29,7 +29,8 @@ class Door:
     """A server that accepts connections, and then closes them at once, or says nothing."""
 
     def __init__(self, *, closes: bool) -> None:
-        self._server, self._closes = socket.create_server(("127.0.0.1", 0)), closes
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._closes = closes
         self._held: list[socket.socket] = []
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._run, daemon=True).start()

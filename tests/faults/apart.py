@@ -74,10 +74,16 @@ class Client:
     def __init__(self, site: str, cluster: Cluster, rows: Path, seed: int) -> None:
         self.journal = cluster.directory / "journal"
         order = {
-            "site": site, "config": str(cluster.toml), "flights": str(rows), "journal": str(self.journal),
-            "rows": FLIGHTS, "seed": seed,
-        }  # fmt: skip
-        self.done, self.ended, self.error = 0, False, ""
+            "site": site,
+            "config": str(cluster.toml),
+            "flights": str(rows),
+            "journal": str(self.journal),
+            "rows": FLIGHTS,
+            "seed": seed,
+        }
+        self.done = 0
+        self.ended = False
+        self.error = ""
         argv = ["halog.demo.split.traffic", json.dumps(order)]
         with cluster.inside():
             self.child = Child(f"{site}-client", argv, cluster.directory, pipes=True)
@@ -87,7 +93,8 @@ class Client:
         for line in self.child.said:
             said = json.loads(line)
             self.error = said.get("error", self.error)
-            self.done, self.ended = said.get("rows", self.done), said.get("done", False)
+            self.done = said.get("rows", self.done)
+            self.ended = said.get("done", False)
 
     def go_on(self, steps: int) -> None:
         """Up to this step."""
@@ -113,8 +120,11 @@ class Apart:
     """A with-block: both sites run, west serves, and east has all that west has announced."""
 
     def __init__(self, two_sites: TwoSites, directory: Path, seed: int) -> None:
-        self.two_sites, self.between = two_sites, two_sites.between
-        self._rows, self._seed, self._stack = flights(directory / "flights.zip"), seed, ExitStack()
+        self.two_sites = two_sites
+        self.between = two_sites.between
+        self._rows = flights(directory / "flights.zip")
+        self._seed = seed
+        self._stack = ExitStack()
         self.clients: dict[str, Client] = {}
 
     def __enter__(self) -> Apart:

@@ -32,10 +32,15 @@ def main() -> None:
             node.close()
     counted = asdict(verify.conflicts(o["is"] for o in conflicts))
     found: dict[str, Any] = {
-        "unaccounted": verdict.unaccounted, "wrong": verdict.wrong, "examples": verdict.examples,
-        "acknowledged": {site: claims[site].acknowledged for site in NAMES}, "conflicts": counted,
-        "objects": copies.objects, "mismatches": copies.mismatches, "misplaced": copies.misplaced,
-    }  # fmt: skip
+        "unaccounted": verdict.unaccounted,
+        "wrong": verdict.wrong,
+        "examples": verdict.examples,
+        "acknowledged": {site: claims[site].acknowledged for site in NAMES},
+        "conflicts": counted,
+        "objects": copies.objects,
+        "mismatches": copies.mismatches,
+        "misplaced": copies.misplaced,
+    }
     print(json.dumps(found))
 
 

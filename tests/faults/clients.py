@@ -98,9 +98,15 @@ def _stamp(node: Verbs, group: str, process: str) -> None:
 
 
 _VERBS: dict[str, Callable[[Verbs, Step, str], tuple[int, ...]]] = {
-    "write": _register, "swap": _register, "read": _register, "add": _counter, "see": _counter,
-    "look": _counter, "append": _append, "list": _list,
-}  # fmt: skip
+    "write": _register,
+    "swap": _register,
+    "read": _register,
+    "add": _counter,
+    "see": _counter,
+    "look": _counter,
+    "append": _append,
+    "list": _list,
+}
 
 
 def transact(recorder: Recorder, node: Verbs, process: str, steps: Sequence[Step], *, strict: bool = True) -> Outcome:
@@ -177,7 +183,9 @@ class Clients(History):
         only: Sequence[str] = (),
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        self.node, self.name, self.seat = node, f"{prefix}-", seat
+        self.node = node
+        self.name = f"{prefix}-"
+        self.seat = seat
         self.groups = {p: g for p, g in groups(node, self.name).items() if not only or p in only}
         self.partitions = list(self.groups)
         self.recorder = Recorder(tell)
@@ -259,7 +267,8 @@ class ClientProcess(History):
 
     def __init__(self, cluster: Cluster, beside: Clients, *, seat: int = 1, toml: Any = None) -> None:
         prefix = beside.name.removesuffix("-")
-        self.name, self.partitions = f"{beside.name}{seat}", beside.partitions
+        self.name = f"{beside.name}{seat}"
+        self.partitions = beside.partitions
         argv = [beside.module, str(toml or cluster.toml), prefix, str(seat)]
         with cluster.inside():
             self.process = Process(f"client-{prefix}-{seat}", cluster.directory, argv)

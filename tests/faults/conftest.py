@@ -163,9 +163,7 @@ class Report:
 
     def _note(self, item: pytest.Item, promise: int, passed: bool | None, **more: object) -> None:
         name = item.nodeid.partition("tests/faults/")[2]
-        self.found[item.nodeid] = {
-            "name": name, "promise": f"{promise}. {PROMISES[promise]}", "passed": passed, **more
-        }  # fmt: skip
+        self.found[item.nodeid] = {"name": name, "promise": f"{promise}. {PROMISES[promise]}", "passed": passed, **more}
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         skipped = [fault for fault in self.found.values() if fault["passed"] is None]

@@ -44,8 +44,11 @@ def run_dying(steps: Path, where: str, argv: Sequence[str], limit_s: float = 120
     steps.write_text("")
     done = subprocess.run(
         [sys.executable, "-m", *argv_dying(steps, where, argv)],
-        capture_output=True, text=True, timeout=limit_s, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
     assert done.returncode in (0, -signal.SIGKILL), (done.returncode, done.stdout, done.stderr)
     return Ran(done.returncode != 0, steps.read_text().splitlines(), done.stdout, done.stderr)
 
@@ -54,7 +57,9 @@ class Dying:
     """Of this process."""
 
     def __init__(self, steps: Path, where: str) -> None:
-        self._steps, self._where, self._numbers = steps, re.compile(where, re.DOTALL), itertools.count(1)
+        self._steps = steps
+        self._where = re.compile(where, re.DOTALL)
+        self._numbers = itertools.count(1)
 
     def step(self, what: str) -> None:
         """It is about to be taken."""

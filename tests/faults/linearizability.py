@@ -67,7 +67,8 @@ class _Node:
     __slots__ = ("after", "before", "match", "number")
 
     def __init__(self, number: int, match: _Node | None) -> None:
-        self.number, self.match = number, match
+        self.number = number
+        self.match = match
         """`match` is a call's return; a return has none."""
         self.before: _Node | None = None
         self.after: _Node | None = None
@@ -95,7 +96,9 @@ class _Search:
     """One key's."""
 
     def __init__(self, key: str, operations: Sequence[Operation], step: Step, initial: int) -> None:
-        self.key, self.step, self.state = key, step, initial
+        self.key = key
+        self.step = step
+        self.state = initial
         self.operations = tuple(sorted(operations, key=lambda o: o.invoked))
         self.head = self._linked()
         self.done = 0

@@ -48,7 +48,9 @@ class Link:
         named: Named | None = None,
         edit: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        self._target, self._named, self._edit = target, named, edit
+        self._target = target
+        self._named = named
+        self._edit = edit
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
@@ -68,7 +70,8 @@ class Link:
 
     def hold(self, way: Way = Way.BOTH, kinds: Collection[int] | None = None) -> None:
         """Frames that go this way wait; `kinds`: only requests of these kinds, or replies to them."""
-        self._kinds, self._closed = kinds, way
+        self._kinds = kinds
+        self._closed = way
 
     def slow(self, seconds: float) -> None:
         """Each frame takes so long in each direction."""
@@ -90,7 +93,11 @@ class Link:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def heal(self) -> None:
-        self._closed, self._kinds, self._delay_s, self._refusing, self._losing = Way(0), None, 0.0, False, []
+        self._closed = Way(0)
+        self._kinds = None
+        self._delay_s = 0.0
+        self._refusing = False
+        self._losing = []
 
     def close(self) -> None:
         self.heal()

@@ -44,7 +44,8 @@ class Flushed:
     are on a machine whose run is named as this says (`halog.runtime.support.clock.machine_run`)."""
 
     def __init__(self, directory: Path) -> None:
-        self._notes, self._library = directory / "flushed.txt", preloadable("flushed.c", directory)
+        self._notes = directory / "flushed.txt"
+        self._library = preloadable("flushed.c", directory)
         self._run = directory / "run.txt"
         self.started_again()
 

@@ -39,7 +39,9 @@ class Rounds:
     """East is the source each time, and serves afterwards; west mirrors it until they are cut off again."""
 
     def __init__(self, two_sites: TwoSites) -> None:
-        self.two_sites, self.west, self.east = two_sites, two_sites.west, two_sites.east
+        self.two_sites = two_sites
+        self.west = two_sites.west
+        self.east = two_sites.east
         two_sites.start()
         self.served = self.west
         self.number = self.shared = self.undone = 0
@@ -72,7 +74,8 @@ class Rounds:
                 self._land(cluster, tail)
                 self.made[tail] = 1
         self.two_sites.between.heal()
-        self.shared, self.served = self.shared + 2, self.east
+        self.shared = self.shared + 2
+        self.served = self.east
         self.number += 1
 
     def check(self) -> None:

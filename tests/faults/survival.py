@@ -34,8 +34,10 @@ class Cell:
     """What became of one combination."""
 
     def __init__(self, local: str, remote: str) -> None:
-        self.local, self.remote = local, remote
-        self.kind, self.policy = KINDS[local, remote], name_of(local, remote)
+        self.local = local
+        self.remote = remote
+        self.kind = KINDS[local, remote]
+        self.policy = name_of(local, remote)
         self.partition = f"{self.policy}-0"
         self.acknowledged: list[Acknowledged] = []
         self.lacked: list[int] = []
@@ -103,7 +105,8 @@ class Writers:
     """One per combination: creates objects 1, 2, … one after the other until it is told to stop."""
 
     def __init__(self, node: Node, cells: Cells) -> None:
-        self.node, self.cells = node, cells
+        self.node = node
+        self.cells = cells
         self._stops = {cell.policy: threading.Event() for cell in cells.values()}
         self._threads = {cell.policy: threading.Thread(target=self._run, args=(cell,)) for cell in cells.values()}
 

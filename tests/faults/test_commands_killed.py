@@ -209,8 +209,11 @@ def from_nodes(rounds: Rounds) -> list[str]:
     before = rounds.asked()
     done = subprocess.run(
         argv_of(rounds.west, "restore", "--from", f"p-0={other}"),
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (5, "")
     assert f"node {other} is not active for p-0 at any other site" in done.stderr
     assert rounds.asked() == before

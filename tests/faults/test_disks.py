@@ -37,7 +37,8 @@ class Disk:
 
     def __init__(self, directory: Path, below: Path) -> None:
         directory.mkdir()
-        self.library, self._state = preloadable("disk.c", directory), directory / "disk"
+        self.library = preloadable("disk.c", directory)
+        self._state = directory / "disk"
         self._state.write_bytes(bytes(HITS + 1))
         self.names = {"HALOG_DISK": str(self._state), "HALOG_DISK_BELOW": f"{below}/"}
 

@@ -117,10 +117,17 @@ def test_bytes_of_a_stranger_on_the_node_channel(cluster: Cluster) -> None:
     hello = framed(frames.encode(frames.Hello(cluster.name, "stranger", 1)))
     foreign = framed(frames.encode(frames.Hello("another-cluster", "A", 1)))
     said = [
-        b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, struct.pack(">I", 0xFFFFFFFF), framed(b""), framed(NEST),
-        hello + framed(NEST), hello + framed(os.urandom(5_000)), hello + struct.pack(">I", 15_000_000) + b"half",
-        foreign + framed(frames.encode(frames.Status())), framed(frames.encode(frames.Status())),
-    ]  # fmt: skip
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff" * 4096,
+        struct.pack(">I", 0xFFFFFFFF),
+        framed(b""),
+        framed(NEST),
+        hello + framed(NEST),
+        hello + framed(os.urandom(5_000)),
+        hello + struct.pack(">I", 15_000_000) + b"half",
+        foreign + framed(frames.encode(frames.Status())),
+        framed(frames.encode(frames.Status())),
+    ]
     with Clients(cluster.client(), "stranger") as clients:
         before = epochs(cluster)
         kept = []
@@ -150,9 +157,16 @@ def test_hostile_definitions_in_the_schemas_topic(cluster: Cluster) -> None:
     """A foreign producer's rubbish, a nesting bomb, a million fields: nodes that start read past them and serve."""
     producer = Producer({"bootstrap.servers": cluster.site.info.bootstrap, "message.max.bytes": 6_000_000})
     fields = b",".join(b'{"name":"f%d","type":"int"}' % n for n in range(100_000))
-    for n, data in enumerate((
-        b"rubbish", b"[" * 100_000, b'{"name":' * 50_000, b"{}", b"[]", b'{"name":"X","fields":[' + fields + b"]}",
-    )):  # fmt: skip
+    for n, data in enumerate(
+        (
+            b"rubbish",
+            b"[" * 100_000,
+            b'{"name":' * 50_000,
+            b"{}",
+            b"[]",
+            b'{"name":"X","fields":[' + fields + b"]}",
+        )
+    ):
         producer.produce(f"{cluster.name}.schemas", data, key=n.to_bytes(8, "big"))
     producer.produce(f"{cluster.name}.schemas", b"no type id", key=b"?")
     assert producer.flush(20) == 0

@@ -70,7 +70,7 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
     "that announces 10^15 changes": lambda record: changed(record, changes=[])[:-2] + MANY + b"\x00",
     "of one byte": lambda record: b"\x01",
     "of nothing": lambda record: b"",
-}  # fmt: skip
+}
 
 
 @pytest.mark.promise(2)

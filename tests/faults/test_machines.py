@@ -139,7 +139,8 @@ class Clocks:
     """Each process's wall clock may be moved at any moment; its other clocks go on."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.directory, self.monkeypatch = directory, monkeypatch
+        self.directory = directory
+        self.monkeypatch = monkeypatch
         self.library = directory / "clock.so"
         source = Path(__file__).with_name("clock.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.library, source, "-ldl"], check=True)

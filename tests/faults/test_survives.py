@@ -162,7 +162,9 @@ class _Topics:
     """The log topics of a cluster on its only broker's disk, and a copy of them from before they were cut."""
 
     def __init__(self, cluster: Nine, site: EmbeddedSite, saved: Path) -> None:
-        self.cluster, self.site, self._saved = cluster, site, saved
+        self.cluster = cluster
+        self.site = site
+        self._saved = saved
         self._data = site.data_dir / "kafka" / "data"
         self._cut: list[str] = []
 

@@ -114,7 +114,8 @@ def all_are_answered_early_once_one_asks_for_it() -> None:
     """Those behind it wait for no more than it does."""
 
     def settle_asked(self: Writer, upto: int, out: list[ev.Effect]) -> None:
-        early, self.early = self.early, True
+        early = self.early
+        self.early = True
         try:
             real(self, upto, out)
         finally:
@@ -128,7 +129,8 @@ def answered_early_with_nobody_to_hold_it() -> None:
     """No replica is waited for, so none is missing."""
 
     def settle_asked(self: Writer, upto: int, out: list[ev.Effect]) -> None:
-        backed, self.backed = self.backed, True
+        backed = self.backed
+        self.backed = True
         try:
             real(self, upto, out)
         finally:

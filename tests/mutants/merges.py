@@ -91,7 +91,8 @@ def the_closed_branch_is_not_fenced() -> None:
 
     def close(self: Site, *, hand_over: bool) -> None:
         if not self.state.owner:
-            self.owner, self.fence = self.other, self.state.epoch
+            self.owner = self.other
+            self.fence = self.state.epoch
             in_doubt = tuple(u.offset for u in self.copy.ledger.undecided.values())
             self.closed = Closed(Checkpoint(len(self.log.entries), self.state), in_doubt)
 

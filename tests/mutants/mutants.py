@@ -145,7 +145,8 @@ def conflicts_ignore_what_is_in_flight() -> None:
     """Versions are checked against the store alone."""
 
     def conflict(self: Writer, e: ev.Submitted) -> ev.Result | None:
-        overlay, self.overlay = self.overlay, {}
+        overlay = self.overlay
+        self.overlay = {}
         try:
             result: ev.Result | None = real(self, e)
         finally:

@@ -109,7 +109,8 @@ def a_late_answer_of_the_log_counts_for_all_the_time_before() -> None:
     """It is there now, so it was."""
 
     def word(self: LogPace) -> None:
-        self.ms, self._word_at = self.ms + self._p.now - self._word_at, self._p.now
+        self.ms = self.ms + self._p.now - self._word_at
+        self._word_at = self._p.now
 
     patch(LogPace, "word", word)
 

@@ -73,7 +73,8 @@ def quorum_not_counted() -> None:
     """A commit waits for the sync set alone, which may have shrunk to nobody."""
 
     def held(self: Writer, lsn: int) -> int:
-        quorum, self.quorum = self.quorum, 0
+        quorum = self.quorum
+        self.quorum = 0
         try:
             return real(self, lsn)
         finally:

@@ -73,12 +73,15 @@ def a_site_is_named_before_it_is_waited_for() -> None:
     """It has everything now, and nobody waits for it until the znode names it."""
 
     def waited(self: SyncSites) -> frozenset[object]:
-        joining, self._joining = self._joining, {}
-        held, self._held = self._held, self._held[:1]
+        joining = self._joining
+        self._joining = {}
+        held = self._held
+        self._held = self._held[:1]
         try:
             found: frozenset[object] = real(self)
         finally:
-            self._joining, self._held = joining, held
+            self._joining = joining
+            self._held = held
         return found
 
     real = patch(SyncSites, "waited", waited)

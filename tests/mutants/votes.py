@@ -248,7 +248,8 @@ def an_outcome_behind_the_horizon_counts() -> None:
     """Trace 30: whoever reads it remembers a decision that was taken, and forgotten."""
 
     def decided(self: Ledger, record: records.Outcome, offset: int) -> Applied:
-        horizon, self.horizon = self.horizon, b""
+        horizon = self.horizon
+        self.horizon = b""
         try:
             return real(self, record, offset)
         finally:

@@ -161,8 +161,9 @@ def test_trace_34_a_look_up_by_the_old_mapping_is_refused_not_told_that_nothing_
     now = place(story.key, customer.known)
     assert now.owners == (story.new,)
     assert customer.shown(story.active(story.new), story.key, now.version) == (
-        story.active(story.new).version(story.key), b"0",
-    )  # fmt: skip
+        story.active(story.new).version(story.key),
+        b"0",
+    )
 
 
 @pytest.mark.parametrize("between", [False, True], ids=["before", "between"])

@@ -36,7 +36,9 @@ class Merge(TwoSites):
 
     def __init__(self, what: str) -> None:
         super().__init__()
-        self.what, self.before, self.ends = what, 0, (0, 0)
+        self.what = what
+        self.before = 0
+        self.ends = (0, 0)
         self.asks: list[str] = []
         """What the command has asked for, from its beginning."""
 
@@ -58,7 +60,8 @@ class Merge(TwoSites):
                 asks.append(what)
             type(tasks).step(tasks, what, killed)
 
-        tasks.step, self.asks = step, asks  # type: ignore[method-assign]
+        tasks.step = step
+        self.asks = asks  # type: ignore[method-assign]
         return command
 
     @property

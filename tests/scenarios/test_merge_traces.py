@@ -276,15 +276,19 @@ def test_one_branch_recovered_what_the_epoch_before_had_sent() -> None:
     """Its records come before the one that opens its epoch; they are its own all the same."""
     log, copy = history(EpochId(2, "west", 2), commit(b"s", b"s", Origin(EpochId(1, "west", 1), 2)), commit(b"x", b"x"))
     other, there = history(EpochId(3, "west", 3), commit(b"y", b"y"))
-    found = compared(*(
-        Side("west", one, TP, c.chain.state, len(one.entries))  # type: ignore[arg-type]
-        for one, c in ((log, copy), (other, there))
-    ))  # fmt: skip
+    found = compared(
+        *(
+            Side("west", one, TP, c.chain.state, len(one.entries))  # type: ignore[arg-type]
+            for one, c in ((log, copy), (other, there))
+        )
+    )
     assert isinstance(found.relation, Fork)
     assert found.fork_lsn == 1
     assert {d.key: d.kind for d in found.keys} == {
-        b"s": Kind.KEPT, b"x": Kind.KEPT, b"y": Kind.INSTANCE_ADDED,
-    }  # fmt: skip
+        b"s": Kind.KEPT,
+        b"x": Kind.KEPT,
+        b"y": Kind.INSTANCE_ADDED,
+    }
 
 
 def test_both_sites_are_asked_to_merge_at_once() -> None:

@@ -29,8 +29,10 @@ def test_a_repeated_record_voids_nothing_of_an_epoch_that_was_opened_since() -> 
     assert read(chain, old) is Verdict.ACCEPTED
     again = script.opened(west(2))
     assert [read(chain, data) for data in (again, old, again)] == [
-        Verdict.OPENED, Verdict.SKIPPED, Verdict.SKIPPED,
-    ]  # fmt: skip
+        Verdict.OPENED,
+        Verdict.SKIPPED,
+        Verdict.SKIPPED,
+    ]
     assert read(chain, script.commit(west(2), 2)) is Verdict.ACCEPTED
 
 

@@ -29,7 +29,8 @@ class Answers:
         if kind == "slow":
             self._phases = [(float("inf"), rng.uniform(*SLOW_MS))]
         elif kind == "changing":
-            at, self._phases = 0.0, []
+            at = 0.0
+            self._phases = []
             for _ in range(PHASES):
                 at += rng.uniform(*PHASE_MS)
                 self._phases.append((at, rng.choice((QUICK_MS, rng.uniform(*SLOW_MS)))))

@@ -36,7 +36,8 @@ class Told:
     """One partition's history."""
 
     def __init__(self, name: str, records: list[Record]) -> None:
-        self.name, self.records = name, records
+        self.name = name
+        self.records = records
         self.prepares: dict[bytes, Prepare] = {}
         self.outcomes: dict[bytes, Outcome] = {}
         """The first valid one of each id."""

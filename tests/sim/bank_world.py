@@ -36,7 +36,9 @@ class Bank:
         self, seed: int, *, verbose: bool = False, calm: bool = False, worlds: int = 0, nodes: int = 0
     ) -> None:
         chance = random.Random(seed * 7919 + 3)
-        self.seed, self.engine, self.cover = seed, Engine(seed, verbose=verbose), Coverage()
+        self.seed = seed
+        self.engine = Engine(seed, verbose=verbose)
+        self.cover = Coverage()
         self.keep = chance.choice((3, 10_000, 10_000))
         if belated.given(seed):
             self.keep = belated.KEEP
@@ -59,9 +61,15 @@ class Bank:
         count = nodes or chance.choice((2, 2, 3))
         settings = msgspec.structs.replace(SETTINGS_OF[seed % 4], doubt_ms=150, max_outcomes=self.keep)
         return World(
-            seed, names=("A", "B", "C")[:count], sync_replicas=chance.choice((0, 1, 1)), clients=0, calm=calm,
-            settings=settings, engine=self.engine, partition=name,
-        )  # fmt: skip
+            seed,
+            names=("A", "B", "C")[:count],
+            sync_replicas=chance.choice((0, 1, 1)),
+            clients=0,
+            calm=calm,
+            settings=settings,
+            engine=self.engine,
+            partition=name,
+        )
 
     # --- asking ---
 

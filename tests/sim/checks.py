@@ -251,7 +251,8 @@ class Checks:
     def given_up(self, *, by_operator: bool = False) -> None:
         """What the log lacks does not come back: what was said of it is not held against anybody."""
         if by_operator or not (stopping.given(self.world.seed) or stowed.has_it(self.world)):  # there it is on a disk
-            self.lost, self.acknowledged = True, 0
+            self.lost = True
+            self.acknowledged = 0
 
     def sets(self, p: Process, e: ev.SetTable) -> None:
         """A node asks for this table."""
@@ -274,7 +275,8 @@ class Checks:
         nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
         demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")
         if new.epoch != old.epoch or self.epoch is not None:
-            self.epoch, self.sync_set = new.epoch, new.sync_set
+            self.epoch = new.epoch
+            self.sync_set = new.sync_set
         for process in self.world.processes():
             self.stepped(process)
 
@@ -300,7 +302,8 @@ class Checks:
 
     def table_restored(self) -> None:
         """The znode was put back by hand: it says nothing until the next claim."""
-        self.epoch, self.sync_set = None, frozenset()
+        self.epoch = None
+        self.sync_set = frozenset()
         self.put_back = True
         self.flush_told.clear()  # it may name other hosts, and those that it does not name drop their copies
 

@@ -36,7 +36,10 @@ class Transaction:
     def __init__(
         self, id_: bytes, name: str, reads: list[tuple[bytes, int]], changes: list[Change], floor: int
     ) -> None:
-        self.id, self.name, self.reads, self.changes = id_, name, reads, changes
+        self.id = id_
+        self.name = name
+        self.reads = reads
+        self.changes = changes
         self.floor = floor
         """The highest lsn answered to anybody before this began: it must come after (P4)."""
         self.durability: Durability | None = None
@@ -67,14 +70,19 @@ class Request:
     __slots__ = ("asked", "client", "epoch", "tx")
 
     def __init__(self, client: Client, tx: Transaction, *, asked: bool, epoch: int = 0) -> None:
-        self.client, self.tx, self.asked, self.epoch = client, tx, asked, epoch
+        self.client = client
+        self.tx = tx
+        self.asked = asked
+        self.epoch = epoch
 
 
 class Client:
     """One client with at most one transaction at a time."""
 
     def __init__(self, world: World, name: str, *, quota: int) -> None:
-        self.world, self.name, self.quota = world, name, quota
+        self.world = world
+        self.name = name
+        self.quota = quota
         self.done: list[Transaction] = []
         self.current: Transaction | None = None
         self.slow = late.chances(world.seed, name)

@@ -40,7 +40,10 @@ class FakeCoordinator:
     """The znode, and everybody's session to it."""
 
     def __init__(self, engine: Engine, nature: Nature, cover: Coverage, checks: Checks, table: PartitionTable) -> None:
-        self.engine, self.nature, self.cover, self.checks = engine, nature, cover, checks
+        self.engine = engine
+        self.nature = nature
+        self.cover = cover
+        self.checks = checks
         self.values: list[PartitionTable] = [table]
         """Every value so far; the index is the version."""
         self.sessions: list[CoordinatorSession] = []

@@ -250,6 +250,21 @@ def regroup(w: World) -> None:
 
 
 FAULTS: list[Callable[[World], None]] = [
-    crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
-    hand_over_held, die, restore_coordinator, flap, dead_append, late_push,
-]  # fmt: skip
+    crash,
+    crash_all,
+    pause,
+    hold,
+    lose_session,
+    lose_producer,
+    suspect,
+    suspect_active,
+    cut,
+    stick,
+    hand_over,
+    hand_over_held,
+    die,
+    restore_coordinator,
+    flap,
+    dead_append,
+    late_push,
+]

@@ -39,7 +39,9 @@ class FakeLog:
     """One log partition."""
 
     def __init__(self, engine: Engine, nature: Nature, cover: Coverage) -> None:
-        self.engine, self.nature, self.cover = engine, nature, cover
+        self.engine = engine
+        self.nature = nature
+        self.cover = cover
         self.entries: list[Entry] = []
         self.readers: list[Reader] = []
         self.sessions: list[Session] = []
@@ -78,7 +80,8 @@ class FakeLog:
 
     def leaves(self, *, readable: bool) -> None:
         """It takes nothing from now on."""
-        self.away, self.full = not readable, readable
+        self.away = not readable
+        self.full = readable
         self.dry = self.dry and not readable
         for r in self.readers:
             r.poke()
@@ -91,7 +94,8 @@ class FakeLog:
                 session.thaw()
         for r in self.readers:
             r.poke()
-        asked, self.questions = self.questions, []
+        asked = self.questions
+        self.questions = []
         for p, round_ in asked:
             self._asked(p, round_)
 
@@ -106,7 +110,10 @@ class Session:
     """One producer instance."""
 
     def __init__(self, log: FakeLog, number: int, writer: str, deliver: Deliver) -> None:
-        self.log, self.number, self.writer, self.deliver = log, number, writer, deliver
+        self.log = log
+        self.number = number
+        self.writer = writer
+        self.deliver = deliver
         self.listening = True
         """The owner still wants to hear."""
         self.failed = False
@@ -133,7 +140,8 @@ class Session:
     def thaw(self) -> None:
         """What was held arrives now, whether anybody still waits for it or not."""
         self.frozen = False
-        held, self.held = self.held, []
+        held = self.held
+        self.held = []
         for tag, data, fate in held:
             self._arrive(tag, data, fate)
 
@@ -186,7 +194,8 @@ class Reader:
     """Delivers entries to one process, each reader at its own pace."""
 
     def __init__(self, log: FakeLog, deliver: Callable[[list[tuple[int, bytes]], int], None]) -> None:
-        self.log, self.deliver = log, deliver
+        self.log = log
+        self.deliver = deliver
         self.generation = 0
         self.position = 0
         self.following = False
@@ -196,7 +205,9 @@ class Reader:
 
     def follow(self, offset: int) -> None:
         self.generation += 1
-        self.position, self.following, self._due = offset, True, False
+        self.position = offset
+        self.following = True
+        self._due = False
         self.poke()
 
     def stop(self) -> None:

@@ -33,7 +33,9 @@ class Node:
     """A machine."""
 
     def __init__(self, world: World, name: str, disk: Disk) -> None:
-        self.world, self.name, self.disk = world, name, disk
+        self.world = world
+        self.name = name
+        self.disk = disk
         self.incarnation = 0
         self.process: Process | None = None
 
@@ -65,7 +67,9 @@ class Process:
     """One incarnation."""
 
     def __init__(self, node: Node) -> None:
-        self.node, self.world, self.name = node, node.world, node.name
+        self.node = node
+        self.world = node.world
+        self.name = node.name
         self.me = Member(node.name, node.incarnation)
         self.skew = self.world.engine.rng.randrange(10_000)
         """Clocks are monotonic and nobody's equals another's."""
@@ -75,7 +79,8 @@ class Process:
         """How much later it hears what the log took."""
         self.unreached = False
         """Do clients pass it over?"""
-        self.alive, self.paused = True, False
+        self.alive = True
+        self.paused = False
         self.woke_leading = self.fresh = False
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.copy = Copy(node.disk)
@@ -84,7 +89,8 @@ class Process:
         self.session: Session | None = None
         self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
-        self.end_at_start, self.loaded = len(self.world.log.entries), False
+        self.end_at_start = len(self.world.log.entries)
+        self.loaded = False
         self.opens_at = self.world.engine.now + stopping.opens_after(self)
         """It takes itself for up to date no earlier."""
         self.flushing = self.taking = self.pushing = self.polling = False
@@ -93,10 +99,18 @@ class Process:
         self.ticks = 0
         coordinator = self.world.coordinator
         self.partition = Watched(
-            self.me, coordinator.version, coordinator.table, node.disk.chain, node.disk.next_offset,
-            self.copy.outcomes, self.world.settings, self.clock(), self.copy.ledger, lasting.ahead(self),
+            self.me,
+            coordinator.version,
+            coordinator.table,
+            node.disk.chain,
+            node.disk.next_offset,
+            self.copy.outcomes,
+            self.world.settings,
+            self.clock(),
+            self.copy.ledger,
+            lasting.ahead(self),
             stopping.brought_along(node),
-        )  # fmt: skip
+        )
         self.partition.process = self
         self.world.checks.started(self)
 
@@ -143,7 +157,8 @@ class Process:
 
     def _report(self) -> None:
         self.polling = False
-        reports, self.reports = self.reports, []
+        reports = self.reports
+        self.reports = []
         for event in reports:
             self.world.outages.heard(self, event)
             self._deliver(event)
@@ -185,7 +200,8 @@ class Process:
             return
         self.paused = False
         self.woke_leading = self.partition.leading is not None
-        backlog, self.backlog = self.backlog, []
+        backlog = self.backlog
+        self.backlog = []
         for fn, args in backlog:
             fn(*args)
 

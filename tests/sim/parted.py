@@ -69,7 +69,9 @@ class Parted:
         others = [p.name for p in world.processes() if p is not active]
         if active is None or not others or world.healed:
             return
-        table, other, self._active = world.coordinator.table, rng.choice(others), active.me
+        table = world.coordinator.table
+        other = rng.choice(others)
+        self._active = active.me
         alone = table.quorum > 0 and rng.random() < 0.4
         world.cover.hit("line cut")
         world.engine.say(f"--- {active.name} and {'all others' if alone else other} lose each other ---")

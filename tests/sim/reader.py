@@ -32,7 +32,8 @@ class Reader:
     """Asks until the world is healed; by its end everybody who lives has answered."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.rng = world, random.Random(world.seed * 31 + 7)
+        self.world = world
+        self.rng = random.Random(world.seed * 31 + 7)
         self.waiting: dict[int, Question] = {}
         self.asking = world.seed in SEEDS
         if self.asking:

@@ -68,8 +68,13 @@ def prepare(world: World, length: float) -> float:
         world.nature.drop = min(world.nature.drop, 0.02)
     more = rng.uniform(100.0, 600.0)
     kinds: list[Callable[[World], None]] = [
-        faults.crash, crash_all, log_stands_still, log_stands_still, claimants_die, log_away,
-    ]  # fmt: skip
+        faults.crash,
+        crash_all,
+        log_stands_still,
+        log_stands_still,
+        claimants_die,
+        log_away,
+    ]
     for _ in range(rng.randint(2, 10)):
         world.engine.at(60.0 + rng.random() * (length + more - 60.0), rng.choice(kinds), world)
     return more

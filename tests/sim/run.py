@@ -88,10 +88,15 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     names = ("A", "B", "C", "D")[: rng.choice((2, 3, 3, 3, 4))]
     keep = rng.choice((50_000, 50_000, 50_000, 5))
     world = World(
-        seed, names=names, sync_replicas=rough.sync_replicas(seed, rng.choice((0, 1, 1, 2))),
-        clients=rng.choice((1, 2, 4)), quota=30, keep=keep, calm=rng.random() < 0.3 or outages.is_calm(seed),
+        seed,
+        names=names,
+        sync_replicas=rough.sync_replicas(seed, rng.choice((0, 1, 1, 2))),
+        clients=rng.choice((1, 2, 4)),
+        quota=30,
+        keep=keep,
+        calm=rng.random() < 0.3 or outages.is_calm(seed),
         verbose=verbose,
-    )  # fmt: skip
+    )
     for n in names:
         world.engine.at(rng.choice((0.0, 0.0, 300.0)) * rng.random(), world.start, n)
     for c in world.clients:
@@ -208,9 +213,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument(
-        "--also", metavar="KIND:N", action="append", default=[], type=_own_range,
+        "--also",
+        metavar="KIND:N",
+        action="append",
+        default=[],
+        type=_own_range,
         help=f"and so many of a kind that has seeds of its own: {', '.join(OWN_RANGES)}",
-    )  # fmt: skip
+    )
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the story of the seed")
     parser.add_argument("--step", type=int, default=1, help="every so many: 7 with --start 5 is local NO_SYNC only")

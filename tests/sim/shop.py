@@ -124,7 +124,8 @@ class Customer(Teller):
 
     def __init__(self, shop: Shop, name: str, *, quota: int) -> None:
         super().__init__(shop, name, quota=quota)
-        self.shop, self.known = shop, shop.mapping
+        self.shop = shop
+        self.known = shop.mapping
 
     def errand(self, kind: str, key: bytes) -> Errand:
         made = self.make(kind)

@@ -73,7 +73,8 @@ class Shown:
     """What is shown in one world."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.rng = world, random.Random(world.seed * 53 + 11)
+        self.world = world
+        self.rng = random.Random(world.seed * 53 + 11)
         self.declared: dict[EpochId, int] = {}
         """By epoch, the last lsn that its active made visible."""
         self.early: dict[int, bytes] = {}
@@ -167,7 +168,8 @@ class Session:
     """One reader, who reads from any copy that may be read. `tells`: it also hears what others were answered."""
 
     def __init__(self, shown: Shown, *, tells: bool) -> None:
-        self.shown, self.tells = shown, tells
+        self.shown = shown
+        self.tells = tells
         self.seen: dict[bytes, int] = {}
         self.after = 0
 

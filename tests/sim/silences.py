@@ -102,7 +102,8 @@ class Silences:
         if active is None or world.outages.are_on or world.log.dry or not self._lacks(p, active):
             self._since = world.engine.now
         elif active.partition.table.epoch.number != self._epoch:
-            self._epoch, self._since = active.partition.table.epoch.number, world.engine.now
+            self._epoch = active.partition.table.epoch.number
+            self._since = world.engine.now
         lasts = world.engine.now - self._since
         demand(lasts <= self.limit, f"R4: {p.name} acknowledges nothing for {lasts:.0f} ms, and is waited for")
         world.engine.at(TICK_MS, self._watch)

@@ -47,7 +47,9 @@ class Still:
     """One transaction."""
 
     def __init__(self, past: Past[Value], shows: State, lsn: int | None) -> None:
-        self.past, self.shows, self.lsn = past, shows, lsn
+        self.past = past
+        self.shows = shows
+        self.lsn = lsn
         self.left = list(KEYS)
         self.found: State = {}
 
@@ -68,7 +70,8 @@ class Stills:
     """Of one world."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.rng = world, random.Random(world.seed * 71 + 3)
+        self.world = world
+        self.rng = random.Random(world.seed * 71 + 3)
         self.played = given(world.seed)
         self.limit = self.rng.choice((1 << 20, 1 << 20, 900))
         """What is written down is bounded; in some histories that is little."""

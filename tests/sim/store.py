@@ -113,7 +113,8 @@ class Disk:
                 change_objects(self.objects, commit)
             if commit is not None and commit.header.tx != NO_TX:
                 self.outcomes.add(commit.header.tx, commit.header.lsn)
-        self.chain, self.next_offset = chain, next_offset
+        self.chain = chain
+        self.next_offset = next_offset
         self.stowed = {lsn: data for lsn, data in self.stowed.items() if lsn > chain.lsn}
         self.changed()
 
@@ -135,8 +136,10 @@ class Disk:
     def _merged(self, m: MergedIn) -> None:
         ledger = self.ledger
         ledger.merged(m, m.offset)
-        self.undecided, self.decided = ledger.undecided, ledger.decided
-        self.horizon, self.mapping = ledger.horizon, ledger.mapping
+        self.undecided = ledger.undecided
+        self.decided = ledger.decided
+        self.horizon = ledger.horizon
+        self.mapping = ledger.mapping
         for tx in m.happened:
             self.outcomes.add(tx, m.header.lsn)
 
@@ -204,7 +207,8 @@ class Copy:
         """Everything applied so far goes to the disk."""
         if self.position is not None:
             self.disk.write(self.unsaved, *self.position)
-        self.unsaved, self.position = [], None
+        self.unsaved = []
+        self.position = None
 
 
 class Held:

@@ -35,7 +35,9 @@ class Deal:
     """One transaction and all that was said about it."""
 
     def __init__(self, id_: bytes, name: str, kind: str) -> None:
-        self.id, self.name, self.kind = id_, name, kind
+        self.id = id_
+        self.name = name
+        self.kind = kind
         self.reads: dict[str, list[tuple[bytes, int]]] = {}
         self.changes: dict[str, list[Change]] = {}
         self.attempt: dict[str, int] = {}
@@ -76,7 +78,9 @@ class Teller:
     """At most one deal at a time."""
 
     def __init__(self, bank: Bank, name: str, *, quota: int) -> None:
-        self.bank, self.name, self.quota = bank, name, quota
+        self.bank = bank
+        self.name = name
+        self.quota = quota
         self.rng = bank.engine.rng
         self.deal: Deal | None = None
         self.done: list[Deal] = []
@@ -89,8 +93,11 @@ class Teller:
     def make(self, kind: str) -> Deal:
         self._count += 1
         number = self._count * 100 + int(self.name[-1])
-        return Deal(int(self.bank.engine.now * 1000).to_bytes(8, "big") + number.to_bytes(8, "big"),
-                    f"{self.name}#{self._count}", kind)  # fmt: skip
+        return Deal(
+            int(self.bank.engine.now * 1000).to_bytes(8, "big") + number.to_bytes(8, "big"),
+            f"{self.name}#{self._count}",
+            kind,
+        )
 
     def begin(self) -> None:
         """The next deal, if any is left to do."""
@@ -142,7 +149,9 @@ class Teller:
 
     def _end(self, deal: Deal, told: bool | None) -> None:
         if self.deal is deal:
-            deal.told, deal.step, self.deal = told, deal.step + 1, None
+            deal.told = told
+            deal.step = deal.step + 1
+            self.deal = None
             self.bank.cover.hit(f"{deal.kind} {told}")
             self.later(self.begin)
 
@@ -161,9 +170,12 @@ class Teller:
         target = self.bank.target(home, deal.attempt.get(home, 0))
         if target is not None:
             request = ev.Submitted(
-                self.bank.token(home, lambda r, p: self._heard_single(deal, step, r)), deal.id,
-                deal.reads.get(home, []), deal.changes[home], {},
-            )  # fmt: skip
+                self.bank.token(home, lambda r, p: self._heard_single(deal, step, r)),
+                deal.id,
+                deal.reads.get(home, []),
+                deal.changes[home],
+                {},
+            )
             self._submit(deal, home, request, target)
         self._again(deal, step, self._single)
 
@@ -211,9 +223,17 @@ class Teller:
         target = self.bank.target(home, deal.attempt.get(home, 0))
         if target is not None:
             request = ev.PrepareAsked(
-                self.bank.token(home, heard), deal.id, deal.first, deal.parts, deal.digest, deal.reads.get(home, []),
-                deal.changes.get(home, []), {}, deal.attempt.get(home, 0), last=last,
-            )  # fmt: skip
+                self.bank.token(home, heard),
+                deal.id,
+                deal.first,
+                deal.parts,
+                deal.digest,
+                deal.reads.get(home, []),
+                deal.changes.get(home, []),
+                {},
+                deal.attempt.get(home, 0),
+                last=last,
+            )
             self._submit(deal, home, request, target, late_ms)
 
     def _voted(self, deal: Deal, home: str, result: ev.Result) -> None:
@@ -250,9 +270,12 @@ class Teller:
                 self.bank.send(deal.first, ev.DecideAsked(token, deal.id, True, True), target)
         else:
             self._ask_vote(
-                deal, deal.first, lambda r, p: self._is_decided(deal, r) or self._is_refused(deal, r, again), last=True,
+                deal,
+                deal.first,
+                lambda r, p: self._is_decided(deal, r) or self._is_refused(deal, r, again),
+                last=True,
                 late_ms=self.rng.random() * LATE_MS if late else 0.0,
-            )  # fmt: skip
+            )
         self._again(deal, step, self._decide, IMPATIENT_MS if late else PATIENCE_MS)
 
     def _is_decided(self, deal: Deal, result: ev.Result) -> None:

@@ -95,9 +95,16 @@ def take(world: World, p: Process) -> None:
     disk, ledger = p.node.disk, p.node.disk.ledger
     first = max(_first(p, ledger), 0 if world.snapshot is None else world.snapshot.first)
     world.snapshot = Snapshot(
-        dict(disk.objects), disk.chain, disk.next_offset, disk.outcomes.items(), disk.outcomes.horizon,
-        ledger_rows.rows(ledger), ledger.horizon, ledger.mapping, first,
-    )  # fmt: skip
+        dict(disk.objects),
+        disk.chain,
+        disk.next_offset,
+        disk.outcomes.items(),
+        disk.outcomes.horizon,
+        ledger_rows.rows(ledger),
+        ledger.horizon,
+        ledger.mapping,
+        first,
+    )
 
 
 def _first(p: Process, ledger: Ledger) -> int:

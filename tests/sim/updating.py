@@ -35,7 +35,8 @@ class States:
     """Of all partitions of one shop."""
 
     def __init__(self, shop: Shop, policy: str) -> None:
-        self.shop, self.policy = shop, policy
+        self.shop = shop
+        self.policy = policy
         self.known: dict[Process, PolicyMapping] = {}
         """The mapping as each process knows it."""
         self.chance = random.Random(f"{shop.seed}/updating")

@@ -143,7 +143,8 @@ class World:
     ) -> None:
         """`home`: the other site where the partition's history begins; "": this one."""
         self.seed = seed
-        self.unlogged, self.asking = is_unlogged(seed), is_asking(seed)
+        self.unlogged = is_unlogged(seed)
+        self.asking = is_asking(seed)
         self.less = is_less(seed)
         self.leased = leases.given(seed) and not self.unlogged
         grouped = is_grouped(seed)
@@ -155,11 +156,12 @@ class World:
         self.nature = Nature(self.engine.rng, calm=calm)
         self.checks = judge(self)
         self.log = FakeLog(self.engine, self.nature, self.cover)
-        self.site, nodes = site, moves.first_home(seed, names)
+        self.site = site
+        nodes = moves.first_home(seed, names)
         quorum = majority(len(nodes)) if grouped else 0
         table = PartitionTable(
             partition, LOG_ID.hex(), "t", 0, "policy", nodes, sync_replicas, quorum, home=home, owner=home
-        )  # fmt: skip
+        )
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members, self.parted = Members(self), Parted(self)
         self.cuts: set[tuple[str, str]] = set()

@@ -33,7 +33,8 @@ class Zoning:
     """How each process stands in the one zone of a world."""
 
     def __init__(self, world: World, zone: Zone) -> None:
-        self.world, self.zone = world, zone
+        self.world = world
+        self.zone = zone
         self.off = False
         """Has an operator switched its quorum off?"""
         self.deaf: set[Member] = set()

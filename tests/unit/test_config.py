@@ -96,8 +96,10 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.feature("P4")
 def test_bindings_name_a_types_policy() -> None:
     """By name, else by "*"; without either a type is bound to none."""
-    config = built(policies={"default": PolicyConfig("main"), "few": PolicyConfig("main", 3)},
-                   bindings={"*": "default", "Airport": "few"}).validate()  # fmt: skip
+    config = built(
+        policies={"default": PolicyConfig("main"), "few": PolicyConfig("main", 3)},
+        bindings={"*": "default", "Airport": "few"},
+    ).validate()
     assert (config.policy_of("Airport"), config.policy_of("Flight")) == ("few", "default")
     assert built(bindings={}).policy_of("Flight") is None
     assert config.hosts_of("few") == ("A", "B")
@@ -372,10 +374,13 @@ def with_addresses(tmp_path: Path, zone: str, *addresses: str) -> Path:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("h:7400", "h:7400"), ("h:7400", "h:07400"), ("h:7400", "H:7400"), ("::1:7400", "[::1]:7400"),
+        ("h:7400", "h:7400"),
+        ("h:7400", "h:07400"),
+        ("h:7400", "H:7400"),
+        ("::1:7400", "[::1]:7400"),
         ("[0::1]:7400", "[::1]:7400"),
     ],
-)  # fmt: skip
+)
 def test_two_nodes_of_one_address_are_refused_where_an_operator_brings_the_file(
     tmp_path: Path, one: str, other: str
 ) -> None:

@@ -118,13 +118,26 @@ def test_a_pattern_replaces_names_only() -> None:
 @pytest.mark.feature("P11")
 def test_what_nodes_share_is_the_versions_and_what_a_machine_knows_its_files(tmp_path: Path) -> None:
     active = parse_config(
-        {**TABLE, "site": {"bootstrap": "far:1", "zookeeper": "far:2", "replication_factor": 3, "name": "west"},
-         "application": {"modules": ["os"]}, "timing": {"keep_alive_ms": 100},
-         "nodes": {**TABLE["nodes"], "C": {"data_dir": "var/C", "address": "c:7"}}},
-        "active version 4", Path(),
-    )  # fmt: skip
-    own = parsed({**TABLE, "nodes": {"A": {"data_dir": "/disk", "address": "a:9", "votes": 5}}, "zones": {},
-                  "policies": {}, "bindings": {}}, str(tmp_path / "halog.toml"))  # fmt: skip
+        {
+            **TABLE,
+            "site": {"bootstrap": "far:1", "zookeeper": "far:2", "replication_factor": 3, "name": "west"},
+            "application": {"modules": ["os"]},
+            "timing": {"keep_alive_ms": 100},
+            "nodes": {**TABLE["nodes"], "C": {"data_dir": "var/C", "address": "c:7"}},
+        },
+        "active version 4",
+        Path(),
+    )
+    own = parsed(
+        {
+            **TABLE,
+            "nodes": {"A": {"data_dir": "/disk", "address": "a:9", "votes": 5}},
+            "zones": {},
+            "policies": {},
+            "bindings": {},
+        },
+        str(tmp_path / "halog.toml"),
+    )
     made = merged(own, active)
     assert (made.site.bootstrap, made.site.replication_factor, made.site.name) == ("a:1", 3, "west")
     assert made.application.modules == ("fleet",), "nobody else says what is imported"
@@ -211,8 +224,12 @@ def test_everything_that_is_wrong_is_found_at_once() -> None:
     table = {**TABLE, "policies": {"p": {"zone": "mian", "partitoins": 3, "partitions": 0}}, "timings": {}}
     table["bindings"] = {"*": "q"}
     assert [key for key, _ in problems_of(table, "f")] == [
-        "timings", "policies.p.partitoins", "policies.p.zone", "policies.p.partitions", 'bindings."*"',
-    ]  # fmt: skip
+        "timings",
+        "policies.p.partitoins",
+        "policies.p.zone",
+        "policies.p.partitions",
+        'bindings."*"',
+    ]
     table["nodes"] = {"A": {"data_dir": 3}, "B": {"votes": "x"}}
     found = [key for key, _ in problems_of(table, "f")]
     assert found == ["timings", "policies.p.partitoins", "nodes.A.data_dir", "nodes.B.data_dir", "nodes.B.votes"]

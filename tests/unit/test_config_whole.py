@@ -67,13 +67,16 @@ WEST, EAST = parsed(WHOLE), parsed(WHOLE, "east")
 
 def test_a_site_runs_with_what_a_file_of_its_own_would_say() -> None:
     """So nothing that runs knows of the tree, and no rule is another one for it."""
-    alone = parsed({
-        **WHOLE,
-        "zones": {"east": {"nodes": ["[DEF]"]}, "dr": {"nodes": ["E", "F"], "quorum": {"percentage": 51}}},
-        "policies": {name: WHOLE["policies"][name] for name in ("fleet", "other")},
-        "bindings": {"*": "fleet", "Other": "other"},
-        "nodes": {name: {"data_dir": f"var/{name}"} for name in "DEF"},
-    }, "east")  # fmt: skip
+    alone = parsed(
+        {
+            **WHOLE,
+            "zones": {"east": {"nodes": ["[DEF]"]}, "dr": {"nodes": ["E", "F"], "quorum": {"percentage": 51}}},
+            "policies": {name: WHOLE["policies"][name] for name in ("fleet", "other")},
+            "bindings": {"*": "fleet", "Other": "other"},
+            "nodes": {name: {"data_dir": f"var/{name}"} for name in "DEF"},
+        },
+        "east",
+    )
     plain = {name: replace(node, site="") for name, node in EAST.nodes.items()}
     assert replace(EAST, whole=None, nodes=plain, bindings=alone.bindings) == alone
 
@@ -104,13 +107,15 @@ def test_the_manuals_node_lists_are_written_as_they_stand_there() -> None:
         "policies": {
             "a": {"kind": "static", "zone": "dr", "home": "west", "partitions": {"A": ["One", "Two", "Four"]}},
             "b": {
-                "kind": "static", "zone": "dr", "home": "east",
+                "kind": "static",
+                "zone": "dr",
+                "home": "east",
                 "partitions": {"B": {"nodes": ["Three", "Four", "Two"], "async": ["Four", "Two"]}},
             },
         },
         "bindings": {},
         "nodes": {**nodes("west", "One", "Two"), **nodes("east", "Three", "Four")},
-    }  # fmt: skip
+    }
     north, south = parsed(table), parsed(table, "east")
     placed = {c.site.name: {t.name: t.configured for t in planned_tables(c)} for c in (north, south)}
     assert placed == {
@@ -147,8 +152,13 @@ def test_the_tree_is_what_is_written_shown_and_activated(tmp_path: Path) -> None
 def test_a_file_of_one_site_says_nothing_new() -> None:
     """Nothing of it stands in versions, which an older halog reads, too."""
     plain = {name: {"data_dir": name} for name in "ABC"}
-    one = changed(nodes=plain, zones={"west": WHOLE["zones"]["west"]}, bindings={}, sites={},
-                  policies={"local": WHOLE["policies"]["local"]})  # fmt: skip
+    one = changed(
+        nodes=plain,
+        zones={"west": WHOLE["zones"]["west"]},
+        bindings={},
+        sites={},
+        policies={"local": WHOLE["policies"]["local"]},
+    )
     assert one.whole is None
     assert "site" not in tree(one)["nodes"]["A"]
     assert "\nsite = " not in one.to_toml()
@@ -175,27 +185,54 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"nodes": {**WHOLE["nodes"], **nodes("eats", "D")}}, "nodes.D.site", "did you mean 'east'?"),
     ({"nodes": {**WHOLE["nodes"], **nodes("moon", "D")}}, "nodes.D.site", "name its servers in [sites.moon]"),
     ({"policies": policies(fleet={"zone": "dr"})}, "policies.fleet.home", "its nodes are at sites west and east"),
-    ({"policies": policies(local={"zone": "west", "home": "east"})}, "policies.local.home",
-     "none of its nodes is at site east: they are at west"),
-    ({"policies": policies(local={"zone": "west", "home": "west", "sync_sites": ["west", "east"]})},
-     "policies.local.sync_sites", "none of its nodes is at site east"),
-    ({"policies": policies(hand={**BY_HAND, "partitions": {"P": ["B", "E", "C"]}})}, "policies.hand.partitions.P",
-     "names C, of its home west, behind E, of site east: those of the home come first"),
-    ({"policies": policies(hand={**BY_HAND, "partitions": {"P": ["E"]}})}, "policies.hand.partitions.P",
-     "names no node of its home west, where it begins; the first one, E, is of site east"),
-    ({"policies": policies(hand={**BY_HAND, "partitions": {"P": ["B", "E"], "Q": ["C"]}})},
-     "policies.hand.partitions.Q", "names no node of site east, where its policy has some"),
-    ({"policies": policies(local={"zone": "west", "home": "west", "takeover": "always"})}, "policies.local.takeover",
-     "'always' needs nodes at another site to take over: all are at west"),
-    ({"policies": policies(fleet={**DR, "sync_replicas": 2})}, "policies.fleet.sync_replicas",
-     "an active and its replicas need 3 nodes, zone 'dr' has 2 (at sites west and east)"),
-    ({"policies": policies(fleet={**DR, "zones": ["west", "dr"], "zone": "", "sync_replicas": 2})},
-     "policies.fleet.sync_replicas", "zone 'dr' has 2 (at site east)"),
-    ({"zones": {**WHOLE["zones"], "dr": {"nodes": ["B", "C", "E"], "quorum": {"minimum_votes": 2}}}},
-     "zones.dr.quorum.minimum_votes", "must be 1 to 1 (the votes of all its nodes), is 2 (at site east)"),
+    (
+        {"policies": policies(local={"zone": "west", "home": "east"})},
+        "policies.local.home",
+        "none of its nodes is at site east: they are at west",
+    ),
+    (
+        {"policies": policies(local={"zone": "west", "home": "west", "sync_sites": ["west", "east"]})},
+        "policies.local.sync_sites",
+        "none of its nodes is at site east",
+    ),
+    (
+        {"policies": policies(hand={**BY_HAND, "partitions": {"P": ["B", "E", "C"]}})},
+        "policies.hand.partitions.P",
+        "names C, of its home west, behind E, of site east: those of the home come first",
+    ),
+    (
+        {"policies": policies(hand={**BY_HAND, "partitions": {"P": ["E"]}})},
+        "policies.hand.partitions.P",
+        "names no node of its home west, where it begins; the first one, E, is of site east",
+    ),
+    (
+        {"policies": policies(hand={**BY_HAND, "partitions": {"P": ["B", "E"], "Q": ["C"]}})},
+        "policies.hand.partitions.Q",
+        "names no node of site east, where its policy has some",
+    ),
+    (
+        {"policies": policies(local={"zone": "west", "home": "west", "takeover": "always"})},
+        "policies.local.takeover",
+        "'always' needs nodes at another site to take over: all are at west",
+    ),
+    (
+        {"policies": policies(fleet={**DR, "sync_replicas": 2})},
+        "policies.fleet.sync_replicas",
+        "an active and its replicas need 3 nodes, zone 'dr' has 2 (at sites west and east)",
+    ),
+    (
+        {"policies": policies(fleet={**DR, "zones": ["west", "dr"], "zone": "", "sync_replicas": 2})},
+        "policies.fleet.sync_replicas",
+        "zone 'dr' has 2 (at site east)",
+    ),
+    (
+        {"zones": {**WHOLE["zones"], "dr": {"nodes": ["B", "C", "E"], "quorum": {"minimum_votes": 2}}}},
+        "zones.dr.quorum.minimum_votes",
+        "must be 1 to 1 (the votes of all its nodes), is 2 (at site east)",
+    ),
     ({"zones": {**WHOLE["zones"], "dr": {"nodes": ["G"]}}}, "zones.dr.nodes", "'G' is not in [nodes]"),
     ({"bindings": {"*": "flet"}}, 'bindings."*"', "'flet' is not in [policies]"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("sections", "key", "reason"), WRONG)
@@ -275,8 +312,9 @@ def test_a_policy_that_comes_to_a_site_waits_for_a_restart_there() -> None:
 
 def test_a_cluster_goes_over_to_one_file_and_back() -> None:
     """What its own file said of one site, and then the tree: the same but for where nodes are."""
-    alone = replace(EAST, whole=None, nodes={n: replace(e, site="") for n, e in EAST.nodes.items()},
-                    bindings={"*": "fleet"}).validate()  # fmt: skip
+    alone = replace(
+        EAST, whole=None, nodes={n: replace(e, site="") for n, e in EAST.nodes.items()}, bindings={"*": "fleet"}
+    ).validate()
     assert alone.whole is None
     there = live(alone, EAST)
     assert (there.nodes, there.zones, there.policies) == (EAST.nodes, EAST.zones, EAST.policies)

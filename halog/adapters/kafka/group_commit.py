@@ -72,7 +72,8 @@ class Gathering(Generic[T]):
 
     def take(self, now: float) -> list[T]:
         """The next request."""
-        items, self._items = self._items, []
+        items = self._items
+        self._items = []
         self._wanted = max(1, self._peak // 2)
         self._sent += len(items)
         self._peak = self._sent - self._answered

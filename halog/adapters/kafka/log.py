@@ -28,7 +28,9 @@ class KafkaLog:
     `answer_s`: for so long it is asked where a log begins and ends, whoever asks; an operator's command has no more."""
 
     def __init__(self, bootstrap: str, copies: Copies | None = None, *, answer_s: float = math.inf) -> None:
-        self.bootstrap, self._copies, self._answer_s = bootstrap, copies or Copies(), answer_s
+        self.bootstrap = bootstrap
+        self._copies = copies or Copies()
+        self._answer_s = answer_s
         self._lock = threading.Lock()
         self._admin: Any = None
         self._topics: Topics | None = None
@@ -70,7 +72,8 @@ class KafkaLog:
     def session(self) -> KafkaSession:
         """The spare one, if it is ready: librdkafka needs half a second from birth to its producer id."""
         with self._lock:
-            session, self._spare = self._spare, None
+            session = self._spare
+            self._spare = None
         if session is None or session.failed:
             session = KafkaSession(self.bootstrap)
         session.learn(self._known)
@@ -143,8 +146,10 @@ class KafkaLog:
         self._readers.close()
         with self._lock:
             self._closed = True
-            writer, self._writer = self._writer, None
-            spare, self._spare = self._spare, None
+            writer = self._writer
+            self._writer = None
+            spare = self._spare
+            self._spare = None
             self._admin = self._topics = None
         if writer is not None:
             writer.close()

@@ -46,7 +46,9 @@ class Readers:
     def __init__(
         self, bootstrap: str, admin: Callable[[], Any], admin_failed: Callable[[], None], answer_s: float = math.inf
     ) -> None:
-        self._bootstrap, self._admin, self._admin_failed = bootstrap, admin, admin_failed
+        self._bootstrap = bootstrap
+        self._admin = admin
+        self._admin_failed = admin_failed
         self._answer_s = answer_s
         self._lock = threading.Lock()
         self._idle: list[Any] = []
@@ -83,7 +85,8 @@ class Readers:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
+            idle = self._idle
+            self._idle = []
         for consumer in idle:
             consumer.close()
 

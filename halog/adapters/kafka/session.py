@@ -215,7 +215,8 @@ class KafkaSession:
     def _end(self, why: str) -> int:
         """Fail what is held, and let go of the producer without waiting for it."""
         with self._lock:
-            producer, self._producer = self._producer, None
+            producer = self._producer
+            self._producer = None
         if producer is not None:
             box = [producer]
             del producer  # the thread's must be the last reference: the destructor waits for librdkafka's threads

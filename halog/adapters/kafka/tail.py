@@ -48,7 +48,8 @@ class KafkaTail:
     """One thread polls; follow, unfollow and wake come from any."""
 
     def __init__(self, bootstrap: str, conf: dict[str, Any] | None = None) -> None:
-        self._bootstrap, self._conf = bootstrap, conf or kafka_conf.consumer(bootstrap)
+        self._bootstrap = bootstrap
+        self._conf = conf or kafka_conf.consumer(bootstrap)
         self._consumer: Any = Consumer(self._conf)
         self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
         self._counted_at = self._looked_at  # when it was last looked for what the consumer has lost
@@ -86,7 +87,8 @@ class KafkaTail:
     def _seat(self) -> None:
         """Assign what moved. An unassign drops what the consumer had fetched for the old place."""
         with self._lock:
-            moved, self._moved = self._moved, set()
+            moved = self._moved
+            self._moved = set()
             wanted = {tp: self._places[tp] for tp in moved if tp in self._places}
         if not moved:
             return
@@ -197,7 +199,8 @@ class KafkaTail:
 
     def _seat_anew(self) -> None:
         with self._lock:
-            self._assigned, self._known_topics = set(), {}
+            self._assigned = set()
+            self._known_topics = {}
             for tp, place in self._places.items():
                 place.seated = False
                 self._moved.add(tp)

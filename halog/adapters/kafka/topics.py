@@ -53,7 +53,10 @@ class Topics:
     """On one admin client. Remembers that the brokers' own settings were checked."""
 
     def __init__(self, bootstrap: str, admin: Any, copies: Copies, answer_s: float = math.inf) -> None:
-        self._bootstrap, self._admin, self._copies, self._ask_s = bootstrap, admin, copies, min(ASK_S, answer_s)
+        self._bootstrap = bootstrap
+        self._admin = admin
+        self._copies = copies
+        self._ask_s = min(ASK_S, answer_s)
         self._brokers: list[int] = []
 
     def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool, keep_ms: int | None) -> None:

@@ -89,7 +89,8 @@ class KafkaTransaction:
     """One `transactional.id`; after any error it is dead (fact 2: an unknown outcome must not be continued)."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        self._bootstrap, self._id = bootstrap, transactional_id
+        self._bootstrap = bootstrap
+        self._id = transactional_id
         self._dead: str | None = None
         self._producer: Any = Producer(kafka_conf.transactional(bootstrap, transactional_id))
         self._init()

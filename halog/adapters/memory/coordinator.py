@@ -183,7 +183,9 @@ class _Watch(Generic[T]):
         *,
         of: str = "node",
     ) -> None:
-        self._owner, self._read, self._changed = owner, read, changed
+        self._owner = owner
+        self._read = read
+        self._changed = changed
         self._told: object = self._NEVER
         self._touched = False
         owner.kept(owner.tree.listen(path, self.touch, of=of, owner=owner))

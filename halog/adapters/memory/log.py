@@ -90,7 +90,8 @@ class MemoryJournal:
     """Lands at once; a held partition takes nothing."""
 
     def __init__(self, broker: MemoryBroker, tp: TopicPartition) -> None:
-        self._broker, self._tp = broker, tp
+        self._broker = broker
+        self._tp = tp
 
     def note(self, values: Sequence[bytes]) -> Noted:
         with self._broker.lock:

@@ -52,7 +52,8 @@ class RocksStore:
         except BaseException:
             os.close(self._lock_fd)
             raise
-        self._get, self._number = self._db.get, self._db.latest_sequence_number
+        self._get = self._db.get
+        self._number = self._db.latest_sequence_number
         self._fills = itertools.count()
         self._no_sync = write_options()
 
@@ -166,7 +167,8 @@ class RocksStore:
         """Twice is fine. Scans that are under way end: RocksDB lets go of its files with the last of them."""
         if self._lock_fd < 0:
             return
-        fd, self._lock_fd = self._lock_fd, -1
+        fd = self._lock_fd
+        self._lock_fd = -1
         for view in list(self._views):
             view.let_go()
         with contextlib.suppress(Exception):

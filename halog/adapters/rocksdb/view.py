@@ -19,7 +19,8 @@ class RocksView:
     """The Snapshot port. Keeps overwritten data on disk for as long as it lives."""
 
     def __init__(self, iterator: Any, error: Callable[[Exception], Exception]) -> None:
-        self._iterator, self._error = iterator, error
+        self._iterator = iterator
+        self._error = error
         self._lock = threading.Lock()
 
     def get(self, key: bytes) -> bytes | None:

@@ -64,9 +64,7 @@ class Written:
         """From here on it is this run's."""
         flushed, name = self._read()[2], _manifest_of(db)
         self._manifest = os.open(db / name, os.O_RDONLY | os.O_CLOEXEC)
-        self._shared[:] = _FORM.pack(
-            self._run, has, min(flushed, has), _number(name), os.fstat(self._manifest).st_size
-        )  # fmt: skip
+        self._shared[:] = _FORM.pack(self._run, has, min(flushed, has), _number(name), os.fstat(self._manifest).st_size)
 
     def wrote(self, upto: int) -> None:
         """Everything up to there was handed to the operating system."""

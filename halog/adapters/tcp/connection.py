@@ -35,7 +35,8 @@ class Connection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._sock = sock
-        self._on_frame, self._on_closed = on_frame, on_closed
+        self._on_frame = on_frame
+        self._on_closed = on_closed
         self._max_frame = max_frame
         self._lock = threading.Lock()
         self._queue = bytearray()

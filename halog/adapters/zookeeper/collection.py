@@ -45,8 +45,13 @@ class MembersWatch:
         deliver: Run,
         changed: Callable[[str, Versioned | None], None],
     ) -> None:
-        self._client, self._abs, self._collection = client, absolute, collection
-        self._soon, self._later, self._deliver, self._changed = soon, later, deliver, changed
+        self._client = client
+        self._abs = absolute
+        self._collection = collection
+        self._soon = soon
+        self._later = later
+        self._deliver = deliver
+        self._changed = changed
         self._lock = threading.Lock()
         """Of what is not of the thread alone that runs kazoo's answers."""
         self._marks: dict[int, _Mark] = {}
@@ -59,7 +64,8 @@ class MembersWatch:
     def arm(self) -> Any:
         """Begin anew, on the connection there is now. The promise of the last answer."""
         with self._lock:
-            marks, self._read_all = list(self._marks.values()), True
+            marks = list(self._marks.values())
+            self._read_all = True
         for mark in marks:
             mark.seen = None
             mark.arm()
@@ -159,7 +165,8 @@ class _Mark(Watch):
 
     def __init__(self, client: Any, path: str, soon: Run, of: MembersWatch, slot: int) -> None:
         super().__init__(client, path, soon, _at_once)
-        self._of, self.slot = of, slot
+        self._of = of
+        self.slot = slot
         self.seen: tuple[int, int] | None = None
 
     def arm(self) -> Any:

@@ -77,7 +77,8 @@ class ZkCoordinator:
         self._root = f"/halog/{cluster}"
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
-        self._answer_s, self._patience_s = answer_s, patience_s
+        self._answer_s = answer_s
+        self._patience_s = patience_s
         self._patient_until = 0.0
         self._client: Any = KazooClient(
             hosts=hosts,
@@ -114,7 +115,8 @@ class ZkCoordinator:
         self._on_state = on_state
         self._patient_until = time.monotonic() + self._patience_s
         self._answer_s = self._answer_s if wait_s is None else min(self._answer_s, wait_s)
-        self._dispatch, self._arming = Dispatcher("zk"), Dispatcher("zk-watches")
+        self._dispatch = Dispatcher("zk")
+        self._arming = Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
         self._client.start_async()
         try:

@@ -74,7 +74,9 @@ class Marking:
     makes a path of the tree one of the server."""
 
     def __init__(self, client: Any, absolute: Callable[[str], str], write: Callable[[str, Any], Any]) -> None:
-        self._client, self._abs, self._write = client, absolute, write
+        self._client = client
+        self._abs = absolute
+        self._write = write
 
     def set(self, path: str, data: bytes, version: int) -> Any:
         """The member's new stat; as its own `set` raises."""

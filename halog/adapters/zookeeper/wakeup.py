@@ -27,7 +27,8 @@ class CounterEnd:
     """One end of it: what kazoo uses of a socket."""
 
     def __init__(self, fd: int) -> None:
-        self._fd, self._lock = fd, threading.Lock()
+        self._fd = fd
+        self._lock = threading.Lock()
 
     def fileno(self) -> int:
         return self._fd
@@ -46,6 +47,7 @@ class CounterEnd:
 
     def close(self) -> None:
         with self._lock:
-            fd, self._fd = self._fd, -1
+            fd = self._fd
+            self._fd = -1
         if fd >= 0:
             os.close(fd)

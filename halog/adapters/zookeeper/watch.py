@@ -26,7 +26,10 @@ class Watch(ABC):
     """Base: `arm` may be called at any time; kazoo keeps at most one watcher of ours, as `_fired` is one object."""
 
     def __init__(self, client: Any, path: str, soon: Run, deliver: Run) -> None:
-        self._client, self._path, self._soon, self._deliver = client, path, soon, deliver
+        self._client = client
+        self._path = path
+        self._soon = soon
+        self._deliver = deliver
         self._watcher = self._fired
         self._told: object = _NEVER
 

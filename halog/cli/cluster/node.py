@@ -179,9 +179,17 @@ def _say_ready(running: Node, format_: str, began: float) -> None:
     described = running.runtime.status()
     copies, offline = len(running.runtime.copies), described["offline"]
     if format_ == "json":
-        echo_line({"node": described["node"], "address": described["address"], "pid": described["pid"],
-                   "partitions": copies, "ready_ms": ms, **({"offline": offline} if offline else {}),
-                   **({"degraded": failed} if failed else {})})  # fmt: skip
+        echo_line(
+            {
+                "node": described["node"],
+                "address": described["address"],
+                "pid": described["pid"],
+                "partitions": copies,
+                "ready_ms": ms,
+                **({"offline": offline} if offline else {}),
+                **({"degraded": failed} if failed else {}),
+            }
+        )
     else:
         click.echo(
             f"node {described['node']} is up at {described['address']} (pid {described['pid']}), hosting {copies} "

@@ -55,26 +55,47 @@ def _check_given(
 @click.option("--from-logs", is_flag=True, help="Recover what ZooKeeper has lost from the logs; the only way there is.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is changed.")
 @click.option(
-    "--store", "places", type=Text(), multiple=True, callback=_places, metavar="NODE=DIRECTORY",
+    "--store",
+    "places",
+    type=Text(),
+    multiple=True,
+    callback=_places,
+    metavar="NODE=DIRECTORY",
     help="Where a node's data directory can be read, if that is not its data_dir on this machine.",
-)  # fmt: skip
+)
 @click.option(
-    "--accept-loss", "accepted", type=Name(), multiple=True, metavar="NODE",
+    "--accept-loss",
+    "accepted",
+    type=Name(),
+    multiple=True,
+    metavar="NODE",
     help="Go on without what only this node's store may hold; --cluster confirms it.",
-)  # fmt: skip
+)
 @click.option(
-    "--layout-from-file", "layouts", type=Name(), multiple=True, metavar="POLICY",
+    "--layout-from-file",
+    "layouts",
+    type=Name(),
+    multiple=True,
+    metavar="POLICY",
     help="Where keys of this policy belong is as in the file, though its mapping has changed since; --cluster confirms "
     "it.",
-)  # fmt: skip
+)
 @cluster_option
 @config_option
 @format_option
 @timeout_option
 def recover(
-    *, from_logs: bool, dry_run: bool, places: Mapping[str, Path], accepted: tuple[str, ...], layouts: tuple[str, ...],
-    confirmed: str, config_path: Path, format_: str, timeout_s: float,
-) -> None:  # fmt: skip
+    *,
+    from_logs: bool,
+    dry_run: bool,
+    places: Mapping[str, Path],
+    accepted: tuple[str, ...],
+    layouts: tuple[str, ...],
+    confirmed: str,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
     """Make ZooKeeper's tables anew, after its data were lost, and Kafka's and the nodes' were not.
 
     All nodes are to be stopped. The logs tell which history each partition has, where it ends and in which epoch. The
@@ -222,10 +243,15 @@ def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None
     made = [p for p in plan.partitions if p.table is not None]
     told = [
         event(
-            RECOVERED, at, name=name, time_ms=now_ms, node=by, cause=f"ZooKeeper's data were lost, by {by}",
+            RECOVERED,
+            at,
+            name=name,
+            time_ms=now_ms,
+            node=by,
+            cause=f"ZooKeeper's data were lost, by {by}",
             more={"cluster": cluster, "partitions": len(made), "again": again, "lost": list(plan.lost)},
         )
-    ]  # fmt: skip
+    ]
     given_up = [node for node in plan.needs if node in accepted]
     for p in made if given_up else ():
         cause = f"what the stores of {', '.join(given_up)} may hold, at a recovery by {by}"
@@ -233,9 +259,15 @@ def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None
         more = {"given_up": given_up, "by": by, "reason": "halog recover --accept-loss"}
         told.append(
             event(
-                UNLOGGED_LOST, where, name=f"{name}/{p.name}", time_ms=now_ms, node=by, cause=cause, more=more,
+                UNLOGGED_LOST,
+                where,
+                name=f"{name}/{p.name}",
+                time_ms=now_ms,
+                node=by,
+                cause=cause,
+                more=more,
             )
-        )  # fmt: skip
+        )
     if not note(connection, *told):
         say("the event history does not have it: its log does not answer")
 
@@ -252,12 +284,16 @@ def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
         return
     rows = [
         (
-            p.name, p.history.state.lsn, _epoch(p), p.history.mapping, p.again or "",
+            p.name,
+            p.history.state.lsn,
+            _epoch(p),
+            p.history.mapping,
+            p.again or "",
             "has one" if p.table is None else ", ".join(p.table.configured),
             "" if p.table is None else "noted by a node" if p.remembered else "as in the file",
         )
         for p in plan.partitions
-    ]  # fmt: skip
+    ]
     emit_table(["partition", "lsn", "epoch", "mapping", "appended again", "nodes", "placed"], rows)
     for policy, (version, by) in plan.mappings.items():
         click.echo(f"policy {policy}: mapping version {version}, where keys belong is as {by} has it")
@@ -296,9 +332,15 @@ def _document(plan: Plan, cluster: str, *, dry_run: bool) -> dict[str, Any]:
         "nothing_to_do": plan.nothing,
         "partitions": [
             {
-                "partition": p.name, "log_id": p.history.log_id, "lsn": p.history.state.lsn, "epoch": _epoch(p),
-                "mapping": p.history.mapping, "appended_again": p.again, "held_by": p.held_by or None,
-                "table_made": p.table is not None, "remembered": p.remembered,
+                "partition": p.name,
+                "log_id": p.history.log_id,
+                "lsn": p.history.state.lsn,
+                "epoch": _epoch(p),
+                "mapping": p.history.mapping,
+                "appended_again": p.again,
+                "held_by": p.held_by or None,
+                "table_made": p.table is not None,
+                "remembered": p.remembered,
                 "nodes": None if p.table is None else list(p.table.configured),
             }
             for p in plan.partitions
@@ -310,4 +352,4 @@ def _document(plan: Plan, cluster: str, *, dry_run: bool) -> dict[str, Any]:
         "may_lose": plan.needs,
         "unsure": plan.unsure,
         "lost": list(plan.lost),
-    }  # fmt: skip
+    }

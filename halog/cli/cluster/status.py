@@ -85,9 +85,13 @@ def plan_json(plan: PlanView | None) -> dict[str, Any] | None:
     if plan is None:
         return None
     return {
-        "id": plan.id, "made_for": plan.made_for or None, "made_ms": plan.made_ms, "moves": plan.moves,
-        "waiting": plan.waiting, "moving": plan.moving,
-    }  # fmt: skip
+        "id": plan.id,
+        "made_for": plan.made_for or None,
+        "made_ms": plan.made_ms,
+        "moves": plan.moves,
+        "waiting": plan.waiting,
+        "moving": plan.moving,
+    }
 
 
 def worst_of(seen: Survey) -> dict[str, Any] | None:

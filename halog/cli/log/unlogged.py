@@ -64,9 +64,13 @@ class Told(msgspec.Struct, frozen=True):
     def as_json(self) -> dict[str, Any]:
         """What is said of it, whether or not its record is there."""
         return {
-            "epoch": self.epoch, "lsn": self.lsn, "tx": self.tx.hex(), "bytes": self.size,
-            "acknowledged": self.acknowledged, "by": self.by,
-        }  # fmt: skip
+            "epoch": self.epoch,
+            "lsn": self.lsn,
+            "tx": self.tx.hex(),
+            "bytes": self.size,
+            "acknowledged": self.acknowledged,
+            "by": self.by,
+        }
 
 
 def found_in(events: Iterable[Event]) -> list[Told]:
@@ -90,9 +94,15 @@ def _of(event: Event) -> list[Told]:
     more = msgspec.convert(event.more, _More)
     return [
         Told(
-            bytes.fromhex(item.tx), more.of_epoch, item.lsn, item.bytes, item.acknowledged,
+            bytes.fromhex(item.tx),
+            more.of_epoch,
+            item.lsn,
+            item.bytes,
+            item.acknowledged,
             None if item.record is None else msgspec.convert(item.record, bytes),
-            event.by, event.cause, event.time_ms,
+            event.by,
+            event.cause,
+            event.time_ms,
         )
         for item in more.transactions
-    ]  # fmt: skip
+    ]

@@ -90,9 +90,14 @@ def list_(
         try:
             sources = {table.name: source for table in tables}
             preview(
-                connection, tables, sources, lambda site: remote, two_way=two_way, everything=everything,
+                connection,
+                tables,
+                sources,
+                lambda site: remote,
+                two_way=two_way,
+                everything=everything,
                 format_=format_,
-            )  # fmt: skip
+            )
         finally:
             remote.close()
 
@@ -113,12 +118,16 @@ def preview(
     begin, unasked = _deciding(connection)
     documents = [
         _partition(
-            connection, reach(sources[table.name]), table, begin(),
-            three_way=not is_two_way(connection, table.policy, two_way), everything=everything,
+            connection,
+            reach(sources[table.name]),
+            table,
+            begin(),
+            three_way=not is_two_way(connection, table.policy, two_way),
+            everything=everything,
         )
         | {"why": unasked}
         for table in tables
-    ]  # fmt: skip
+    ]
     documents += [_left_out(name, why) for name, why in (left or {}).items()]
     if format_ == "json":
         emit_json(documents)
@@ -213,9 +222,14 @@ def _even(connection: Connection, source: Remote) -> Even | None:
 def _left_out(partition: str, why: str) -> dict[str, Any]:
     """A partition that is not compared, in the same words."""
     return {
-        "partition": partition, "why": why, "histories": LEFT_OUT, "fork_lsn": None, "touched": 0, "conflicts": {},
+        "partition": partition,
+        "why": why,
+        "histories": LEFT_OUT,
+        "fork_lsn": None,
+        "touched": 0,
+        "conflicts": {},
         "objects": [],
-    }  # fmt: skip
+    }
 
 
 def _side(connection: Connection, site: str, log: Log, table: PartitionTable) -> Side:
@@ -293,10 +307,15 @@ def _time(by: tuple[Committed, ...]) -> str | None:
 def _show(documents: list[dict[str, Any]], source: str, here: str) -> None:
     rows = [
         (
-            d["partition"], d["histories"], d["fork_lsn"], d["touched"], sum(d["conflicts"].values()), d["why"],
+            d["partition"],
+            d["histories"],
+            d["fork_lsn"],
+            d["touched"],
+            sum(d["conflicts"].values()),
+            d["why"],
         )
         for d in documents
-    ]  # fmt: skip
+    ]
     emit_table(["partition", "histories", "parted behind lsn", "objects touched", "conflicts", "why"], rows)
     objects = [_row(d["partition"], o) for d in documents for o in d["objects"]]
     if objects:

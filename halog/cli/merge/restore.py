@@ -64,9 +64,11 @@ UNDONE_EXIT = 5
     "--spark-master", type=Text(), metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark."
 )
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--checkpoint",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark.",
-)  # fmt: skip
+)
 @click.option("--classified", is_flag=True, help="Merge by what a Spark job has found before.")
 @config_option
 @format_option
@@ -146,9 +148,14 @@ def _restore(
             there = {name: node for name, (node, here) in active.items() if not here}
             classify = classifying(config_path, tables, sources, checkpoint, spark_master) if spark else None
             ended = reuniting.restore(
-                tables, sources, two_way=manual, active=there, classified=spark or classified, classify=classify,
+                tables,
+                sources,
+                two_way=manual,
+                active=there,
+                classified=spark or classified,
+                classify=classify,
                 told=_tell,
-            )  # fmt: skip
+            )
         back = {name: node for name, (node, here) in active.items() if here and name in ended}
         _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
         ended |= _left_out(connection, left)
@@ -365,11 +372,17 @@ def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]
     ]
     rows = [
         (
-            d["partition"], d["source"], d["phase"], d.get("objects", ""), d.get("changed", ""),
-            sum(d.get("conflicts", {}).values()), d.get("deferred", ""), d["why"],
+            d["partition"],
+            d["source"],
+            d["phase"],
+            d.get("objects", ""),
+            d.get("changed", ""),
+            sum(d.get("conflicts", {}).values()),
+            d.get("deferred", ""),
+            d["why"],
         )
         for d in documents
-    ]  # fmt: skip
+    ]
     columns = ["partition", "at", "", "objects touched", "changed", "conflicts", "deferred", "why"]
     emit(format_, documents, columns, rows)
     if any(d["phase"] not in FOLLOWS for d in documents):

@@ -23,7 +23,7 @@ from halog.errors import (
     LockedError,
     RecordTooLargeError,
     RefusedError,
-)  # fmt: skip
+)
 from halog.events import ITEMS, SETTLED, At, event
 from halog.runtime.rpc.pages import ITEM_BYTES, pieces
 from halog.schema.definition import ID_BYTES

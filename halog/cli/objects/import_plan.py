@@ -32,7 +32,7 @@ from halog.errors import (
     HalogError,
     RecordFormatError,
     RecordTooLargeError,
-)  # fmt: skip
+)
 from halog.runtime.keys.key_owners import Owner
 from halog.runtime.rpc.pages import ITEM_BYTES
 from halog.runtime.rpc.result_errors import object_too_large

@@ -65,8 +65,10 @@ def check_unused(connection: Connection, definition: Definition, running: Callab
                 f"definition {id_} of {name} is used by {sum(objects.values())} objects, in {shown}; nothing was "
                 f"changed. Delete them, or change each of them with the class that is to stay: what changes an object "
                 "writes it anew",
-                type=name, id=id_, objects=objects,
-            )  # fmt: skip
+                type=name,
+                id=id_,
+                objects=objects,
+            )
         return
     mentioned = list(_mentioned(connection, definition))
     if mentioned:
@@ -74,8 +76,10 @@ def check_unused(connection: Connection, definition: Definition, running: Callab
             f"definition {id_} of {name} wrote objects in {', '.join(mentioned)}, by the logs; nothing was changed. "
             "Whether they are still there nodes can say: start some, if need be with `[application] modules` left out, "
             "for nodes need no class, and give the command again",
-            type=name, id=id_, partitions=mentioned,
-        )  # fmt: skip
+            type=name,
+            id=id_,
+            partitions=mentioned,
+        )
 
 
 def _check_not_run(definition: Definition, running: Runs) -> None:
@@ -84,8 +88,10 @@ def _check_not_run(definition: Definition, running: Runs) -> None:
         raise RefusedError(
             f"definition {definition.type_id.hex()} of {definition.name} is run by {', '.join(by)}; nothing was "
             "changed. Stop them first",
-            type=definition.name, id=definition.type_id.hex(), run_by=by,
-        )  # fmt: skip
+            type=definition.name,
+            id=definition.type_id.hex(),
+            run_by=by,
+        )
 
 
 def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
@@ -99,8 +105,10 @@ def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
             f"definition {definition.type_id.hex()} of {definition.name} is used by what is in doubt in {where}: "
             f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would write objects with it, or may; "
             "nothing was changed. Wait until that is decided, or decide it: `halog txn list`",
-            type=definition.name, id=definition.type_id.hex(), transactions=txns,
-        )  # fmt: skip
+            type=definition.name,
+            id=definition.type_id.hex(),
+            transactions=txns,
+        )
 
 
 def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:

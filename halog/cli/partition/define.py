@@ -140,9 +140,14 @@ def _json(table: PartitionTable, node: str) -> dict[str, Any]:
     from halog.core.table.migration import left
 
     return {
-        "partition": table.name, "node": node, "status": status(table, node).value, "nodes": list(listed(table)),
-        "node_list": list(table.node_list), "sync_replicas": table.sync_replicas, "still_to_do": list(left(table)),
-    }  # fmt: skip
+        "partition": table.name,
+        "node": node,
+        "status": status(table, node).value,
+        "nodes": list(listed(table)),
+        "node_list": list(table.node_list),
+        "sync_replicas": table.sync_replicas,
+        "still_to_do": list(left(table)),
+    }
 
 
 def _show(table: PartitionTable, asked: Asked, node: str, what: str, format_: str) -> None:

@@ -137,10 +137,17 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     backup = {name: config.backups_of(name) for name in config.policies}
     domains = {name: n.failure_domain for name, n in config.nodes.items()}
     return plan(
-        connection.tables, node, zones, serve, registered,
-        unlogged=unlogged, backup=backup, domains=domains,
-        drained=drained_nodes(connection.coordinator), allow_fewer=allow_fewer,
-    )  # fmt: skip
+        connection.tables,
+        node,
+        zones,
+        serve,
+        registered,
+        unlogged=unlogged,
+        backup=backup,
+        domains=domains,
+        drained=drained_nodes(connection.coordinator),
+        allow_fewer=allow_fewer,
+    )
 
 
 def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:

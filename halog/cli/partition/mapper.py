@@ -185,10 +185,11 @@ def _show_spread(found: Distribution, format_: str) -> None:
         emit_json(
             {
                 **msgspec.to_builtins(found),
-                "partitions_max_of_mean": _most(found.partitions), "leads_max_of_mean": _most(found.leads),
+                "partitions_max_of_mean": _most(found.partitions),
+                "leads_max_of_mean": _most(found.leads),
                 "copies_max_of_mean": _most(found.copies),
             }
-        )  # fmt: skip
+        )
         return
     echo_facts(
         [

@@ -112,9 +112,16 @@ def ask(
     from halog.runtime.placement.migration import migrate
 
     return migrate(
-        connection.coordinator, connection.config, ask_up(connection), name, nodes, sync,
-        told=told, replace=replace, copy_rate=copy_rate,
-    )  # fmt: skip
+        connection.coordinator,
+        connection.config,
+        ask_up(connection),
+        name,
+        nodes,
+        sync,
+        told=told,
+        replace=replace,
+        copy_rate=copy_rate,
+    )
 
 
 def ask_up(connection: Connection) -> list[str]:
@@ -160,11 +167,16 @@ def _show(was: PartitionTable, table: PartitionTable, target: Target, ms: int, f
     if format_ == "json":
         emit_json(
             {
-                "partition": table.name, "from": list(was.configured), "to": list(target.nodes),
-                "sync_replicas": target.sync_replicas, "done": there, "still_to_do": list(left(table)),
-                "active": None if table.active is None else table.active.node, "ms": ms,
+                "partition": table.name,
+                "from": list(was.configured),
+                "to": list(target.nodes),
+                "sync_replicas": target.sync_replicas,
+                "done": there,
+                "still_to_do": list(left(table)),
+                "active": None if table.active is None else table.active.node,
+                "ms": ms,
             }
-        )  # fmt: skip
+        )
     elif there:
         click.echo(f"partition {table.name}: moved from {', '.join(was.configured)} to {_to(target)} in {ms} ms")
     else:

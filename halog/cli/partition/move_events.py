@@ -31,7 +31,8 @@ class Moves:
 
     def tell(self) -> None:
         """It is wished, whether or not the history takes it."""
-        wished, self._untold = self._untold, []
+        wished = self._untold
+        self._untold = []
         c = self._connection
         told = [as_event(c, now, each) for before, now in wished for each in migration_asked(before, now)]
         if told and not note(c, *told):

@@ -143,10 +143,16 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
         stored = _stored(connection)
         counts = Counter(states_of(stored, connection.tables).values())
     if format_ == "json":
-        emit_json({
-            "plan": stored.id, "made_for": stored.made_for, "undoes": stored.undoes, "cancelled": stored.cancelled,
-            "moves": len(stored.moves), **counts,
-        })  # fmt: skip
+        emit_json(
+            {
+                "plan": stored.id,
+                "made_for": stored.made_for,
+                "undoes": stored.undoes,
+                "cancelled": stored.cancelled,
+                "moves": len(stored.moves),
+                **counts,
+            }
+        )
     else:
         emit_table(
             ["plan", "made", "moves", *counts], [(title(stored), made_at(stored), len(stored.moves), *counts.values())]
@@ -213,9 +219,16 @@ def carry_out(
             said = note
 
         return plans.apply(
-            connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell,
-            told=told, copy_rate=copy_rate,
-        )  # fmt: skip
+            connection.coordinator,
+            connection.config,
+            connection.router,
+            stored,
+            at_once,
+            timeout_s,
+            tell,
+            told=told,
+            copy_rate=copy_rate,
+        )
 
 
 def exit_if_refused(states: dict[str, str]) -> None:
@@ -327,16 +340,25 @@ def show_plan(
 def _as_json(stored: Plan, states: dict[str, str], copied: Mapping[str, int | None] | None) -> dict[str, Any]:
     moves = [
         {
-            "partition": m.partition, "from": list(m.before), "to": list(m.target.nodes),
-            "sync_replicas": m.target.sync_replicas, "state": states[m.partition], "why": m.why,
+            "partition": m.partition,
+            "from": list(m.before),
+            "to": list(m.target.nodes),
+            "sync_replicas": m.target.sync_replicas,
+            "state": states[m.partition],
+            "why": m.why,
             **({} if copied is None else {"objects_copied": copied[m.partition]}),
         }
         for m in stored.moves
-    ]  # fmt: skip
+    ]
     return {
-        "plan": stored.id, "made_for": stored.made_for, "why": stored.why, "undoes": stored.undoes,
-        "cancelled": stored.cancelled, "moves": moves, "stay": stored.stay,
-    }  # fmt: skip
+        "plan": stored.id,
+        "made_for": stored.made_for,
+        "why": stored.why,
+        "undoes": stored.undoes,
+        "cancelled": stored.cancelled,
+        "moves": moves,
+        "stay": stored.stay,
+    }
 
 
 def title(stored: Plan) -> str:

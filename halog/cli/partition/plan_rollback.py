@@ -172,11 +172,17 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
         found = [(p, Counter(states_of(p, connection.tables).values())) for p in known(connection.coordinator)]
     document = [
         {
-            "plan": p.id, "made_ms": p.made_ms, "made_for": p.made_for, "why": p.why, "undoes": p.undoes,
-            "cancelled": p.cancelled, "moves": len(p.moves), "states": counts,
+            "plan": p.id,
+            "made_ms": p.made_ms,
+            "made_for": p.made_for,
+            "why": p.why,
+            "undoes": p.undoes,
+            "cancelled": p.cancelled,
+            "moves": len(p.moves),
+            "states": counts,
         }
         for p, counts in found
-    ]  # fmt: skip
+    ]
     rows = [
         (title(p), made_at(p), len(p.moves), ", ".join(f"{n} {state}" for state, n in counts.items()), _whose(p))
         for p, counts in found

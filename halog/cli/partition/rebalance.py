@@ -40,9 +40,11 @@ policy_option = click.option(
     "--spark-master", type=Text(), metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark."
 )
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--checkpoint",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark. Of a zone, a directory in it for each policy.",
-)  # fmt: skip
+)
 @config_option
 @format_option
 @timeout_after(WAIT_S, "Stop waiting (exit 6) after this long; the nodes go on.")

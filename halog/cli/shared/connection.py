@@ -58,11 +58,15 @@ class Connection:
     """Everything a command may ask of a cluster. Use `connect`."""
 
     def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
-        self.config, self.adapters, self.name, self.timeout_s = config, adapters, name, timeout_s
+        self.config = config
+        self.adapters = adapters
+        self.name = name
+        self.timeout_s = timeout_s
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
         self.activated = of_file(config, name)
         self._owners: dict[str, Owner] = {}
-        self._location, self._installation = location_code(name), time.time_ns()
+        self._location = location_code(name)
+        self._installation = time.time_ns()
         self._count = self._stamp = 0
 
     def open(self, *, as_in_file: bool = False) -> None:

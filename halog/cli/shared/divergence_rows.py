@@ -10,8 +10,14 @@ if TYPE_CHECKING:
     from halog.runtime.sites.split_watch import Branch, Parted
 
 COLUMNS: Sequence[str] = (
-    "partition", "parted from", "parted behind lsn", "touched here", "touched there", "known s ago", "",
-)  # fmt: skip
+    "partition",
+    "parted from",
+    "parted behind lsn",
+    "touched here",
+    "touched there",
+    "known s ago",
+    "",
+)
 
 
 def document(partition: str, found: Parted) -> dict[str, Any]:
@@ -21,13 +27,17 @@ def document(partition: str, found: Parted) -> dict[str, Any]:
         "site": found.site,
         "by": found.by,
         "since_ms": found.since_ms,
-        "fork": None if found.fork is None else {
-            "epoch": found.fork.epoch, "site": found.fork.site, "lsn": found.fork.lsn,
+        "fork": None
+        if found.fork is None
+        else {
+            "epoch": found.fork.epoch,
+            "site": found.fork.site,
+            "lsn": found.fork.lsn,
         },
         "here": _branch(found.here),
         "there": _branch(found.there),
         "why": found.why,
-    }  # fmt: skip
+    }
 
 
 def documents(found: Mapping[str, Parted]) -> list[dict[str, Any]]:

@@ -34,7 +34,8 @@ class Summing:
     """Writes lines, and their sum behind them."""
 
     def __init__(self, out: IO[str]) -> None:
-        self._out, self._hash = out, hashlib.sha256()
+        self._out = out
+        self._hash = hashlib.sha256()
         self.types: Counter[str] = Counter()
 
     def write(self, type_name: str, document: dict[str, Any]) -> None:
@@ -59,7 +60,8 @@ class Verifying:
     """Reads lines along, and says at the end whether they are what was exported. `strict`: else only counts them."""
 
     def __init__(self, source: object, *, strict: bool) -> None:
-        self._source, self._strict = source, strict
+        self._source = source
+        self._strict = strict
         self._hash = hashlib.sha256()
         self._sum: Sum | None = None
         self._numbered = 0

@@ -36,17 +36,19 @@ def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[di
             why = now.error + (ENDS.format(site=table.owner) if now.error == COMPARES else "")
         elif table.owner and age_s > STALE_S:
             why = f"nobody has mirrored it for {age_s:.0f} s: is a node with a copy up, and site {table.owner} reached?"
-        found.append({
-            "partition": table.name,
-            "site": table.owner,
-            "by": "" if now is None else now.by,
-            "behind": None if now is None else now.behind,
-            "lag_ms": None if now is None else now.lag_ms,
-            "age_s": round(age_s, 1),
-            "parted": now is not None and now.parted,
-            "commits_wait": None if told is None else told.waits,
-            "why": why if table.owner else "",
-        })  # fmt: skip
+        found.append(
+            {
+                "partition": table.name,
+                "site": table.owner,
+                "by": "" if now is None else now.by,
+                "behind": None if now is None else now.behind,
+                "lag_ms": None if now is None else now.lag_ms,
+                "age_s": round(age_s, 1),
+                "parted": now is not None and now.parted,
+                "commits_wait": None if told is None else told.waits,
+                "why": why if table.owner else "",
+            }
+        )
     return found
 
 

@@ -29,7 +29,8 @@ class PartitionLog:
     """One look at a log, up to where it ends now. `judge` has read what `judged` delivered."""
 
     def __init__(self, connection: Connection, table: PartitionTable) -> None:
-        self._connection, self._tp = connection, place_of(table)
+        self._connection = connection
+        self._tp = place_of(table)
         self.start, self.end = connection.adapters.log.bounds(self._tp, connection.timeout_s)
         self._known, self.begin = self._state(table)
         self.judge = Judge(self._known)

@@ -293,11 +293,22 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
     offline, config = said.get("offline"), said.get("config", {})
     state = CLIENT if not info.hosts else SILENT if "error" in said else OFFLINE if offline else UP
     return NodeView(
-        name, state, info.address or None, info.pid, info.version, said.get("session"),
-        leading, len(roles) - leading, said.get("error") or offline or (degraded if failed else None),
-        {zone["zone"]: zone["state"] for zone in said.get("zones", ())}, config.get("version"), config.get("active"),
-        tuple(config.get("restart_for", ())), _reaches(name, said), failed,
-    )  # fmt: skip
+        name,
+        state,
+        info.address or None,
+        info.pid,
+        info.version,
+        said.get("session"),
+        leading,
+        len(roles) - leading,
+        said.get("error") or offline or (degraded if failed else None),
+        {zone["zone"]: zone["state"] for zone in said.get("zones", ())},
+        config.get("version"),
+        config.get("active"),
+        tuple(config.get("restart_for", ())),
+        _reaches(name, said),
+        failed,
+    )
 
 
 def _failed(said: Said) -> dict[str, str]:
@@ -348,10 +359,23 @@ def partition_view(
         state, why = UNMIRRORED, f"site {', '.join(unmirrored[table.name])} brings nothing of it"
     seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
     return PartitionView(
-        table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
-        active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen, sites,
-        tuple(VotesView(*one) for one in told.get("votes", ())), outvoted, split.get(table.name), why,
-    )  # fmt: skip
+        table.name,
+        table.policy,
+        state,
+        active.node if serving and active else None,
+        table.epoch.number,
+        active.lsn if active else None,
+        table.configured,
+        missing,
+        copies,
+        _life(table, seen),
+        seen,
+        sites,
+        tuple(VotesView(*one) for one in told.get("votes", ())),
+        outvoted,
+        split.get(table.name),
+        why,
+    )
 
 
 def _short(table: PartitionTable, registered: Mapping[str, NodeInfo], said: Mapping[str, Said]) -> str:

@@ -30,7 +30,8 @@ class Watched:
     what it had changed by then it does not change again, so the last table that it would change is the one before."""
 
     def __init__(self, change: Change, asked_ms: int) -> None:
-        self._change, self._asked_ms = change, asked_ms
+        self._change = change
+        self._asked_ms = asked_ms
         self.before: PartitionTable | None = None
         """What it was made of; None: nothing was to be changed."""
         self.now: PartitionTable | None = None

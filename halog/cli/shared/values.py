@@ -62,8 +62,9 @@ def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
         name = f"{foreign.name} {' '.join(map(str, describe_key(definitions, found.key)[1]))}"
         raise RecordFormatError(
             f"{name} cannot be read: {error.message}; `halog get --raw` shows its bytes, `halog delete` deletes it",
-            type=foreign.name, key=found.key,
-        ) from error  # fmt: skip
+            type=foreign.name,
+            key=found.key,
+        ) from error
     return {
         "type": foreign.name,
         "key": [fields[name] for name in foreign.parsed.key],

@@ -103,9 +103,17 @@ def zone_view(config: Config, name: str, heard: Mapping[str, Heard]) -> ZoneView
     here = parts.get(own, ZoneSiteView(own, UNKNOWN, None, False, None, None, None))
     policies = config.all_sites.policies
     return ZoneView(
-        name, own, _together(p.state for p in parts.values()), here.quorum, here.off, here.reason, here.since_ms,
-        tuple(p for p, c in policies.items() if name in c.spans), tuple(nodes), tuple(parts.values()),
-    )  # fmt: skip
+        name,
+        own,
+        _together(p.state for p in parts.values()),
+        here.quorum,
+        here.off,
+        here.reason,
+        here.since_ms,
+        tuple(p for p, c in policies.items() if name in c.spans),
+        tuple(nodes),
+        tuple(parts.values()),
+    )
 
 
 def _nodes(there: Config, name: str, said: Mapping[str, Said] | None) -> list[ZoneNodeView]:
@@ -122,9 +130,14 @@ def _zone(there: Config, name: str) -> Zone:
 def _part(there: Config, name: str, heard: Heard, nodes: Iterable[ZoneNodeView]) -> ZoneSiteView:
     switch = heard.switches.get(name, ZoneSwitch())
     return ZoneSiteView(
-        there.site.name, worst(n.state for n in nodes), _zone(there, name).demand or None, switch.off,
-        switch.reason or None, switch.since_ms or None, heard.why or None,
-    )  # fmt: skip
+        there.site.name,
+        worst(n.state for n in nodes),
+        _zone(there, name).demand or None,
+        switch.off,
+        switch.reason or None,
+        switch.since_ms or None,
+        heard.why or None,
+    )
 
 
 def _node_view(zone: Zone, node: str, site: str, said: Said | None) -> ZoneNodeView:

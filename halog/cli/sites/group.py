@@ -79,10 +79,16 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     apart = [one for d in documents for one in d["parted"]]
     rows = [
         (
-            d["site"], d["state"], d["serves"], d["mirrored_here"], d["waited_for"], d["requests"], len(d["parted"]),
+            d["site"],
+            d["state"],
+            d["serves"],
+            d["mirrored_here"],
+            d["waited_for"],
+            d["requests"],
+            len(d["parted"]),
         )
         for d in documents
-    ]  # fmt: skip
+    ]
     heads = ["site", "state", "serves", "mirrored here", "waited for", "requests go there", "parted"]
     emit(format_, documents, heads, rows)
     if apart and format_ != "json":

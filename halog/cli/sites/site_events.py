@@ -54,9 +54,15 @@ def tell(connection: Connection, asked: Iterable[Asked], reason: str) -> None:
     for one in asked:
         now_ms = time.time_ns() // 1_000_000
         more = {
-            "what": one.what, "action": one.action, "site": one.site, "to": one.to, "may_fork": one.may_fork,
-            "lacks": one.lacks, "by": by, "reason": reason,
-        }  # fmt: skip
+            "what": one.what,
+            "action": one.action,
+            "site": one.site,
+            "to": one.to,
+            "may_fork": one.may_fork,
+            "lacks": one.lacks,
+            "by": by,
+            "reason": reason,
+        }
         told.append(
             event(
                 SITES_ASKED,

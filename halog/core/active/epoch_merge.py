@@ -51,7 +51,8 @@ class Merging:
         elif self._wanted is not None or leading.hand_over.now is not None or p.table.owner:
             p.out.append(ev.Reply(e.token, ev.Refused("it is handed over, or merged, already")))
         else:
-            self._wanted, self._leads = e, True
+            self._wanted = e
+            self._leads = True
             self._deadline = p.now + p.settings.drain_ms
             leading.votes.closed = True
             self.progress()
@@ -75,7 +76,8 @@ class Merging:
 
     def ends(self) -> None:
         """The epoch before has ended as it should."""
-        self._leads, self._deadline = False, self._p.now + self._p.settings.start_deadline_ms
+        self._leads = False
+        self._deadline = self._p.now + self._p.settings.start_deadline_ms
 
     def ticked(self) -> None:
         """Another node was quicker, perhaps."""
@@ -112,7 +114,8 @@ class Merging:
 
     def over(self, result: ev.Result) -> None:
         """Whatever became of it."""
-        wanted, self._wanted = self._wanted, None
+        wanted = self._wanted
+        self._wanted = None
         if wanted is not None:
             self._p.out.append(ev.Reply(wanted.token, result))
 

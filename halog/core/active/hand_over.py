@@ -44,7 +44,8 @@ class HandOver:
     """Of one epoch."""
 
     def __init__(self, leading: Leading) -> None:
-        self._leading, self._p = leading, leading.p
+        self._leading = leading
+        self._p = leading.p
         self.now: UnderWay | None = None
         self._leave_by = 0
         """Until then what is in doubt is waited for."""
@@ -72,7 +73,8 @@ class HandOver:
             p.step_down("deposed", f"site {site} serves it, by the votes of sites")
             return
         if not votes.closed:
-            votes.closed, self._leave_by = True, p.now + p.settings.drain_ms
+            votes.closed = True
+            self._leave_by = p.now + p.settings.drain_ms
         settled = not votes.unsettled or p.now >= self._leave_by
         if p.role is Role.ACTIVE and self.now is None and settled:
             p.out.append(ev.Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))

@@ -41,13 +41,16 @@ class Leading:
     """Exists exactly while the partition's role is one of LEADING."""
 
     def __init__(self, p: Partition, epoch: EpochId, group: NodeList) -> None:
-        self.p, self.epoch, self.node_list = p, epoch, group
+        self.p = p
+        self.epoch = epoch
+        self.node_list = group
         self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
         self.pushing = Pushing(self)
         self.votes = Voting(self.writer, p.ledger, p.table.name, p.now)
         self.sync = SyncSet(p.table)
         self.sites = SyncSites(self)
-        self.cas_round, self.calm = 0, False
+        self.cas_round = 0
+        self.calm = False
         """The compare-and-set under way, or 0; and does one wait until the log has what was acknowledged?"""
         self.proposal = p.table
         self.verify_to = -1
@@ -56,7 +59,8 @@ class Leading:
         self.applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
         self.returning = Returning(p)
-        self.awake_ms, self._ticked_at = 0, p.now
+        self.awake_ms = 0
+        self._ticked_at = p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.pace = LogPace(self)
         self.hand_over = HandOver(self)
@@ -264,7 +268,8 @@ class Leading:
         """Note whose copy has fallen silent."""
         young = self._young()
         passed = min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
-        self.awake_ms, self._ticked_at = self.awake_ms + passed, self.p.now
+        self.awake_ms = self.awake_ms + passed
+        self._ticked_at = self.p.now
         if young and not self._young():
             self._count()
         there = self.listed & self.p.alive - self.silent

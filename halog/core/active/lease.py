@@ -51,7 +51,8 @@ class Lease:
             if self._proof > self._leading.writer.last_lsn and p.serving:
                 self._leading.append_nothing()
         elif p.table.epoch == self._leading.epoch and p.table.active == p.me:
-            self._round, self._sent = p.next_round(), p.now
+            self._round = p.next_round()
+            self._sent = p.now
             p.out.append(ev.Renew(self._round, p.version))
 
     def heard(self, e: ev.Renewed | ev.SessionLost) -> None:
@@ -79,11 +80,13 @@ class Lease:
         nothing before whoever was named meanwhile is sorted out, and the log has said that this epoch still writes."""
         p = self._leading.p
         self.ends = self._round = 0
-        self._barred, self._proof = p.now + p.settings.lease_wait_ms, self._leading.writer.last_lsn + 1
+        self._barred = p.now + p.settings.lease_wait_ms
+        self._proof = self._leading.writer.last_lsn + 1
 
     def give_up(self) -> None:
         """For good: another may serve as soon as it knows (H2)."""
-        self._given_up, self.ends = True, 0
+        self._given_up = True
+        self.ends = 0
 
 
 class Predecessor:
@@ -93,7 +96,8 @@ class Predecessor:
 
     def __init__(self, p: Partition) -> None:
         self._p = p
-        self._named, self._since = p.table.epoch, p.now
+        self._named = p.table.epoch
+        self._since = p.now
         """The epoch in the znode, and since when this node has known it."""
         self._dead: dict[str, int] = {}
         """By node, the incarnation that its own host said died."""
@@ -108,11 +112,13 @@ class Predecessor:
     def named(self, table: PartitionTable) -> None:
         """The znode, as it is now."""
         if table.epoch != self._named:
-            self._named, self._since = table.epoch, self._p.now
+            self._named = table.epoch
+            self._since = self._p.now
 
     def claiming(self, table: PartitionTable) -> None:
         """This table is about to be replaced."""
-        self._table, self._known = table, self._since
+        self._table = table
+        self._known = self._since
         self._unknown = self._p.chain.state.epoch.number > table.epoch.number
 
     def claimed(self) -> None:

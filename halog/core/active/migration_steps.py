@@ -27,7 +27,8 @@ class Migrating:
 
     def settled(self) -> None:
         """The znode holds something new."""
-        self._since, self._leading.writer.demands.leaving = None, frozenset()
+        self._since = None
+        self._leading.writer.demands.leaving = frozenset()
 
     def due(self) -> PartitionTable | None:
         """The table to set next, if it is time."""
@@ -53,7 +54,8 @@ class Migrating:
         """Whatever the disks of those who leave were asked to keep (R6), the sync replicas that stay have on theirs."""
         leading = self._leading
         if leading.writer.demands.leaving != leaving:
-            leading.writer.demands.leaving, self._left_at = leaving, leading.writer.last_lsn
+            leading.writer.demands.leaving = leaving
+            self._left_at = leading.writer.last_lsn
         stay = [r.member for r in leading.p.table.replicas if r.kind == SYNC and r.node not in leaving]
         return leading.asking.have_flushed(stay, self._left_at)
 

@@ -36,7 +36,8 @@ class Overrides:
     __slots__ = ("_ahead", "_ends", "_p", "due", "over")
 
     def __init__(self, p: Partition, ahead: int) -> None:
-        self._p, self._ahead = p, ahead
+        self._p = p
+        self._ahead = ahead
         self._ends = {until: until - ahead for until in ends(p.table.group)}
         """By the end as the znode tells it, when that is on the driver's clock."""
         self.over: frozenset[int] = frozenset()

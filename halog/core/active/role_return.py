@@ -32,7 +32,8 @@ class Returning:
     def __init__(self, p: Partition) -> None:
         self.p = p
         self._listed_at: dict[Member, int] = {}
-        self._moved_at, self._patience = 0, 1
+        self._moved_at = 0
+        self._patience = 1
         """When this epoch began, or last failed to give the role away; how many stays to wait for the next try."""
 
     def failed(self, now: int) -> None:

@@ -23,7 +23,8 @@ class Asking:
     """Of one epoch."""
 
     def __init__(self, leading: Leading) -> None:
-        self._leading, self._p = leading, leading.p
+        self._leading = leading
+        self._p = leading.p
         self._asked_at = leading.p.now
 
     def submit(self, e: ev.Submitted, durability: Durability) -> None:

@@ -28,11 +28,13 @@ class LogPace:
     """Of one epoch."""
 
     def __init__(self, leading: Leading) -> None:
-        self._leading, self._p = leading, leading.p
+        self._leading = leading
+        self._p = leading.p
         self.ms = 0
         """How far the log's time has gone."""
         self._word_at = leading.p.now
-        self._asked, self._asked_at = 0, leading.p.now
+        self._asked = 0
+        self._asked_at = leading.p.now
         """The round of the question that is not answered, 0: none is; and when the last one was asked."""
         self._heard: dict[Member, tuple[int, int]] = {}
         """Of each replica, when it told something new: in the log's time, and in this copy's."""
@@ -81,5 +83,6 @@ class LogPace:
             return
         since = self._leading.awake_ms - OVERDUE * every
         if any(self._heard.get(m, (0, 0))[1] < since for m in members):
-            self._asked, self._asked_at = self._p.next_round(), now
+            self._asked = self._p.next_round()
+            self._asked_at = now
             self._p.out.append(ev.AskLog(self._asked, now, serves=True))

@@ -40,7 +40,10 @@ class Voting:
     """Of one epoch of partition `name`. Methods append effects to `out`."""
 
     def __init__(self, writer: Writer, ledger: Ledger, name: str, now: int) -> None:
-        self.writer, self.ledger, self.name, self.settings = writer, ledger, name, writer.settings
+        self.writer = writer
+        self.ledger = ledger
+        self.name = name
+        self.settings = writer.settings
         self.preparing: dict[bytes, InFlight] = {}
         self.deciding: dict[bytes, InFlight] = {}
         """In flight, by id."""

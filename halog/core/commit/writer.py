@@ -61,10 +61,14 @@ class Writer:
     """State of one epoch's writing. Methods append effects to `out`."""
 
     def __init__(self, chain: Chain, outcomes: Outcomes, settings: Settings, expected: int, tag: int) -> None:
-        self.chain, self.outcomes, self.settings = chain, outcomes, settings
+        self.chain = chain
+        self.outcomes = outcomes
+        self.settings = settings
         self._small = sizes.harmless_bytes(settings)
-        self.expected, self.tag = expected, tag
-        self.last_lsn, self.last_hash = chain.state.lsn, chain.state.hash
+        self.expected = expected
+        self.tag = tag
+        self.last_lsn = chain.state.lsn
+        self.last_hash = chain.state.hash
         self.queue: deque[InFlight] = deque()
         self.flying = 0
         """Bytes of the records in `queue`."""
@@ -146,7 +150,8 @@ class Writer:
 
     def asks(self, durability: Durability) -> None:
         """The commit just appended waits for less than the policy says, or for more."""
-        item, self.asked = self.queue[-1], True
+        item = self.queue[-1]
+        self.asked = True
         if durability.early:
             item.early, self.demands.early = True, item.lsn
         if durability.flushed:
@@ -216,7 +221,8 @@ class Writer:
         head = record.header
         item = InFlight(self.tag, record, digest(data), now, tokens, len(data), head.lsn, head.tx)
         self.flying += item.size
-        self.last_lsn, self.last_hash = item.lsn, item.digest
+        self.last_lsn = item.lsn
+        self.last_hash = item.digest
         self.queue.append(item)
         if tokens:
             self.by_tx[item.tx] = item

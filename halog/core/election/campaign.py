@@ -42,11 +42,14 @@ class Campaign:
         self.round = 0
         self.told: dict[str, Candidate] = {}
         self.asked: frozenset[str] = frozenset()
-        self.deadline, self.patience = 0, p.settings.first_election_ms
-        self.grace_until, self.not_before = now + p.settings.start_grace_ms, now
+        self.deadline = 0
+        self.patience = p.settings.first_election_ms
+        self.grace_until = now + p.settings.start_grace_ms
+        self.not_before = now
         self.epoch: EpochId = NO_EPOCH
         self.causes = Causes(p)
-        self.why, self.by_hand_over = "", False
+        self.why = ""
+        self.by_hand_over = False
         """Why `claim` was made."""
         self.claims = 0
         self.claim = p.table
@@ -187,7 +190,8 @@ class Campaign:
         p = self.p
         up = {m.node for m in p.alive if m.node in p.table.present}
         need = needed(p.table, p.me.node)
-        short, self.short = self.short, len(up) < need
+        short = self.short
+        self.short = len(up) < need
         if self.short and not short:
             p.out.append(ev.Tell(NO_QUORUM, "", "no election", {"have": len(up), "needed": need}))
         return not self.short
@@ -203,7 +207,8 @@ class Campaign:
         self.round = p.next_round()
         holder = p.unlogged and is_holder(p.me.node, (p.me.incarnation, *p.tail.stood), holders(p.table))
         self.told = {p.me.node: Candidate(p.me.node, p.position, priority(p.table, p.me.node), holder=holder)}
-        self.tails, self.withheld = {}, {p.me.node} if lacking_holders(p) else set()
+        self.tails = {}
+        self.withheld = {p.me.node} if lacking_holders(p) else set()
         others = {m.node for m in p.alive if m.node in p.table.present and m != p.me}
         self.asked = frozenset(others)
         self.deadline = p.now + self.patience
@@ -270,7 +275,8 @@ class Campaign:
             if not (self.withheld or (p.settings.stows and unheard & set(p.table.configured))):
                 self._give_up(names)
                 return True
-        waits, self.waits_for = self.waits_for, wanted
+        waits = self.waits_for
+        self.waits_for = wanted
         if waits != wanted:
             where = "" if p.settings.stows else " in memory"
             silent = ", ".join(sorted(self.withheld))
@@ -317,9 +323,11 @@ class Campaign:
 
     def _claim(self) -> None:
         p = self.p
-        self.by_hand_over, self.replaced = self._mine_by_hand_over(), p.table
+        self.by_hand_over = self._mine_by_hand_over()
+        self.replaced = p.table
         self.why = self.causes.because(handed_over=self.by_hand_over)
-        self.claims, self.session_lost = self.claims + 1, False
+        self.claims = self.claims + 1
+        self.session_lost = False
         s = p.chain.state
         highest = max(p.table.epoch.number, s.epoch.number, s.led, p.merging.floor)
         self.epoch = EpochId(highest + 1, s.site, nonce(p.me, self.claims))
@@ -330,7 +338,9 @@ class Campaign:
         if p.unlogged and not self._closed() and not self.lossy:
             replicas = with_holders(replicas, p.table, p.me)
         p.following.stowing.claims(() if self._closed() else holders(p.table), lossy=self.lossy)
-        self.lossy, self.waits_for, self.gone = False, frozenset(), (frozenset(), 0)
+        self.lossy = False
+        self.waits_for = frozenset()
+        self.gone = (frozenset(), 0)
         self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
         self.unanswered = False
         p.predecessor.claiming(p.table)
@@ -408,7 +418,8 @@ class Campaign:
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
         lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
-        p.leading, self.patience = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost)), p.settings.election_ms
+        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost))
+        self.patience = p.settings.election_ms
         p.leading.begin()
         if self.session_lost:
             p.leading.lease.heard(ev.SessionLost())

@@ -67,13 +67,15 @@ class LogDoubt:
     def answered(self, e: ev.LogAnswered) -> None:
         """It does, unless that was an answer to an earlier question."""
         if e.round == self._asked:
-            self._asked, self._answer = 0, True
+            self._asked = 0
+            self._answer = True
             self._p.campaign.log_answered()
 
     def take(self) -> bool:
         """May an epoch be claimed now? An answer is good for one attempt: what comes of that may take long, and by the
         next one the log may be away again. So that one has an answer of its own."""
-        may, self._answer = self._answer or not (self.doubted or self._is_ahead), False
+        may = self._answer or not (self.doubted or self._is_ahead)
+        self._answer = False
         if not may:
             self.begin(self._p.now)
         return may
@@ -123,13 +125,16 @@ class LogDoubt:
 
     def served(self) -> None:
         """An epoch is open, and somebody leads it."""
-        self._unopened, self._refused, self._told = 0, 0, False
+        self._unopened = 0
+        self._refused = 0
+        self._told = False
 
     def opened(self, *, here: bool = False) -> None:
         """The log has opened an epoch, whoever's: it may have been given up by then, in a log that is slow. `here`:
         this copy's own, which goes on. That is the best answer, and whoever leads asks for itself: the one that was
         asked for may come when nobody waits for it, or never."""
-        self.doubted, self._answer = False, False
+        self.doubted = False
+        self._answer = False
         if here:
             self._asked = 0
             self.served()

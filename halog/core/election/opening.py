@@ -22,7 +22,8 @@ class Opening:
     """Of one copy's campaigns."""
 
     def __init__(self, campaign: Campaign) -> None:
-        self._campaign, self._p = campaign, campaign.p
+        self._campaign = campaign
+        self._p = campaign.p
         self.first_tag = 0
         """The tag of `EpochStarted`."""
         self._open_at = 0

@@ -36,7 +36,7 @@ from halog.core.log.record_types import (
     MergePart,
     Record,
     SiteSwitched,
-)  # fmt: skip
+)
 from halog.errors import DivergedError
 
 
@@ -120,9 +120,21 @@ class Chain:
             self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, void=True, closed_for=record.to)
         else:
             self.state = ChainState(
-                s.log_id, s.site, s.epoch, s.opened, s.void, s.closed_for, s.led, record.header.lsn, digest, s.lineage,
-                s.owner, s.fenced, s.joined, s.undoings,
-            )  # fmt: skip
+                s.log_id,
+                s.site,
+                s.epoch,
+                s.opened,
+                s.void,
+                s.closed_for,
+                s.led,
+                record.header.lsn,
+                digest,
+                s.lineage,
+                s.owner,
+                s.fenced,
+                s.joined,
+                s.undoings,
+            )
 
     def _started(self, record: EpochStarted) -> Verdict:
         s, epoch = self.state, record.header.epoch
@@ -210,9 +222,16 @@ class Chain:
             self.parts = None
         if type(record) is EpochOpened:
             self.state = msgspec.structs.replace(
-                s, epoch=h.epoch, opened=True, void=False, closed_for="", led=h.epoch.number, lsn=h.lsn, hash=digest,
+                s,
+                epoch=h.epoch,
+                opened=True,
+                void=False,
+                closed_for="",
+                led=h.epoch.number,
+                lsn=h.lsn,
+                hash=digest,
                 lineage=(*s.lineage, (h.epoch, h.lsn)),
-            )  # fmt: skip
+            )
             return Verdict.OPENED
         if not goes_on:
             return Verdict.SKIPPED

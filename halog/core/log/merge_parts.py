@@ -29,7 +29,7 @@ from halog.core.log.record_types import (
     Joined,
     Merged,
     MergePart,
-)  # fmt: skip
+)
 
 
 class Found(Protocol):
@@ -117,10 +117,18 @@ def opened(s: ChainState, record: EpochMerged, hash_: bytes) -> ChainState:
     else:
         undoings = (*undoings, record.merge)
     return msgspec.structs.replace(
-        s, epoch=h.epoch, opened=True, void=False, closed_for="", led=h.epoch.number, lsn=h.lsn, hash=hash_,
-        lineage=(*branches[0].lineage, (h.epoch, h.lsn)), joined=joined,
+        s,
+        epoch=h.epoch,
+        opened=True,
+        void=False,
+        closed_for="",
+        led=h.epoch.number,
+        lsn=h.lsn,
+        hash=hash_,
+        lineage=(*branches[0].lineage, (h.epoch, h.lsn)),
+        joined=joined,
         undoings=undoings,
-    )  # fmt: skip
+    )
 
 
 def _apart(branches: tuple[Branch, ...]) -> tuple[Branch, ...]:

@@ -173,6 +173,15 @@ class EpochMerged(msgspec.Struct, frozen=True):
 
 
 Record = (
-    EpochStarted | EpochOpened | Commit | Prepare | Outcome | HandedOver | MapperChanged | SiteSwitched | Horizon
-    | MergePart | EpochMerged
-)  # fmt: skip
+    EpochStarted
+    | EpochOpened
+    | Commit
+    | Prepare
+    | Outcome
+    | HandedOver
+    | MapperChanged
+    | SiteSwitched
+    | Horizon
+    | MergePart
+    | EpochMerged
+)

@@ -103,8 +103,12 @@ class _Search:
     """What is better than `best`, if anything is. `choices`: the anchors of each partition, one of which holds."""
 
     def __init__(self, asked: Asked, choices: Mapping[str, Sequence[frozenset[str]]], best: _Placed) -> None:
-        self._asked, self._choices, self._any, self.best = asked, choices, best.anchors, best
-        self._floor, self._left = _floor(asked), _tries(asked)
+        self._asked = asked
+        self._choices = choices
+        self._any = best.anchors
+        self.best = best
+        self._floor = _floor(asked)
+        self._left = _tries(asked)
         root = self._try({p: some[0] if len(some) == 1 else frozenset(asked.allowed[p]) for p, some in choices.items()})
         self._dive(root)
         self._widen(root)
@@ -156,7 +160,8 @@ class _Placed:
         floor: Floor | None = None,
         begin: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._asked, self.anchors = asked, anchors
+        self._asked = asked
+        self.anchors = anchors
         self.hosts = {p: [n for n in nodes if n in asked.domain] for p, nodes in (begin or asked.begin()).items()}
         self._load = dict.fromkeys(asked.nodes, 0)
         for p in asked.now:

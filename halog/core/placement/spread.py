@@ -60,8 +60,11 @@ class _Preferred:
     """The preferred node of each partition, among those that host it."""
 
     def __init__(self, asked: Asked, zone: Zone, hosts: Mapping[str, Sequence[str]]) -> None:
-        self._asked, self._now, self._backup = asked, asked.now, asked.backup
-        self._zone, self._hosts = zone, hosts
+        self._asked = asked
+        self._now = asked.now
+        self._backup = asked.backup
+        self._zone = zone
+        self._hosts = hosts
         self._lead: dict[str, str] = {}
         self._leads = dict.fromkeys(zone.nodes, 0)
 

@@ -21,7 +21,8 @@ class Turnover:
     """What one observer has seen; times are of its own clock, in ms."""
 
     def __init__(self, settle_ms: int, replace_ms: int) -> None:
-        self._settle_ms, self._replace_ms = settle_ms, replace_ms
+        self._settle_ms = settle_ms
+        self._replace_ms = replace_ms
         self._since: dict[tuple[str, bool], int] = {}
         """(Node, did it come?) → since when it is so."""
 

@@ -147,7 +147,8 @@ class Following:
         p, active = self.p, self._listener()
         s = p.chain.state
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
-            self._acked, self._acked_at = (s.epoch, s.lsn), p.now
+            self._acked = (s.epoch, s.lsn)
+            self._acked_at = p.now
             self.stowing.stand()
             flush = p.settings.remote_sync is Sync.SYNC
             if p.settings.remote_sync is not Sync.NO_SYNC:

@@ -66,7 +66,8 @@ class Moments(Generic[V]):
         self.now = None  # from here on nobody takes it up
         self._ending = ending = held()
         if ending is not None:
-            self.now, self.noting = ending, ending.was
+            self.now = ending
+            self.noting = ending.was
 
     def note(self, key: bytes, was: V | None, size: int) -> None:
         """An object as it is, `size` bytes; once for each that changes, before the first change of it."""
@@ -79,7 +80,9 @@ class Moments(Generic[V]):
         self._depth -= 1
         if self._depth:
             return
-        ending, self._ending, self.noting = self._ending, None, None
+        ending = self._ending
+        self._ending = None
+        self.noting = None
         made: Moment[V] = Moment()
         if ending is not None:
             ending.next = made
@@ -123,7 +126,8 @@ class Past(Generic[V]):
     __slots__ = ("_at", "_left", "_was")
 
     def __init__(self, moment: Moment[V], limit: int = LIMIT) -> None:
-        self._at, self._left = moment, limit
+        self._at = moment
+        self._left = limit
         self._was: dict[bytes, V | None] | None = None
         """What all that changed since was at the moment, up to the one that `_at` is by now; None: nothing has."""
 

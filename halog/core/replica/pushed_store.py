@@ -53,12 +53,16 @@ class Stowing:
         if not p.held.joined(state) or state.epoch.number <= p.held.sealed:
             return 0
         if anew := self._epoch != state.epoch:
-            self._epoch, self._stowed, self._flushed, self._flushing = state.epoch, 0, 0, False
+            self._epoch = state.epoch
+            self._stowed = 0
+            self._flushed = 0
+            self._flushing = False
         tip = p.held.tip(state)
         if tip > self._stowed and not self._flushing:
             records = p.held.beyond(self._stowed)
             p.out.append(ev.Stow(self._epoch, tip, records, anew, self._flushes))
-            self._stowed, self._flushing = tip, self._flushes
+            self._stowed = tip
+            self._flushing = self._flushes
         return self._flushed if self._flushes else self._stowed
 
     def stowed(self, e: ev.Stowed) -> None:

@@ -31,7 +31,8 @@ class Mirror:
     def __init__(self, start: Checkpoint, own: ChainState) -> None:
         self.chain = Chain(start.state)
         self.offset = start.offset
-        self.lsn, self.hash = own.lsn, own.hash
+        self.lsn = own.lsn
+        self.hash = own.hash
         """Where the own history ends, with all that was given out since."""
         self.parted: LogError | None = None
         """The other log has something else where the own history ends, or begins behind that. A merge that it holds
@@ -76,7 +77,10 @@ class Mirror:
         self.offset = offset + 1
         if verdict in _PASSES_OVER:
             return []
-        parts, before, self._parts, self._before = self._parts, self._before, [], None
+        parts = self._parts
+        before = self._before
+        self._parts = []
+        self._before = None
         if self.chain.state.lsn == was.lsn:
             return []
         if not self.met and (self._compare() or not self._joins(record)):
@@ -85,7 +89,8 @@ class Mirror:
             return []
         if self.parted is not None:
             return []
-        self.lsn, self.hash = self.chain.state.lsn, self.chain.state.hash
+        self.lsn = self.chain.state.lsn
+        self.hash = self.chain.state.hash
         return [*parts, data] if type(record) is records.EpochMerged else [data]
 
     def _compare(self) -> bool:

@@ -54,9 +54,12 @@ class SiteQuorum:
     """Of one epoch, at its active node."""
 
     def __init__(self, leading: Leading) -> None:
-        self._leading, self._p = leading, leading.p
+        self._leading = leading
+        self._p = leading.p
         policy = leading.p.settings.votes
-        self._votes, self._binding, self._lease_ms = dict(policy.of), policy.binding, policy.lease_ms
+        self._votes = dict(policy.of)
+        self._binding = policy.binding
+        self._lease_ms = policy.lease_ms
         self._asked: dict[str, tuple[int, int]] = {}
         """By site: the question under way, and when it was sent."""
         self._next = dict.fromkeys(self._votes, 0)

@@ -42,7 +42,9 @@ class SyncSites:
 
     def __init__(self, leading: Leading) -> None:
         p = leading.p
-        self._leading, self._p, self._policy = leading, p, p.settings.sites
+        self._leading = leading
+        self._p = p
+        self._policy = p.settings.sites
         self._held: tuple[frozenset[str], ...] = (frozenset(p.table.synced),)
         """What the znode may name."""
         self._joining: dict[str, int] = {}
@@ -101,7 +103,8 @@ class SyncSites:
         """Look who is away, and whose votes are missing; has that changed?"""
         counted = self.quorum.ticked()
         away = frozenset(n for n, at in self._heard.items() if at < self._away_before)
-        before, self._away = self._away, away
+        before = self._away
+        self._away = away
         for n in self._needed():
             if (n in away) is not (n in before):
                 self._tell(n, "new commits are refused" if n in away else "", back=n in before)

@@ -32,7 +32,10 @@ class Candidate:
 
     def __init__(self, site: str, votes: Mapping[str, int], wait_ms: int, *, binding: bool) -> None:
         """`binding`: more than half of the votes are needed; else this site's own says who is heard of."""
-        self._site, self._votes, self._wait_ms, self._binding = site, votes, wait_ms, binding
+        self._site = site
+        self._votes = votes
+        self._wait_ms = wait_ms
+        self._binding = binding
         self._seen: dict[str, tuple[Vote, int]] = {}
         """By the site that gives it: the vote, and since when it is that one."""
         self._there: set[str] = set()

@@ -58,7 +58,8 @@ class NodeList:
     def ticked(self, now: int, patience_ms: int) -> Iterator[Tell]:
         """Too few replicas for longer than a node needs to take its place: told once, until there are enough again."""
         if self._short is None:
-            self._short_since, self._complained = None, False
+            self._short_since = None
+            self._complained = False
             return
         if self._short_since is None:
             self._short_since = now

@@ -214,9 +214,17 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _DECODER = msgspec.json.Decoder(PartitionTable)
 _ABSENT_IF_EMPTY = (
-    "definitions", "passed_over", "copy_rate", "home", "owner", "synced", "let_go", "overruled", "claims",
+    "definitions",
+    "passed_over",
+    "copy_rate",
+    "home",
+    "owner",
+    "synced",
+    "let_go",
+    "overruled",
+    "claims",
     "claimed_by",
-)  # fmt: skip
+)
 
 
 def arrange(

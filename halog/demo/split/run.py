@@ -38,7 +38,10 @@ class Play:
     """One run on one stage."""
 
     def __init__(self, options: Options, scene: SplitScene, stage: Stage, flights: Path) -> None:
-        self.options, self.scene, self.stage, self.flights = options, scene, stage, flights
+        self.options = options
+        self.scene = scene
+        self.stage = stage
+        self.flights = flights
         self.plan = plan(list(rows.parse(dataset.records(flights, options.rows))), options.seed)
         self.steps = {WEST: self.plan.west, EAST: self.plan.east}
         self.wrong: list[str] = []
@@ -147,7 +150,8 @@ class Play:
         told = self.stage.must(WEST, "restore", "--source", EAST, meanwhile=look)
         look()
         self.stage.wait("both sites to be the same", self.stage.level, LEVEL_S)
-        self.restored_s, self.followed_s = merged[0] - began, time.monotonic() - merged[0]
+        self.restored_s = merged[0] - began
+        self.followed_s = time.monotonic() - merged[0]
         touched, changed = (sum(d.get(name, 0) for d in told) for name in ("objects", "changed"))
         self.scene.tell(
             f"`halog restore --source east`: {touched:,} objects were touched, {changed:,} changed at east, in "

@@ -46,7 +46,8 @@ class Sites:
 
     def __init__(self, directory: Path, progress: Progress) -> None:
         self._directory = directory
-        self._doors, taken = dict[str, tuple[int, int]](), set[int]()
+        self._doors = dict[str, tuple[int, int]]()
+        taken = set[int]()
         for name in NAMES:
             door = ports.pick(taken)
             address = ports.pick(taken | {door})

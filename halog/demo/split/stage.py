@@ -40,8 +40,10 @@ class Reports:
     """What a client says, read on a thread of its own."""
 
     def __init__(self, child: Child, scene: SplitScene, site: str) -> None:
-        self.child, self._scene = child, scene.sites[site]
-        self.done, self.error = False, ""
+        self.child = child
+        self._scene = scene.sites[site]
+        self.done = False
+        self.error = ""
         self.first: float | None = None
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -77,7 +79,8 @@ class Stage(Staging):
 
     def __init__(self, options: Options, scene: SplitScene, progress: Progress) -> None:
         super().__init__(options.data_dir, scene)
-        self.options, self.scene = options, scene
+        self.options = options
+        self.scene = scene
         self.sites = Sites(self.base / "sites", progress)
         self.children: dict[str, Child] = {}
         self.reports: dict[str, Reports] = {}
@@ -147,9 +150,14 @@ class Stage(Staging):
     def start_client(self, site: str, flights: Path, sabotaged: int) -> None:
         """Start a site's client; it waits at its gate."""
         order = Order(
-            site, str(self.configs[site]), str(flights), str(self.journal(site)), self.options.rows,
-            self.options.seed, sabotaged,
-        )  # fmt: skip
+            site,
+            str(self.configs[site]),
+            str(flights),
+            str(self.journal(site)),
+            self.options.rows,
+            self.options.seed,
+            sabotaged,
+        )
         argv = ["halog.demo.split.traffic", msgspec.json.encode(order).decode()]
         with undivided():
             child = Child(f"{site}-client", argv, self.run_dir, pipes=True)

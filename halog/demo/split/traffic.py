@@ -59,7 +59,8 @@ class Traffic(Exactly[Step]):
         self, node: Verbs, outcomes: Outcomes, epochs: Callable[[], Mapping[str, int]], journal: Journal, sabotaged: int
     ) -> None:
         super().__init__(node, outcomes, epochs)
-        self.journal, self.sabotaged = journal, sabotaged
+        self.journal = journal
+        self.sabotaged = sabotaged
         self.first: float | None = None
         """When something was acknowledged, by the machine's clock."""
         self._airports: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)

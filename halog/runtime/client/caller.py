@@ -58,7 +58,10 @@ class Asker:
         locked_s: float = 0.0,
         of_policies: Mapping[str, Limits] = NO_LIMITS,
     ) -> None:
-        self.name, self.router, self.copies, self.call_s = name, router, copies, call_s
+        self.name = name
+        self.router = router
+        self.copies = copies
+        self.call_s = call_s
         self.locked_s = locked_s
         """How long what a transaction in doubt holds is waited for: until it is decided, if all goes well."""
         self._of_policies = of_policies

@@ -50,7 +50,8 @@ class Commits:
     """Transaction ids, and the two ways to commit: waiting, and being told. Thread-safe."""
 
     def __init__(self, asker: Asker, location: int, waits: Callable[[str], bool]) -> None:
-        self._asker, self._location = asker, location.to_bytes(8, "big")
+        self._asker = asker
+        self._location = location.to_bytes(8, "big")
         self._waits = waits
         """Does a commit to this partition wait while there is no quorum?"""
         self.deliveries: Deliveries | None = None

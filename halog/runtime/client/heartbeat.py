@@ -55,7 +55,8 @@ class Initiating:
     """Of one node. `ask`: asks for a vote until then."""
 
     def __init__(self, ask: Callable[[frames.Prepare, float], int], tick_s: float) -> None:
-        self._ask, self._tick_s = ask, tick_s
+        self._ask = ask
+        self._tick_s = tick_s
         self._live: dict[bytes, Living] = {}
         self._errands = Errands("halog-living", EACH, THREADS)
         self._wake = threading.Event()

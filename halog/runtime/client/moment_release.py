@@ -72,7 +72,9 @@ class Passing:
     __slots__ = ("_letting_go", "_partition", "moment")
 
     def __init__(self, letting_go: LettingGo, partition: str) -> None:
-        self._letting_go, self._partition, self.moment = letting_go, partition, b""
+        self._letting_go = letting_go
+        self._partition = partition
+        self.moment = b""
 
     def take_up(self, moment: bytes) -> None:
         """As the page that has come says; the last one says that nothing is kept any more."""

@@ -71,8 +71,9 @@ class Settling:
         if e.commit and outcome in (COMMITTED, EXPIRED):
             copy.post(ev.Confirmed(e.tx, partition))
         elif outcome is not None and outcome == (ABORTED if e.commit else COMMITTED):
-            logger.error("%s says that transaction %s is %s, %s has decided otherwise",
-                         partition, e.tx.hex(), outcome, copy.name)  # fmt: skip
+            logger.error(
+                "%s says that transaction %s is %s, %s has decided otherwise", partition, e.tx.hex(), outcome, copy.name
+            )
 
     def ask_decision(self, copy: Copy, e: ev.AskDecision) -> None:
         """Ask its first partition to abort it; whatever that has decided is taken over."""

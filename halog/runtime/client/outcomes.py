@@ -27,7 +27,8 @@ class Afterwards:
     """Of one node."""
 
     def __init__(self, asker: Asker, ballots: Ballots) -> None:
-        self._asker, self._ballots = asker, ballots
+        self._asker = asker
+        self._ballots = ballots
 
     def outcome(self, partition: str, tx: bytes, epoch: int, participants: Sequence[str] = ()) -> Outcome:
         """See Backend."""

@@ -31,14 +31,19 @@ class OwnView(Past[Found]):
 
     def __init__(self, asker: Asker, copy: Copy, after: int, mapping: int) -> None:
         self.lag: Lag = copy.lag()
-        self._asker, self._copy, self._after, self.mapping = asker, copy, after, mapping
+        self._asker = asker
+        self._copy = copy
+        self._after = after
+        self.mapping = mapping
         self._doubted: Taken | None = None
         self._looked = False
         if after:
             self._doubted = taken = copy.take_up()
             super().__init__(taken.moment)
         else:  # most by far, and on the hot path: what the core has accepted is perhaps not shown yet
-            self._at, self._left, self._was = copy.objects.moments.now or copy.objects.moment(), LIMIT, None
+            self._at = copy.objects.moments.now or copy.objects.moment()
+            self._left = LIMIT
+            self._was = None
         copy.check_mapping(mapping)
 
     def find(self, key: bytes) -> Found | None:
@@ -86,8 +91,9 @@ class OwnView(Past[Found]):
             return no_quorum(self._asker.name, why)
         return ConflictError(
             f"this node's copy of {name} was given up or made anew since the transaction began to read it{AGAIN}",
-            partition=name, settled_lsn=0,
-        )  # fmt: skip
+            partition=name,
+            settled_lsn=0,
+        )
 
 
 class FarView:
@@ -96,7 +102,10 @@ class FarView:
     __slots__ = ("_after", "_asker", "_moment", "_own", "_partition", "lag", "mapping")
 
     def __init__(self, asker: Asker, partition: str, after: int, mapping: int) -> None:
-        self._asker, self._partition, self._after, self.mapping = asker, partition, after, mapping
+        self._asker = asker
+        self._partition = partition
+        self._after = after
+        self.mapping = mapping
         self._moment = b""
         self._own: OwnView | None = None
         """Instead, if it was this very node that became active before the first answer."""

@@ -46,7 +46,11 @@ class Reads:
         room: int = PAGE_BYTES,
     ) -> None:
         """`room`: bytes of keys in one question."""
-        self._asker, self._execute, self._waits, self._lease_ms, self._room = asker, execute, waits, lease_ms, room
+        self._asker = asker
+        self._execute = execute
+        self._waits = waits
+        self._lease_ms = lease_ms
+        self._room = room
         self.deliveries: Deliveries | None = None
         """Of the copies hosted here."""
         self.letting_go = LettingGo(asker)

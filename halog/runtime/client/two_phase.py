@@ -60,8 +60,13 @@ SWITCHES_S, LOOK_S = 2.0, 0.02
 """All partitions switch to another site within about a second, but one by one; and how often it is looked."""
 
 REFUSALS = (
-    TransactionError, OverloadedError, QuorumError, PartitionUnavailableError, RefusedError, ClosedError,
-)  # fmt: skip
+    TransactionError,
+    OverloadedError,
+    QuorumError,
+    PartitionUnavailableError,
+    RefusedError,
+    ClosedError,
+)
 """Whoever is told one of these did nothing. Of all else nobody knows."""
 
 
@@ -76,7 +81,10 @@ class Spanning:
         commits: Commits,
         doubt_s: float,
     ) -> None:
-        self._asker, self._ballots, self._waits, self._commits = asker, ballots, waits, commits
+        self._asker = asker
+        self._ballots = ballots
+        self._waits = waits
+        self._commits = commits
         self._votes = Lanes("halog-votes", EACH, THREADS)
         self._aborts = Errands("halog-aborts", ABORTS_EACH, ABORTS)
         self._doubt_s = doubt_s

@@ -36,9 +36,20 @@ def prepare(copy: Copy, r: frames.Prepare, answer: Answer, *, exact: bool = Fals
         changes, found = presented(r.work, copy.objects, keeps_before=copy.keeps_before)
         w = r.work
         return ev.PrepareAsked(
-            token, r.tx, r.first, r.participants, r.digest, w.reads, changes, found, r.epoch, w.mapping, r.last, exact,
+            token,
+            r.tx,
+            r.first,
+            r.participants,
+            r.digest,
+            w.reads,
+            changes,
+            found,
+            r.epoch,
+            w.mapping,
+            r.last,
+            exact,
             w.moves,
-        )  # fmt: skip
+        )
 
     return copy.question(answer, asked, served=True)
 

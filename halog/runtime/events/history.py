@@ -48,7 +48,9 @@ class History:
     """Of one run of a node. Thread-safe; only `close` ever waits."""
 
     def __init__(self, cluster: str, node: str, run: int, journal: Callable[[], LogJournal]) -> None:
-        self.cluster, self.node, self.run = cluster, node, run
+        self.cluster = cluster
+        self.node = node
+        self.run = run
         self.dropped = 0
         """Events the history does not hold: the log was away for longer than the queue could bridge, or took none so
         large."""
@@ -181,7 +183,8 @@ class History:
         """Behind what was written, once there is room again."""
         with self._changed:
             if self._gap and not self._waiting:
-                count, self._gap = self._gap, 0
+                count = self._gap
+                self._gap = 0
                 why = "the log was away for longer than events can wait, or takes none so large"
                 self.tell(LOST, why, more={"count": count})
 

@@ -93,12 +93,15 @@ class Lives:
     """Of one run of a node. `updating`: do objects go from or to this partition?"""
 
     def __init__(self, me: str, history: History, updating: Callable[[str], bool] = lambda name: False) -> None:
-        self._me, self._history, self._updating = me, history, updating
+        self._me = me
+        self._history = history
+        self._updating = updating
         self._lives: dict[str, Life] = {}
         self._untold: dict[str, Step] = {}
         """The step into the transient state a partition is in, where another node seemed to be the one to tell it."""
         self._up: frozenset[Member] = frozenset()
-        self._offline, self._handing = "", set[str]()
+        self._offline = ""
+        self._handing = set[str]()
         self._news: queue.SimpleQueue[Callable[[], Iterable[str]] | None] = queue.SimpleQueue()
         self._notifiers: list[Entry] = []
         self._calls: deque[tuple[Entry, PartitionChange]] = deque()
@@ -116,7 +119,9 @@ class Lives:
     def close(self) -> None:
         """Look no more, and call no notifier any more; one that runs is waited for, unless it is who closes."""
         with self._lock:
-            self._closed, caller, self._notifiers = True, self._caller, []
+            self._closed = True
+            caller = self._caller
+            self._notifiers = []
             self._calls.clear()
             self._lock.notify_all()
         self._news.put(None)
@@ -155,7 +160,8 @@ class Lives:
         return (name,)
 
     def _take_members(self, members: frozenset[Member], offline: str) -> Iterable[str]:
-        self._up, self._offline = members, offline
+        self._up = members
+        self._offline = offline
         return tuple(self._tables)
 
     def _take_role(self, name: str, role: str) -> Iterable[str]:

@@ -58,9 +58,16 @@ class Telling:
         """Something the core knows."""
         s = copy.core.chain.state
         self.history.tell(
-            e.kind, e.cause, node=e.node, more=e.more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn,
-            once=e.once, logged=e.logged,
-        )  # fmt: skip
+            e.kind,
+            e.cause,
+            node=e.node,
+            more=e.more,
+            partition=copy.name,
+            epoch=s.epoch.number,
+            lsn=s.lsn,
+            once=e.once,
+            logged=e.logged,
+        )
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None:
         """A copy's role, if operators know the difference."""
@@ -124,5 +131,6 @@ class Telling:
                 self._untold += 1
                 return
             self._refused[name] = now
-            untold, self._untold = self._untold, 0
+            untold = self._untold
+            self._untold = 0
         self.history.tell(INTRUDER, why, node=name, more={"untold": untold} if untold else None)

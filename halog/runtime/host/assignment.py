@@ -68,7 +68,8 @@ class Placing:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._stirred, self._begun = threading.Event(), threading.Event()
+        self._stirred = threading.Event()
+        self._begun = threading.Event()
         self._lost_at: dict[str, int] = {}
         """Partition → the offset its copy was rebuilt for last."""
         self._let_go_at: dict[str, float] = {}

@@ -91,21 +91,27 @@ class Host:
         telling: Telling,
         settling: OutcomeDelivery,
     ) -> None:
-        self.me, self.site, self.settings, self.policies = me, site, settings, policies
-        self.log, self.coordinator, self.store, self.router = log, coordinator, store, router
-        self.snapshots, self.telling = snapshots, telling
+        self.me = me
+        self.site = site
+        self.settings = settings
+        self.policies = policies
+        self.log = log
+        self.coordinator = coordinator
+        self.store = store
+        self.router = router
+        self.snapshots = snapshots
+        self.telling = telling
         self.copies: dict[str, Copy] = {}
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
         self.leasing = Leasing(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
-        self.log_questions = LogQuestions(
-            log.bounds, lambda: self._session is not self._ending, telling.of_log
-        )  # fmt: skip
+        self.log_questions = LogQuestions(log.bounds, lambda: self._session is not self._ending, telling.of_log)
         self.ask_log = self.log_questions.ask
         self._settling = settling
-        self.spread, self.ask_decision = settling.spread, settling.ask_decision
+        self.spread = settling.spread
+        self.ask_decision = settling.ask_decision
         self.members: Membership
         self.pacing = Pacing(self)
         self.placing = Placing(self)
@@ -133,7 +139,7 @@ class Host:
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
         self.deliveries = Deliveries(
             lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush, self.end_session
-        )  # fmt: skip
+        )
 
     # --- life ---
 

@@ -20,7 +20,9 @@ class Leasing:
     def __init__(
         self, coordinator: Coordinator, copies: Mapping[str, Copy], run: Callable[[Callable[[], None]], None]
     ) -> None:
-        self._coordinator, self._copies, self._run = coordinator, copies, run
+        self._coordinator = coordinator
+        self._copies = copies
+        self._run = run
 
     def renew(self, copy: Copy, effect: ev.Renew) -> None:
         """The core counted from before this call."""

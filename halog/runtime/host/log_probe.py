@@ -61,8 +61,12 @@ class _Question:
     __slots__ = ("asked_ms", "copy", "round", "serves", "since_ms", "tried")
 
     def __init__(self, copy: Asking, e: ev.AskLog) -> None:
-        self.copy, self.round, self.since_ms, self.asked_ms = copy, e.round, e.since_ms, monotonic_ms()
-        self.tried, self.serves = 0, e.serves
+        self.copy = copy
+        self.round = e.round
+        self.since_ms = e.since_ms
+        self.asked_ms = monotonic_ms()
+        self.tried = 0
+        self.serves = e.serves
 
     def rank(self, after_doubt: bool) -> tuple[int, int]:
         """The lowest is asked first: a doubt that was never asked, since an epoch waits for it; then one that serves
@@ -82,7 +86,9 @@ class LogQuestions:
         ready: Callable[[], bool],
         tell: Callable[[Kind, str, Mapping[str, Any]], None],
     ) -> None:
-        self._end, self._ready, self._tell = end, ready, tell
+        self._end = end
+        self._ready = ready
+        self._tell = tell
         self._lock = threading.Condition()
         self._open: dict[str, _Question] = {}
         """By partition, in the order in which they are asked, but for `_Question.rank`; `_asked` are under way."""
@@ -91,7 +97,8 @@ class LogQuestions:
         """Was the last question one of a copy that doubts?"""
         self._away_since_ms = 0
         """On the driver's clock; 0: nobody was told that it is away."""
-        self._why, self._unanswered_ms = "", 0
+        self._why = ""
+        self._unanswered_ms = 0
         """What was met last, and when."""
         self._last: Asking | None = None
         """Whose question was answered last, while it is away: by that it is found out whether it is back."""
@@ -123,7 +130,8 @@ class LogQuestions:
     def _look_again(self, closing: threading.Event) -> None:
         """Nobody asks any more, and the last answers came late: is it back?"""
         with self._lock:
-            copy, self._last = self._last, None  # one thread is enough
+            copy = self._last
+            self._last = None  # one thread is enough
             begin = monotonic_ms()
         if copy is None:
             return
@@ -131,7 +139,8 @@ class LogQuestions:
             self._end(copy.tp, ASK_S)
         except Exception as error:
             with self._lock:
-                self._unanswered_ms, self._why = monotonic_ms(), str(error)
+                self._unanswered_ms = monotonic_ms()
+                self._why = str(error)
                 self._last = copy
             closing.wait(PAUSE_S)
         else:
@@ -174,13 +183,16 @@ class LogQuestions:
             if took_ms > PROMPT_MS and now - self._unanswered_ms < CALM_MS:
                 self._last = copy
                 return
-            self._away_since_ms, self._last = 0, None
+            self._away_since_ms = 0
+            self._last = None
         self._tell(LOG_BACK, f"after {(now - since) / 1000:.1f} s", {"away_ms": now - since})
 
     def _look(self, why: str) -> None:
         """Has it been asked for long, and nobody was told?"""
         with self._lock:
-            self._why, self._unanswered_ms = why, (now := monotonic_ms())
+            self._why = why
+            now = monotonic_ms()
+            self._unanswered_ms = now
             oldest = min((q.since_ms for q in self._open.values()), default=now)
             asked = min((q.asked_ms for q in self._open.values()), default=now)
             count = len(self._open)

@@ -42,8 +42,11 @@ class LogReader:
         took: Callable[[Copy, int], None] | None = None,
         at_once: int = AT_ONCE,
     ) -> None:
-        self._tail, self._copy_at, self._flush = tail, copy_at, flush
-        self._took, self._at_once = took, at_once
+        self._tail = tail
+        self._copy_at = copy_at
+        self._flush = flush
+        self._took = took
+        self._at_once = at_once
 
     def turn(self) -> None:
         """Wait for entries, and hand them out."""

@@ -23,7 +23,8 @@ class Tails:
     """Follow and unfollow come from any thread, with the copy's lock held; one thread places."""
 
     def __init__(self, prompt: LogTail, patient: LogTail) -> None:
-        self.prompt, self.patient = prompt, patient
+        self.prompt = prompt
+        self.patient = patient
         self.slow: LogTail | None = None
         self._lock = threading.Lock()
         self._patiently: set[TopicPartition] = set()

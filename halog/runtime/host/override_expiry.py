@@ -24,7 +24,8 @@ class Overrides:
     other nodes, and for operators."""
 
     def __init__(self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]]) -> None:
-        self._coordinator, self._copies = coordinator, copies
+        self._coordinator = coordinator
+        self._copies = copies
 
     def turn(self, closing: threading.Event) -> None:
         """One look at all of them."""

@@ -27,7 +27,8 @@ class Pushes:
     large again as the largest record: the node channel takes twice that."""
 
     def __init__(self, offer: Callable[[str, bytes], None], max_record_bytes: int) -> None:
-        self._offer, self._max = offer, min(MAX_PUSH, max_record_bytes // 2)
+        self._offer = offer
+        self._max = min(MAX_PUSH, max_record_bytes // 2)
         self._due: deque[tuple[Group, ev.Push]] = deque()
         self._lock = threading.Lock()
 

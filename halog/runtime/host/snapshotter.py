@@ -128,7 +128,10 @@ class Snapshots:
     def __init__(
         self, log: Log, coordinator: Coordinator, state_topic: Callable[[str], str], cluster: str, policy: Policy
     ) -> None:
-        self.log, self.coordinator, self.cluster, self.policy = log, coordinator, cluster, policy
+        self.log = log
+        self.coordinator = coordinator
+        self.cluster = cluster
+        self.policy = policy
         self._state_topic = state_topic
         self._writers: dict[str, LogTransaction] = {}
         self._marked: dict[str, Known] = {}

@@ -25,7 +25,8 @@ class Refreshing:
     """`seen(name, version, table)` is called with what was read."""
 
     def __init__(self, coordinator: Coordinator, seen: Callable[[str, int, PartitionTable], None]) -> None:
-        self._coordinator, self._seen = coordinator, seen
+        self._coordinator = coordinator
+        self._seen = seen
         self._stale: set[str] = set()
         self._known = threading.Event()
         self._failed = ""

@@ -24,7 +24,8 @@ class Choosing:
     """Of one process. `start`: names it, so that not all begin their rounds at the same partition."""
 
     def __init__(self, config: Config, loads: Loads, start: bytes = b"") -> None:
-        self._config, self._loads = config, loads
+        self._config = config
+        self._loads = loads
         self._start = stable_hash(start)
         self._turns: dict[str, RoundRobin] = {}
         """By policy."""

@@ -245,7 +245,9 @@ class Places:
         held: Mapping[str, str] | None = None,
         mappings: Mapping[str, PolicyMapping] | None = None,
     ) -> None:
-        self.config, self.held, self.mappings = config, held or {}, mappings or {}
+        self.config = config
+        self.held = held or {}
+        self.mappings = mappings or {}
         self.definition_of = definition_of
         self.definition: Callable[[bytes], Definition] = _unknown
         """The stored definition of a type id: objects of types that are not declared here are mapped, too."""

@@ -151,7 +151,8 @@ class _Looked(Mapping[str, PartitionState]):
     """A mapping that is made when it is first looked into."""
 
     def __init__(self, make: Callable[[], dict[str, PartitionState]]) -> None:
-        self._make, self._made = make, dict[str, PartitionState]()
+        self._make = make
+        self._made = dict[str, PartitionState]()
 
     def _all(self) -> dict[str, PartitionState]:
         if not self._made:

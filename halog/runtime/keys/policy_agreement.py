@@ -104,8 +104,10 @@ def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
         logger.warning(
             "policy %s: %s says otherwise where keys belong, and the cluster's mapping counts: see `halog rebalance "
             "status`; `halog rebalance --policy %s` changes it",
-            policy, config.source, policy,
-        )  # fmt: skip
+            policy,
+            config.source,
+            policy,
+        )
 
 
 def _check_has(config: Config, policy: str, layout: Layout, *, may_turn_back: bool) -> None:

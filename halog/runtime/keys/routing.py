@@ -23,7 +23,8 @@ class Routing:
     """Of one node. `start`: names this process, so that not all begin their rounds at the same partition."""
 
     def __init__(self, places: Places, coordinator: Coordinator, router: Router, start: bytes = b"") -> None:
-        self.places, self._router = places, router
+        self.places = places
+        self._router = router
         self.mappings = Mappings(coordinator)
         self.loads = Loads(router)
         self.choosing = Choosing(places.config, self.loads, start)

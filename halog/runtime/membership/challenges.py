@@ -47,12 +47,15 @@ class Challenging:
     ) -> None:
         """`answered(node, its run, number)` is told of answers, with DOWN for a number where that one serves nothing;
         `is_lost(node)`, that this node is not heard there. `offline`: why this one serves nothing; "": it does."""
-        self._me, self._coordinator = me, coordinator
+        self._me = me
+        self._coordinator = coordinator
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="halog-challenge")
         """Of its own: nothing else that waits for a server may hold up an answer."""
         self._versions: dict[str, int] = {}
         """Of the znodes that hold our questions."""
-        self._answered, self._is_lost, self._offline = answered, is_lost, offline
+        self._answered = answered
+        self._is_lost = is_lost
+        self._offline = offline
         self._watched: set[str] = set()
 
     def _run(self, work: Callable[[], object]) -> None:

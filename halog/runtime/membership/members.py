@@ -41,9 +41,25 @@ class _Link:
     """What is known of one other hosting node."""
 
     __slots__ = (
-        "challenges", "cut", "cut_ms", "cut_told", "dead", "dialled_ms", "dialling", "down_before", "heard_ms", "info",
-        "left", "lost", "offline", "peer", "retry_ms", "unreached_ms", "unregistered_ms", "up",
-    )  # fmt: skip
+        "challenges",
+        "cut",
+        "cut_ms",
+        "cut_told",
+        "dead",
+        "dialled_ms",
+        "dialling",
+        "down_before",
+        "heard_ms",
+        "info",
+        "left",
+        "lost",
+        "offline",
+        "peer",
+        "retry_ms",
+        "unreached_ms",
+        "unregistered_ms",
+        "up",
+    )
 
     def __init__(self, info: NodeInfo, patience_ms: int) -> None:
         self.info = info
@@ -90,9 +106,13 @@ class Membership:
         run: Callable[[Callable[[], None]], None],
         registration_grace_ms: int = 2_000,
     ) -> None:
-        self.me, self.channel, self.changed, self.run = me, channel, changed, run
+        self.me = me
+        self.channel = channel
+        self.changed = changed
+        self.run = run
         self.hello = frames.encode(hello)
-        self.keep_alive_ms, self.non_response_ms = keep_alive_ms, non_response_ms
+        self.keep_alive_ms = keep_alive_ms
+        self.non_response_ms = non_response_ms
         self.registration_grace_ms = registration_grace_ms
         self.coordinated: Callable[[], bool] = lambda: True
         """Does our own coordinator session see registrations now?"""
@@ -404,9 +424,8 @@ class Membership:
             self.offline = self.judge(_sight(links))
             present = {link.info.member for link in links.values() if link.present}
             alive = frozenset(present if self.offline else present | {me})
-            was_answering, self._answering = self._answering, frozenset(
-                link.info.member for link in links.values() if link.cut and not link.present
-            )  # fmt: skip
+            was_answering = self._answering
+            self._answering = frozenset(link.info.member for link in links.values() if link.cut and not link.present)
             for m in sorted(self._told - alive, key=lambda m: (m != me, m)):
                 self._tell(self._told - {m}, self.offline if m == me else self._lost(links[m.node], m))
             if alive != self._told or self._answering - was_answering or was_answering - self._answering - alive:

@@ -73,7 +73,8 @@ class Zoning:
     """Of one run of a hosting node."""
 
     def __init__(self, me: str, zones: list[Zone], history: History) -> None:
-        self._me, self._history = me, history
+        self._me = me
+        self._history = history
         self._standings = {zone.name: _Standing(zone) for zone in zones}
         self._sight = Sight()
         self._rebuilt: list[Copy] = []
@@ -114,15 +115,21 @@ class Zoning:
         elif kind is ZONE_LOST:
             why = f"{why}; it serves nothing" if down else "it serves nothing"
         more = {
-            "zone": s.zone.name, "state": s.state.value, "have": c.have, "needed": c.needed, "of": c.of, "down": down,
-        }  # fmt: skip
+            "zone": s.zone.name,
+            "state": s.state.value,
+            "have": c.have,
+            "needed": c.needed,
+            "of": c.of,
+            "down": down,
+        }
         self._history.tell(kind, why, more=more)
 
     # --- the switch ---
 
     def watch(self, coordinator: Coordinator, changed: Callable[[], None]) -> None:
         """Know how the switches stand now, and call `changed` when one moves."""
-        self._coordinator, self._changed = coordinator, changed
+        self._coordinator = coordinator
+        self._changed = changed
         for s in self._standings.values():
             if s.zone.guarded:
                 s.switch = read_switch(coordinator, s.zone.name)

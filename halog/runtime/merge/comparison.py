@@ -40,7 +40,8 @@ class Growing:
     """This site's branch of a partition, while its node serves it."""
 
     def __init__(self, host: Host, copy: Copy) -> None:
-        self._host, self._copy = host, copy
+        self._host = host
+        self._copy = copy
         self.partition = copy.name
 
     def at(self, state: ChainState, offset: int) -> Side:
@@ -72,7 +73,10 @@ class Comparing:
     """Of one merge."""
 
     def __init__(self, own: Growing, deciding: Deciding, even: Even | None, *, three_way: bool) -> None:
-        self._own, self._deciding, self._even, self._three_way = own, deciding, even, three_way
+        self._own = own
+        self._deciding = deciding
+        self._even = even
+        self._three_way = three_way
 
     def by_itself(self, fork: Fork, theirs: Side, read: Branch, name: bytes) -> Finish:
         """Both branches are read here; `read`: the other one."""

@@ -40,7 +40,7 @@ from restore.compensation import (
     Trigger,
     Verdict,
     by_default,
-)  # fmt: skip
+)
 from restore.creating import Decided, New
 from restore.merge import AGREED, Difference, State
 from restore.plan import chosen
@@ -151,7 +151,10 @@ class Compensation:
         self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: Asking | None = None
     ) -> None:
         self._asking = asking or Asking()
-        self._definitions, self._registry, self._most, self._place = definitions, registry, most, place
+        self._definitions = definitions
+        self._registry = registry
+        self._most = most
+        self._place = place
         self._hung = False
         """Has a trigger?"""
 
@@ -203,8 +206,12 @@ class _Said:
         asking: Asking,
     ) -> None:
         self._asking = asking
-        self._definitions, self._registry, self._found, self._unasked = definitions, registry, found, unasked
-        self._most, self._place = most, place
+        self._definitions = definitions
+        self._registry = registry
+        self._found = found
+        self._unasked = unasked
+        self._most = most
+        self._place = place
         self._states = (found.source, found.initiating, found.base)
         self.name = ""
         self.made = b""

@@ -47,7 +47,9 @@ class Reopening:
     """Of one partition."""
 
     def __init__(self, host: Host, copy: Copy, due: Due) -> None:
-        self._host, self._copy, self._due = host, copy, due
+        self._host = host
+        self._copy = copy
+        self._due = due
         self._made = self._asked = False
         self._error: BaseException | None = None
         self.before: Checkpoint
@@ -83,7 +85,9 @@ class Reopening:
     def _attempt(self, floor: int, made: Made) -> ev.Result:
         """Once; what became of it."""
         told: queue.SimpleQueue[ev.MergeDue | ev.Result] = queue.SimpleQueue()
-        self._made, self._asked, self._due[self._copy.name] = False, False, told
+        self._made = False
+        self._asked = False
+        self._due[self._copy.name] = told
         try:
             self._copy.question(told.put, lambda token: ev.MergeAsked(token, floor), served=False)
             while True:
@@ -98,7 +102,9 @@ class Reopening:
             self._due.pop(self._copy.name, None)
 
     def _safely(self, made: Made, e: ev.MergeDue) -> list[bytes]:
-        self._asked, self._error, self.before = True, None, Checkpoint(e.offset, e.state)
+        self._asked = True
+        self._error = None
+        self.before = Checkpoint(e.offset, e.state)
         try:
             records = made(e)
         except BaseException as error:  # an epoch that nobody opens is a partition that nobody serves

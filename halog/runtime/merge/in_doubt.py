@@ -22,7 +22,8 @@ class Elsewhere:
     """At one site."""
 
     def __init__(self, remote: Remote, here: str) -> None:
-        self._remote, self._here = remote, here
+        self._remote = remote
+        self._here = here
 
     def committed(self, side: Side, undecided: Undecided) -> bool:
         """Was it committed? Only the branch of its first partition can say so, and only once it is closed; what it does

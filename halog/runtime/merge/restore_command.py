@@ -63,9 +63,13 @@ class Reuniting:
         others: Iterable[str],
         timeout_s: float,
     ) -> None:
-        self._own, self._coordinator, self._site = own, own.coordinator, own.name
-        self._state_topic, self._reach = state_topic, reach
-        self._others, self._timeout_s = tuple(others), timeout_s
+        self._own = own
+        self._coordinator = own.coordinator
+        self._site = own.name
+        self._state_topic = state_topic
+        self._reach = reach
+        self._others = tuple(others)
+        self._timeout_s = timeout_s
         self._open: dict[str, Remote] = {}
         self._given_back: dict[str, Restore] = {}
         """What led there."""

@@ -80,7 +80,10 @@ class Restoring:
     def __init__(
         self, host: Host, reach: Callable[[str], Remote], compensate: Compensations, definitions: TopicPartition
     ) -> None:
-        self._host, self._reach, self._compensate, self._definitions = host, reach, compensate, definitions
+        self._host = host
+        self._reach = reach
+        self._compensate = compensate
+        self._definitions = definitions
         self._due: Due = {}
         self._asked: dict[str, Restore] = {}
         """By partition, what was asked for last, as far as this node has heard."""
@@ -183,8 +186,12 @@ class _OneRestore:
         due: Due,
         definitions: TopicPartition,
     ) -> None:
-        self._host, self._copy, self._asked, self._reach = host, copy, asked, reach
-        self._deciding, self._definitions = Deciding(compensate()), definitions
+        self._host = host
+        self._copy = copy
+        self._asked = asked
+        self._reach = reach
+        self._deciding = Deciding(compensate())
+        self._definitions = definitions
         self._own = Growing(host, copy)
         self._reopening = Reopening(host, copy, due)
         self._result: Callable[[], dict[str, object]] = dict

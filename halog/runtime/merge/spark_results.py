@@ -105,7 +105,8 @@ class Results:
         if log.bounds(found_at)[0] > at.begin:
             raise RefusedError(f"what a Spark job has found is not in topic {at.topic} any more: {AGAIN}")
         values = (e.value for e in log.read(found_at, at.begin, at.end, READ_S))
-        found, self._three_way = results.read(values, bytes.fromhex(at.run), bytes.fromhex(at.manifest)), three_way
+        found = results.read(values, bytes.fromhex(at.run), bytes.fromhex(at.manifest))
+        self._three_way = three_way
         self._found = found if three_way else results.two_way_of(found)
 
     @property

@@ -38,8 +38,12 @@ class Operators:
         afterwards: Afterwards,
     ) -> None:
         self._afterwards = afterwards
-        self._asker, self.config, self._coordinator = asker, config, coordinator
-        self._reads, self._places, self._history = reads, places, history
+        self._asker = asker
+        self.config = config
+        self._coordinator = coordinator
+        self._reads = reads
+        self._places = places
+        self._history = history
 
     def check_open(self) -> None:
         """ClosedError if the node is closed; ForkedError in a child of the process that opened it."""
@@ -129,8 +133,15 @@ class Operators:
         """
         self._asker.check_open()
         wished, target = migrate(
-            self._coordinator, self.config, self.up, partition, nodes, sync_replicas,
-            told=self.told, replace=replace, copy_rate=copy_rate,
-        )  # fmt: skip
+            self._coordinator,
+            self.config,
+            self.up,
+            partition,
+            nodes,
+            sync_replicas,
+            told=self.told,
+            replace=replace,
+            copy_rate=copy_rate,
+        )
         if wait_s > 0:
             wait_until_there(self._asker.router, wished, target, wait_s)

@@ -50,7 +50,7 @@ def make_host(
     )
     return Host(
         me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling, settling
-    )  # fmt: skip
+    )
 
 
 def homes_of(c: Config) -> set[str]:
@@ -114,9 +114,15 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
     others = tuple(n for n in policy.sync_sites if n != c.site.name)
     sites = Sites(others, policy.sync_site_away == "refuse", policy.sync_site_away_ms)
     return CopyPolicy(
-        policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync], policy.lease_ttl_ms, times,
-        policy.copy_threads, sites, site_votes(c, policy),
-    )  # fmt: skip
+        policy.before_images,
+        Sync[policy.remote_sync],
+        Sync[policy.local_sync],
+        policy.lease_ttl_ms,
+        times,
+        policy.copy_threads,
+        sites,
+        site_votes(c, policy),
+    )
 
 
 def taken_over(c: Config, policy: PolicyConfig) -> TakenOver:

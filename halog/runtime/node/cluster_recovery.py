@@ -92,10 +92,18 @@ class Looking:
     """One look at everything. `stores`: by node, open; `missing`: by node, why its store cannot be read."""
 
     def __init__(
-        self, log: Log, coordinator: Coordinator, own: Config, stores: Mapping[str, Store], missing: Mapping[str, str],
+        self,
+        log: Log,
+        coordinator: Coordinator,
+        own: Config,
+        stores: Mapping[str, Store],
+        missing: Mapping[str, str],
         said: Progress = lambda text: None,
-    ) -> None:  # fmt: skip
-        self._log, self._coordinator, self._stores, self._missing = log, coordinator, stores, missing
+    ) -> None:
+        self._log = log
+        self._coordinator = coordinator
+        self._stores = stores
+        self._missing = missing
         self._said = said
         self._kept = newest(noted(store) for store in stores.values())
         self._needs: dict[str, str] = {}
@@ -126,9 +134,18 @@ class Looking:
                 self._check_stores(name)
         told, unsure = self._mappings(restored, found)
         return Plan(
-            self._config, self._id(), tuple(found), tuple(empty), self._znodes(restored), told, self._needs, unsure,
-            tuple(self._problems), tuple(self._lost(found)), self._coordinator.get(belonging.RECOVERY) is not None,
-        )  # fmt: skip
+            self._config,
+            self._id(),
+            tuple(found),
+            tuple(empty),
+            self._znodes(restored),
+            told,
+            self._needs,
+            unsure,
+            tuple(self._problems),
+            tuple(self._lost(found)),
+            self._coordinator.get(belonging.RECOVERY) is not None,
+        )
 
     def _id(self) -> str:
         known = [belonging.remembered(store) for store in self._stores.values()]
@@ -160,10 +177,9 @@ class Looking:
             in_logs = max((p.history.mapping for p in found if p.policy == name), default=0)
             told[name] = max(version, in_logs), "a store" if by_node else self._config.source
             if in_logs > version:
-                unsure[name] = (
-                    f"its logs serve version {in_logs} of its mapping, and "
-                    + (f"stores know version {version}" if by_node else "no store says where that has keys")
-                )  # fmt: skip
+                unsure[name] = f"its logs serve version {in_logs} of its mapping, and " + (
+                    f"stores know version {version}" if by_node else "no store says where that has keys"
+                )
         return told, unsure
 
     # --- partitions ---
@@ -375,18 +391,32 @@ def _made(
     state, last = history.state, 0 if tail is None or not tail.run else tail.run[-1].header.epoch.number
     number = max(state.epoch.number, state.led, base.epoch.number, last) + 1
     return msgspec.structs.replace(
-        base, log_id=history.log_id, topic=tp.topic, index=tp.partition, active=None, replicas=(), resync=None,
-        passed_over=(), synced=(), epoch=EpochId(number, site, secrets.randbits(62)), home=base.home or home,
+        base,
+        log_id=history.log_id,
+        topic=tp.topic,
+        index=tp.partition,
+        active=None,
+        replicas=(),
+        resync=None,
+        passed_over=(),
+        synced=(),
+        epoch=EpochId(number, site, secrets.randbits(62)),
+        home=base.home or home,
         owner=state.owner or base.owner,
-    )  # fmt: skip
+    )
 
 
 def _like(table: PartitionTable, planned: PartitionTable) -> PartitionTable:
     """Placed as the other one."""
     return msgspec.structs.replace(
-        planned, log_id=table.log_id, epoch=table.epoch, home=table.home, owner=table.owner, topic=table.topic,
+        planned,
+        log_id=table.log_id,
+        epoch=table.epoch,
+        home=table.home,
+        owner=table.owner,
+        topic=table.topic,
         index=table.index,
-    )  # fmt: skip
+    )
 
 
 def _some(names: Sequence[str]) -> str:

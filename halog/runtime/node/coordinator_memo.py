@@ -62,12 +62,15 @@ class Remembering:
     def __init__(
         self, coordinator: Coordinator, store: Store, tables: Callable[[], Iterable[tuple[int, PartitionTable]]]
     ) -> None:
-        self._coordinator, self._store, self._tables = coordinator, store, tables
+        self._coordinator = coordinator
+        self._store = store
+        self._tables = tables
         self._known: dict[str, bytes] = {}
         """As stored by this run."""
         self._seen: dict[str, int] = {}
         """By partition, the version of the table that is stored."""
-        self._stirred, self._due = threading.Event(), 0.0
+        self._stirred = threading.Event()
+        self._due = 0.0
 
     def stir(self) -> None:
         """Look now: a mapping has changed."""

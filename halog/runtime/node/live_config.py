@@ -75,10 +75,12 @@ class Configured:
     """Of one run of a process. `apply` is given what takes effect at once; only nodes that host tell of it."""
 
     def __init__(self, activated: Activated, history: History, apply: Callable[[Config], None]) -> None:
-        self._running, self._own = activated.config, activated.own
+        self._running = activated.config
+        self._own = activated.own
         self._number = self._active = activated.number
         self._waiting: tuple[str, ...] = ()
-        self._history, self._apply = history, apply
+        self._history = history
+        self._apply = apply
         self._hosts = False
 
     def watch(self, coordinator: Coordinator, *, hosts: bool) -> None:

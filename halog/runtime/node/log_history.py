@@ -47,9 +47,14 @@ class History(NamedTuple):
 
 
 def read(
-    log: Log, partition: str, tp: TopicPartition, state_tp: TopicPartition, site: str, home: str,
+    log: Log,
+    partition: str,
+    tp: TopicPartition,
+    state_tp: TopicPartition,
+    site: str,
+    home: str,
     stored: Callable[[bytes], Iterable[StoredPosition]] = lambda log_id: (),
-) -> History | None:  # fmt: skip
+) -> History | None:
     """The history in a log; None if there never was one. `home`: the other site it begins at, or "". `stored`: how far
     stores of nodes got with that log id. LogError where the log cannot be read as one history."""
     begins, end = log.bounds(tp)
@@ -93,9 +98,7 @@ def entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entr
         yield from log.read(tp, at, min(at + PIECE, end), READ_S)
 
 
-def _log_id(
-    log: Log, partition: str, tp: TopicPartition, begins: int, end: int, marker: Marker | None
-) -> bytes:  # fmt: skip
+def _log_id(log: Log, partition: str, tp: TopicPartition, begins: int, end: int, marker: Marker | None) -> bytes:
     first = next(entries(log, tp, begins, end), None)
     found: Sequence[bytes] = [
         *([] if first is None else [records.linked(first.value).header.log_id]),

@@ -26,8 +26,10 @@ class Appending:
     """Of one partition. `state`: its history up to `offset`."""
 
     def __init__(self, log: Log, tp: TopicPartition, state: ChainState, offset: int) -> None:
-        self._log, self._tp = log, tp
-        self._chain, self._offset = Chain(state), offset
+        self._log = log
+        self._tp = tp
+        self._chain = Chain(state)
+        self._offset = offset
 
     def append(self, tail: Tail, epoch: EpochId) -> ChainState:
         """Bring what the log lacks of `tail` into it, in an epoch of its own that ends with that; the history then."""

@@ -94,9 +94,13 @@ class Runtime:
         compensate: Compensations = lambda: by_the_rules,
         types: tuple[str, ...] = (),
     ) -> None:
-        self.config, self.name, self.adapters = config, name, adapters
+        self.config = config
+        self.name = name
+        self.adapters = adapters
         self.pid = os.getpid()
-        self.location, self._compensate, self._types = location_code(name), compensate, types
+        self.location = location_code(name)
+        self._compensate = compensate
+        self._types = types
         self.incarnation = time.time_ns() // 1_000_000
         belonging.check_name(adapters.store, config, name)
         self.installation = self._installation(adapters.store)
@@ -115,11 +119,14 @@ class Runtime:
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
-        self._execute, self._publish = execute, publish
+        self._execute = execute
+        self._publish = publish
         self.routing = routing = Routing(places, adapters.coordinator, self.router, repr(self.member).encode())
-        self.partition_of, self.place_of, self.partitions_of, self.had, self.relearn = (
-            routing.partition_of, routing.place_of, routing.partitions_of, routing.had, routing.relearn,
-        )  # fmt: skip
+        self.partition_of = routing.partition_of
+        self.place_of = routing.place_of
+        self.partitions_of = routing.partitions_of
+        self.had = routing.had
+        self.relearn = routing.relearn
         self.next_partition = routing.next_partition
         routing.closing = lambda: self._asker.closed
         self.router.served, routing.mappings.homes = routing.mappings.served, homes_of(config)
@@ -129,17 +136,23 @@ class Runtime:
         self._nodes_lock = threading.Lock()
         call_s, doubt_s = config.timing.call_deadline_ms / 1000, config.timing.doubt_timeout_ms / 1000
         self._asker = Asker(name, self.router, {}, call_s, 2 * doubt_s, limits_of(config))
-        self.deadline_of, self.epoch_of = self._asker.call_of, self._asker.epoch
+        self.deadline_of = self._asker.call_of
+        self.epoch_of = self._asker.epoch
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
         self.new_transaction_id = self._commits.new_id
-        self.commit, self.begin_commit = self._commits.commit, self._commits.begin
-        self.follow_up, self.unsent = self._commits.follow_up, self._commits.unsent
+        self.commit = self._commits.commit
+        self.begin_commit = self._commits.begin
+        self.follow_up = self._commits.follow_up
+        self.unsent = self._commits.unsent
         self._ballots = Ballots(self._asker)
         self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
         self.commit_over = self._spanning.commit
         room = room_in(config.limits.max_frame_bytes)
         reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms, room)
-        self.fetch, self.view, self.reach, self.barrier = reads.fetch, reads.view, reads.reach, reads.barrier
+        self.fetch = reads.fetch
+        self.view = reads.view
+        self.reach = reads.reach
+        self.barrier = reads.barrier
         self.fetch_leased = reads.fetch_leased
         self.scan = reads.scan
         self.mover = Mover(self._asker, routing, reads.fetch, self.commit_over, self.new_transaction_id)
@@ -149,7 +162,8 @@ class Runtime:
         self.operators = Operators(
             self._asker, config, adapters.coordinator, reads, places, self.telling.history, afterwards
         )
-        self.validate, self.invoke = reads.validate, reads.invoke
+        self.validate = reads.validate
+        self.invoke = reads.invoke
 
     def _waits_for_quorum(self, partition: str) -> bool:
         known = self.router.tables.get(partition)
@@ -200,9 +214,15 @@ class Runtime:
         self._hello = hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
         self.info = info = self._know_members(host)
         self.service = Service(
-            hello, self.members, host, self._execute, self.status, c.nodes, self.telling,
+            hello,
+            self.members,
+            host,
+            self._execute,
+            self.status,
+            c.nodes,
+            self.telling,
             c.limits.max_frame_bytes,
-        )  # fmt: skip
+        )
         a.channel.introduce(frames.encode(hello))
         address = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0"
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
@@ -232,14 +252,28 @@ class Runtime:
         """Who is up, and whether this node has a quorum, from before it is heard of; what it will say of itself."""
         a, c = self.adapters, self.config
         info = NodeInfo(
-            self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__,
-            "" if self._witness is None else self._witness.registered, machine(), self._types,
-        )  # fmt: skip
+            self.name,
+            self.incarnation,
+            "",
+            self.installation,
+            host is not None,
+            self.pid,
+            halog.__version__,
+            "" if self._witness is None else self._witness.registered,
+            machine(),
+            self._types,
+        )
         changed, run = (_ignore, _run_in_thread) if host is None else (self._alive_changed, host.run)
         self.members = Membership(
-            info, self._hello, a.channel, c.timing.keep_alive_ms, c.timing.non_response_timeout_ms, changed, run,
+            info,
+            self._hello,
+            a.channel,
+            c.timing.keep_alive_ms,
+            c.timing.non_response_timeout_ms,
+            changed,
+            run,
             2 * c.timing.session_timeout_ms,
-        )  # fmt: skip
+        )
         self.members.noticed, self.members.line = self.telling.noticed, self.telling.line
         if host is not None:
             told = self.members.challenge_answered, self.members.is_lost_at, lambda: self.members.offline
@@ -260,7 +294,8 @@ class Runtime:
         self.members.tails, self.members.succeeded = host.tails, host.leasing.died
         self._settling.ballots = self._ballots
         host.placing.begin(tables)
-        self._asker.copies, self.states = host.copies, host.states
+        self._asker.copies = host.copies
+        self.states = host.states
         self.service.mover, self.routing.loads.here = self.mover, self.service.counting.told
         self.zoning.tend(host, lambda: self.members.offline)
         others = self.adapters.coordinator, self.router, self.members, self.telling.history

@@ -36,7 +36,8 @@ class Partition:
     """One partition, as this node knows it now. Holds nothing: every look is a new one."""
 
     def __init__(self, runtime: Runtime, name: str) -> None:
-        self._of, self.name = runtime, name
+        self._of = runtime
+        self.name = name
 
     @property
     def _runtime(self) -> Runtime:

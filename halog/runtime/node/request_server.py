@@ -62,11 +62,17 @@ class Service:
         max_frame: int,
     ) -> None:
         """`max_frame`: bytes that a frame may have."""
-        self.known, self.telling = known, telling
-        self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
+        self.known = known
+        self.telling = telling
+        self.hello = hello
+        self.members = members
+        self.host = host
+        self.execute = execute
+        self.status = status
         self.mover: Mover | None = None
         """Of a hosting node."""
-        self.counting, self._room = Counting(host), room_in(max_frame)
+        self.counting = Counting(host)
+        self._room = room_in(max_frame)
         self._most_read = max_frame // 4
         """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
         self._repeats = Repeats()

@@ -79,9 +79,12 @@ class Rebalancing:
         members: Membership,
         history: History,
     ) -> None:
-        self._configured, self._active_version = config, active_version
-        self._coordinator, self._router = coordinator, router
-        self._members, self._history = members, history
+        self._configured = config
+        self._active_version = active_version
+        self._coordinator = coordinator
+        self._router = router
+        self._members = members
+        self._history = history
         now = config()
         times = {name: now.timing_of(name) for name, p in now.policies.items() if p.rebalance == "auto"}
         self._turnovers = {name: Turnover(t.join_settle_ms, t.replace_after_ms) for name, t in times.items()}

@@ -184,8 +184,11 @@ def _tell_elsewhere(config: Config, policy: str, tables: Iterable[PartitionTable
         logger.warning(
             "policy %s: %d of its partitions are not where %s has them; they stay where they are until `halog plan "
             "create --policy %s` and `halog plan apply` bring them there",
-            policy, count, config.source, policy,
-        )  # fmt: skip
+            policy,
+            count,
+            config.source,
+            policy,
+        )
 
 
 def _check_all(config: Config, policy: str, tables: Mapping[str, tuple[int, PartitionTable]], planned: bool) -> None:

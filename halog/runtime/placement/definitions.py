@@ -189,9 +189,11 @@ def check_lists(tables: Iterable[PartitionTable], running: Collection[str]) -> N
     if found:
         raise NodeListsError(
             f"{'; '.join(map(str, found))}; nothing was changed",
-            lists=[{"partition": d.partition, "node": d.node, "defined": list(d.defined), "listed": list(d.listed)}
-                   for d in found],
-        )  # fmt: skip
+            lists=[
+                {"partition": d.partition, "node": d.node, "defined": list(d.defined), "listed": list(d.listed)}
+                for d in found
+            ],
+        )
 
 
 Tables = dict[str, tuple[int, PartitionTable]]

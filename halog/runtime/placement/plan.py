@@ -395,8 +395,15 @@ def _begin(
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]
     set_, _ = migrate(
-        coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas,
-        told=told, replace=move.given_up is not None, copy_rate=copy_rate,
-    )  # fmt: skip
+        coordinator,
+        config,
+        running,
+        move.partition,
+        move.target.nodes,
+        move.target.sync_replicas,
+        told=told,
+        replace=move.given_up is not None,
+        copy_rate=copy_rate,
+    )
     if set_.config_version > table.config_version:
         router.table_seen(move.partition, version, set_)

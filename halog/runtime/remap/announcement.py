@@ -32,7 +32,9 @@ class Announcement:
     taken back at the end."""
 
     def __init__(self, coordinator: Coordinator, policy: str, announced: Announced, silent_s: float = SILENT_S) -> None:
-        self._coordinator, self._policy, self._announced = coordinator, policy, announced
+        self._coordinator = coordinator
+        self._policy = policy
+        self._announced = announced
         self._silent_s = silent_s
         self._ended = threading.Event()
         self._beaten = time.monotonic()

@@ -101,7 +101,11 @@ class Mover:
     def __init__(
         self, asker: Asker, routing: Routing, fetch: Fetch, commit: Commit, new_id: Callable[[], bytes]
     ) -> None:
-        self._asker, self._routing, self._fetch, self._commit, self._new_id = asker, routing, fetch, commit, new_id
+        self._asker = asker
+        self._routing = routing
+        self._fetch = fetch
+        self._commit = commit
+        self._new_id = new_id
         self._routes: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {}
         """By type id: the type's name, and what finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
@@ -145,8 +149,9 @@ class Mover:
             raise RecordFormatError(
                 f"the object of key bytes {found.key[ID_BYTES:].hex()[:200]} stays where it is: {error.message}; "
                 f"`halog get {definition.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
-                type=definition.name, key=found.key,
-            ) from error  # fmt: skip
+                type=definition.name,
+                key=found.key,
+            ) from error
 
     def _route(self, found: Found) -> tuple[str, bytes]:
         type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]
@@ -159,7 +164,8 @@ class Mover:
     def _owner(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
         """Of one version: what a node knows may change between two looks."""
         if mapping.version > self._version:
-            self._owners, self._version = {}, mapping.version
+            self._owners = {}
+            self._version = mapping.version
         at = policy, type_name, mapping.version
         if at not in self._owners:
             self._owners[at] = self._routing.places.owner_by(policy, type_name, mapping)

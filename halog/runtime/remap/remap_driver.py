@@ -49,7 +49,8 @@ class Remapping:
     """Of one hosting node."""
 
     def __init__(self, runtime: Runtime, host: Host) -> None:
-        self._runtime, self._host = runtime, host
+        self._runtime = runtime
+        self._host = host
         self._mappings = runtime.routing.mappings
         self._jobs = Jobs(runtime.adapters.coordinator)
         self._left_to: dict[str, str] = {}

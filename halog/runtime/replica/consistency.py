@@ -28,7 +28,9 @@ class Consistency:
     """Of one copy. `discarded` counts since the process began."""
 
     def __init__(self, name: str, objects: ObjectTable) -> None:
-        self.name, self.objects, self.discarded = name, objects, 0
+        self.name = name
+        self.objects = objects
+        self.discarded = 0
 
     def check(self, accepted: Sequence[Applied], *, replayed: bool = False) -> None:
         """Count and name what contradicts these records, which are to be taken next: an object that exists although a
@@ -55,7 +57,8 @@ class _Look:
     """Along one batch. What a merge has touched is not looked at again: whatever stood there, it was right to."""
 
     def __init__(self, consistency: Consistency, changes: Sequence[Change], replayed: bool) -> None:
-        self._consistency, self._replayed = consistency, replayed
+        self._consistency = consistency
+        self._replayed = replayed
         objects = consistency.objects
         found = objects.held([c.key for c in changes])
         self._used = objects.keys_of([c.ref for c in changes if c.op == CREATE or _brings(c, found[c.key])])

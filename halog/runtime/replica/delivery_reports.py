@@ -66,7 +66,10 @@ class Deliveries:
         push: Callable[[], None] = lambda: None,
         failed: Callable[[LogSession, str], None] = lambda session, why: None,
     ) -> None:
-        self._session, self._copies, self.push, self._failed = session, copies, push, failed
+        self._session = session
+        self._copies = copies
+        self.push = push
+        self._failed = failed
         self._polling = threading.Lock()
         self._wanted = threading.Event()
         self._due = math.inf

@@ -41,7 +41,8 @@ class Disk:
 
     def _turn(self) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting = self._waiting
+            self._waiting = []
         failed = None
         try:
             self._store.write([], flush=True)

@@ -67,7 +67,8 @@ class Copy(Showing):
         self.keeps_before = self._policy.before_images
         self.early = self._policy.local_sync is Sync.NO_SYNC
         """Are commits answered by the replicas rather than by the log?"""
-        self._unstorable, self._token = False, 0
+        self._unstorable = False
+        self._token = 0
         self.ended = False
         """Hosted here no more: nothing reaches its core."""
         self._inbox: deque[ev.Event] = deque()
@@ -110,9 +111,14 @@ class Copy(Showing):
         }
 
     def start(
-        self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int,
+        self,
+        state: ChainState,
+        next_offset: int,
+        outcomes: Outcomes,
+        last_offset: int,
+        end: int,
         before: Tail | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Begin at a position of the log; `end` is where it ended a moment ago. `before`: what a copy held in whose
         place this one is: to the others it is the same holder (S5)."""
         settings = msgspec.structs.replace(
@@ -126,7 +132,8 @@ class Copy(Showing):
             **self._policy.times,
         )
         with self.lock:
-            self._end, self.began_at = end, next_offset
+            self._end = end
+            self.began_at = next_offset
             ledger, now = self.objects.load_ledger(), monotonic_ms()
             tail = left.found(self.objects, state)
             if before is not None:
@@ -225,7 +232,8 @@ class Copy(Showing):
         _tell(due)
 
     def _dismiss(self, result: ev.Result) -> None:
-        left, self.answers = self.answers, {}
+        left = self.answers
+        self.answers = {}
         self._due += [(answer, result) for answer in left.values()]
 
     def save(self) -> None:
@@ -386,7 +394,8 @@ class Copy(Showing):
 
     def _take_due(self) -> list[tuple[Answer, ev.Result]]:
         """What is to be done once the lock is released."""
-        due, self._due = self._due, []
+        due = self._due
+        self._due = []
         if self._afters:
             due += self._afters
             self._afters = []

@@ -14,7 +14,8 @@ class Lateness:
     __slots__ = ("_level_at", "_tail")
 
     def __init__(self) -> None:
-        self._tail, self._level_at = 0, monotonic_ms()
+        self._tail = 0
+        self._level_at = monotonic_ms()
         """The last lsn the active told us, and when this copy was last known to be level with it."""
 
     def heard(self, tail: int, lsn: int) -> None:

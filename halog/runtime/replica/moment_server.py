@@ -45,9 +45,14 @@ def look_through(
 
 
 def _at(
-    copy: Copy, r: frames.Look | frames.LookThrough, under: Collection[bytes], check: Callable[[], object],
-    wait_s: float, *, prefixes: bool,
-) -> Taken:  # fmt: skip
+    copy: Copy,
+    r: frames.Look | frames.LookThrough,
+    under: Collection[bytes],
+    check: Callable[[], object],
+    wait_s: float,
+    *,
+    prefixes: bool,
+) -> Taken:
     """The moment that is asked for; a new one once what is in doubt under these keys is decided. `check` raises if this
     node is not active, or no more: else it may have waited for nothing."""
     if r.moment:

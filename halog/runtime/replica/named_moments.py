@@ -48,11 +48,14 @@ class Named:
     """Of one copy. Thread-safe."""
 
     def __init__(self) -> None:
-        self._run, self._counts, self._lock = os.urandom(8), itertools.count(1), threading.Lock()
+        self._run = os.urandom(8)
+        self._counts = itertools.count(1)
+        self._lock = threading.Lock()
         self._kept: dict[bytes, Taken] = {}
         """In the order in which they were taken up."""
         self._asked: dict[bytes, int] = {}
-        self._newest, self._swept = b"", 0
+        self._newest = b""
+        self._swept = 0
 
     def name(self, taken: Taken, *, alone: bool = False) -> bytes:
         """Keep it; what others ask for it by. `alone`: one reader does, who says when it is done (`let_go`)."""
@@ -101,8 +104,9 @@ def over(partition: str) -> ConflictError:
     return ConflictError(
         f"more than {LIMIT >> 20} MB of objects of {partition} were changed since the transaction began to read it, "
         f"and what they were then is not kept{AGAIN}",
-        partition=partition, settled_lsn=0,
-    )  # fmt: skip
+        partition=partition,
+        settled_lsn=0,
+    )
 
 
 def unknown(partition: str) -> ConflictError:
@@ -110,8 +114,9 @@ def unknown(partition: str) -> ConflictError:
     return ConflictError(
         f"another node is active for {partition} than when the transaction began to read it, or it did not read there "
         f"for too long, so that what objects were then is not known any more{AGAIN}",
-        partition=partition, settled_lsn=0,
-    )  # fmt: skip
+        partition=partition,
+        settled_lsn=0,
+    )
 
 
 def undecided(partition: str) -> ConflictError:
@@ -119,5 +124,6 @@ def undecided(partition: str) -> ConflictError:
     return ConflictError(
         f"a transaction over several partitions was decided in {partition} only after this one began to read it, and "
         f"`after` asks to see that{AGAIN}",
-        partition=partition, settled_lsn=0,
-    )  # fmt: skip
+        partition=partition,
+        settled_lsn=0,
+    )

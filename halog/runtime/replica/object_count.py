@@ -55,7 +55,8 @@ class Tally:
         with self._table.lock:
             self._table.save()
             source = self._table.store.snapshot()
-            self._counted, self._since = None, 0
+            self._counted = None
+            self._since = 0
         found = 0
         for i, (key, _) in enumerate(self._table.objects(source)):
             if i % LOOK == 0 and closing():

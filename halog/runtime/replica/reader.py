@@ -30,7 +30,9 @@ class Showing:
     post: Callable[[ev.Event], None]
 
     def __init__(self, name: str, objects: ObjectTable, lock: threading.RLock) -> None:
-        self.name, self.objects, self.lock = name, objects, lock
+        self.name = name
+        self.objects = objects
+        self.lock = lock
         self.progress = threading.Condition(lock)
         """Something new is visible."""
         self._lateness = Lateness()

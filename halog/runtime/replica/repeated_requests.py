@@ -38,7 +38,9 @@ class Call:
     __slots__ = ("_peers", "_repeats", "at", "data", "key")
 
     def __init__(self, repeats: Repeats, key: Key, peer: Peer) -> None:
-        self._repeats, self.key, self._peers = repeats, key, [peer]
+        self._repeats = repeats
+        self.key = key
+        self._peers = [peer]
         self.data = b""
         """The answer, once it is there."""
         self.at = 0.0
@@ -61,7 +63,8 @@ class Call:
 
     def taken(self) -> list[Peer]:
         """With the lock held: those who wait, none of them any more."""
-        peers, self._peers = self._peers, []
+        peers = self._peers
+        self._peers = []
         return peers
 
 

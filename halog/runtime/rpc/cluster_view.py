@@ -30,7 +30,8 @@ class Known:
     all threads of a node."""
 
     def __init__(self, channel: Channel, addresses: Mapping[str, str] = AS_REGISTERED) -> None:
-        self.channel, self._addresses = channel, addresses
+        self.channel = channel
+        self._addresses = addresses
         self.changed = threading.Condition()
         self.tables: dict[str, tuple[int, PartitionTable]] = {}
         self.nodes: dict[str, NodeInfo] = {}

@@ -24,8 +24,11 @@ def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError |
     said = RecordTooLargeError(
         f"{what} would have {size:,} bytes, and a frame between two nodes takes {limit:,} (limits.max_frame_bytes); "
         f"nothing was changed; {remedy}",
-        size=size, limit=limit, frame=type(frame).__name__, sent=not asked,
-    )  # fmt: skip
+        size=size,
+        limit=limit,
+        frame=type(frame).__name__,
+        sent=not asked,
+    )
     said.evidence |= {name: value for name, value in error.evidence.items() if name not in said.evidence}
     if isinstance(frame, frames.Invoke):
         said.evidence["method"] = frame.invocation.method

@@ -327,9 +327,28 @@ class Loads(_Frame):
 
 
 Request = (
-    Fetch | Leased | Reach | Scan | Count | Look | LookThrough | Barrier | Submit | Validate | Invoke | AskOutcome
-    | HandOver | Status | Prepare | Decide | Votes | Move | CanMap | Loads | LetGo
-)  # fmt: skip
+    Fetch
+    | Leased
+    | Reach
+    | Scan
+    | Count
+    | Look
+    | LookThrough
+    | Barrier
+    | Submit
+    | Validate
+    | Invoke
+    | AskOutcome
+    | HandOver
+    | Status
+    | Prepare
+    | Decide
+    | Votes
+    | Move
+    | CanMap
+    | Loads
+    | LetGo
+)
 
 
 class Objects(_Frame):
@@ -441,9 +460,20 @@ class Failed(_Frame):
 
 
 Reply = (
-    Objects | Counted | Seen | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs
-    | LoadsAre | Failed
-)  # fmt: skip
+    Objects
+    | Counted
+    | Seen
+    | Moved
+    | Unleased
+    | Committed
+    | Valid
+    | Answered
+    | OutcomeIs
+    | VotesAre
+    | StatusIs
+    | LoadsAre
+    | Failed
+)
 
 _ENCODER = msgspec.msgpack.Encoder()
 _INCOMING = msgspec.msgpack.Decoder(Control | Request)

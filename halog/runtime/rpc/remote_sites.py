@@ -61,9 +61,11 @@ class Far(Known):
         prepare: Callable[[Remote], None],
     ) -> None:
         super().__init__(channel, addresses)
-        self.name, self.why = name, ""
+        self.name = name
+        self.why = ""
         """`why`: its coordinator does not answer; "": it does, or was not asked yet."""
-        self._reach, self._prepare = reach, prepare
+        self._reach = reach
+        self._prepare = prepare
         self._wanted: set[str] = set()
         self._watched: set[str] = set()
         self._lacking: set[str] = set()
@@ -227,7 +229,8 @@ class Far(Known):
 
     def _let_go(self) -> None:
         """Of the connection. What is known stays: nodes serve on without their coordinator."""
-        remote, self._remote = self._remote, None
+        remote = self._remote
+        self._remote = None
         self._watched.clear()
         if remote is not None:
             try:

@@ -101,8 +101,12 @@ class Request:
         site: str | None,
         open_: Open,
     ) -> None:
-        self._router, self._partition, self._frame, self._local = router, partition, frame, local
-        self._deadline_s, self._until = deadline_s, time.monotonic() + deadline_s
+        self._router = router
+        self._partition = partition
+        self._frame = frame
+        self._local = local
+        self._deadline_s = deadline_s
+        self._until = time.monotonic() + deadline_s
         self._site = bound_to(frame) if site is None else site
         self._at = HERE
         self._hint: str | None = None
@@ -160,7 +164,11 @@ class Request:
         """Who knows about the site that serves it."""
         site = self._router.site_of(self._partition)
         if site != self._at:
-            self._at, self._hint, self._failing, self._refused, self._epoch = site, None, None, None, 0
+            self._at = site
+            self._hint = None
+            self._failing = None
+            self._refused = None
+            self._epoch = 0
         if self._site is not None and site != self._site:
             raise self._switched(site)
         try:
@@ -201,7 +209,8 @@ class Request:
         except OutcomeUnknownError as e:
             if e.evidence.get("expired"):  # nobody will ever know more
                 raise
-            self._hint, self._silent = None, e
+            self._hint = None
+            self._silent = e
             self._perhaps(e)
         except ZoneQuorumError as e:
             self._hint, self._refused = None, self._quorum_lost(e)
@@ -283,7 +292,8 @@ class Request:
         """It may have been acted on, and another site may never hear of it."""
         if not isinstance(self._frame, _ACTS):
             return
-        self._unknown, self._site = why, self._at
+        self._unknown = why
+        self._site = self._at
         if isinstance(self._frame, _COUNTED):
             self._open.unanswered(self._at, self._frame.epoch)
 

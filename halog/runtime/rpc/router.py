@@ -24,7 +24,9 @@ class Router(Known):
 
     def __init__(self, me: str, channel: Channel, attempt_s: float, site: str = "this one") -> None:
         super().__init__(channel)
-        self.me, self.attempt_s, self.site = me, attempt_s, site
+        self.me = me
+        self.attempt_s = attempt_s
+        self.site = site
         self.afar: Afar | None = None
         """The other sites; None: nothing goes there."""
         self.seen: Callable[[str, int, PartitionTable], None] = lambda name, version, table: None

@@ -81,8 +81,12 @@ class Confirming:
         policies: Collection[str],
     ) -> None:
         """`policies`: those whose commits are to wait for this site."""
-        self._host, self._mirroring, self._site, self._reach = host, mirroring, site, reach
-        self._topic, self._policies = topic, policies
+        self._host = host
+        self._mirroring = mirroring
+        self._site = site
+        self._reach = reach
+        self._topic = topic
+        self._policies = policies
         self._stirred = threading.Event()
         self._remote: Remote | None = None
         self._session: LogSession | None = None
@@ -158,7 +162,10 @@ class Confirming:
     def close(self) -> None:
         """Let go of the line."""
         self._told.clear()
-        session, remote, self._session, self._remote = self._session, self._remote, None, None
+        session = self._session
+        remote = self._remote
+        self._session = None
+        self._remote = None
         if session is not None:
             session.abandon()
         if remote is not None:
@@ -170,7 +177,9 @@ class Hearing:
     """Tells the copies of a host what the logs of other sites have. One thread."""
 
     def __init__(self, host: Host, log: Log, topic: TopicPartition) -> None:
-        self._host, self._log, self._topic = host, log, topic
+        self._host = host
+        self._log = log
+        self._topic = topic
         self._tail: LogTail | None = None
 
     def turn(self) -> None:
@@ -210,7 +219,8 @@ class Hearing:
 
     def close(self) -> None:
         """Let go of the topic."""
-        tail, self._tail = self._tail, None
+        tail = self._tail
+        self._tail = None
         if tail is not None:
             tail.close()
 
@@ -222,7 +232,10 @@ class Looking:
         self, host: Host, mirroring: Mirroring, site: str, reach: Callable[[str], Remote], may_drop: Mapping[str, bool]
     ) -> None:
         """`may_drop`: of each policy whose commits are to wait for this site, whether they may go on without it."""
-        self._host, self._mirroring, self._site, self._reach = host, mirroring, site, reach
+        self._host = host
+        self._mirroring = mirroring
+        self._site = site
+        self._reach = reach
         self._may_drop = may_drop
         self._remote: Remote | None = None
         self._noted: dict[str, Awaited] = {}
@@ -260,7 +273,8 @@ class Looking:
     def close(self) -> None:
         """Let go of the line."""
         self._noted.clear()
-        remote, self._remote = self._remote, None
+        remote = self._remote
+        self._remote = None
         if remote is not None:
             remote.close()
 

@@ -29,14 +29,17 @@ class DrawingLevel:
     """`here`: where this site's mirror says how it stands."""
 
     def __init__(self, here: Coordinator, remote: Remote, partition: str) -> None:
-        self._here, self._remote, self.partition = here, remote, partition
+        self._here = here
+        self._remote = remote
+        self.partition = partition
         self.why = "it was not looked at"
         """It is not level so far."""
         self.fencing_since: float | None = None
         """A fence is under way."""
         self.fenced: int | None = None
         """The offset of the fence in the other log."""
-        self._looked_at, self._number = 0.0, 0
+        self._looked_at = 0.0
+        self._number = 0
         """When it was last looked at, and the number of its epoch."""
         self._there: PartitionTable | None = None
         """As the other site had it when its nodes had ended their epoch."""
@@ -63,8 +66,11 @@ class DrawingLevel:
         epoch = fence(self._remote.coordinator, there.name, self._remote.name, highest, me)
         record = records.EpochStarted(records.Header(bytes.fromhex(there.log_id), epoch), there.epoch, 0)
         self.why = f"the log of site {self._remote.name} does not answer"
-        self.fencing_since, self.fenced, self._landed = time.monotonic(), None, []
-        self._looked_at, self._number = self.fencing_since, epoch.number
+        self.fencing_since = time.monotonic()
+        self.fenced = None
+        self._landed = []
+        self._looked_at = self.fencing_since
+        self._number = epoch.number
         self._session = self._remote.log.session()
         landed = self._landed
         self._session.append(tp, records.encode(record), lambda offset, why: landed.append(offset))
@@ -112,6 +118,8 @@ class DrawingLevel:
 
     def close(self) -> None:
         """What is under way may still land."""
-        session, self._session, self.fencing_since = self._session, None, None
+        session = self._session
+        self._session = None
+        self.fencing_since = None
         if session is not None:
             session.abandon()

@@ -52,7 +52,8 @@ class _Both:
     """The two logs of one partition, as far as they were read."""
 
     def __init__(self, copy: Copy, ours: Touched) -> None:
-        self.copy, self.ours = copy, ours
+        self.copy = copy
+        self.ours = ours
         self.theirs: Touched | None = None
         self.theirs_at_ms = 0
         self.counted_at = -REFRESH_S
@@ -85,7 +86,9 @@ class Partings:
 
     def __init__(self, host: Host, reach: Callable[[str], Remote], sites: Collection[str]) -> None:
         """`sites`: the other ones."""
-        self._host, self._reach, self._sites = host, reach, sites
+        self._host = host
+        self._reach = reach
+        self._sites = sites
         self._both: dict[str, _Both] = {}
         self._kept_at: dict[str, float] = {}
         """By partition, when this site's branch was held anew."""
@@ -220,9 +223,11 @@ class Partings:
         if place is not None and theirs is not None and theirs.place == place:
             epoch, lsn = place
             now = msgspec.structs.replace(
-                now, fork=splits.Fork(epoch.number, epoch.site, lsn), here=_branch(one.ours, _ms()),
+                now,
+                fork=splits.Fork(epoch.number, epoch.site, lsn),
+                here=_branch(one.ours, _ms()),
                 there=_branch(theirs, one.theirs_at_ms),
-            )  # fmt: skip
+            )
             one.counted_at = time.monotonic()
         try:
             self._host.coordinator.set(f"parted/{name}", msgspec.json.encode(now), version)

@@ -36,7 +36,8 @@ class Originals:
     them. Asked for only where this site has none yet, so that it starts without the other one later."""
 
     def __init__(self, config: Config, reach: Callable[[str], Remote]) -> None:
-        self._config, self._reach = config, reach
+        self._config = config
+        self._reach = reach
         self._open: dict[str, Remote] = {}
         self._until = time.monotonic() + HOME_S
 

@@ -36,7 +36,10 @@ class Mirroring:
     def __init__(
         self, host: Host, reach: Callable[[str], Remote], definitions: TopicPartition, others: Collection[str]
     ) -> None:
-        self._host, self._reach, self._definitions, self._others = host, reach, definitions, others
+        self._host = host
+        self._reach = reach
+        self._definitions = definitions
+        self._others = others
         self._lines: dict[str, Line] = {}
         self._seen: dict[str, tuple[int, float, float]] = {}
         """By partition: the last standing that somebody else has told, since when it is that one, when it was read."""

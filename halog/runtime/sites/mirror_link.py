@@ -78,7 +78,9 @@ class Line:
         """`succession`: to that site."""
         self.wanted: frozenset[str] = frozenset()
         self._succession = succession
-        self._host, self._site, self._definitions = host, succession.site, definitions
+        self._host = host
+        self._site = succession.site
+        self._definitions = definitions
         self._way: _Way | None = None
         self._running: dict[TopicPartition, Mirrored] = {}
         self._failed: dict[str, float] = {}
@@ -89,7 +91,8 @@ class Line:
         self._fenced: dict[str, EpochId] = {}
         """Epochs begun to give partitions away: another attempt goes on with the same one."""
         self._broken = ""
-        self._definitions_read, self._looked_at = 0, -REPORT_S
+        self._definitions_read = 0
+        self._looked_at = -REPORT_S
 
     # --- its thread ---
 
@@ -127,7 +130,8 @@ class Line:
         self._giving.clear()
         self._broken = ""
         self._definitions_read = 0
-        way, self._way = self._way, None
+        way = self._way
+        self._way = None
         if way is not None:
             way.close()
 
@@ -333,9 +337,18 @@ class Line:
             checkpoint = before.checkpoint
         else:
             checkpoint = Checkpoint(0, beginning(copy, self._site, self._host.site))
-        write(self._host.coordinator, copy.name, Standing(
-            site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=checkpoint, error=why, parted=parted,
-        ))  # fmt: skip
+        write(
+            self._host.coordinator,
+            copy.name,
+            Standing(
+                site=self._site,
+                by=self._host.me.node,
+                at_ms=_ms(),
+                checkpoint=checkpoint,
+                error=why,
+                parted=parted,
+            ),
+        )
 
     # --- telling ---
 
@@ -383,10 +396,14 @@ class Line:
         waiting = _ms() - one.pending[0][0] if one.pending else 0
         end = way.tail.known_end(one.copy.tp)  # not asked for: the line may be long, and partitions many
         now = Standing(
-            site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=one.safe,
+            site=self._site,
+            by=self._host.me.node,
+            at_ms=_ms(),
+            checkpoint=one.safe,
             behind=max(0, (end if end >= 0 else way.remote.log.bounds(one.copy.tp)[1]) - one.safe.offset),
-            lag_ms=max(one.lag_ms, waiting, 0), epoch=self._epoch(one.copy),
-        )  # fmt: skip
+            lag_ms=max(one.lag_ms, waiting, 0),
+            epoch=self._epoch(one.copy),
+        )
         one.lag_ms = 0
         write(self._host.coordinator, one.copy.name, now)
         if one.mirror.met and not one.joined:

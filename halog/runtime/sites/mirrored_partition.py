@@ -20,7 +20,8 @@ class Mirrored:
     """From one place in the other log on."""
 
     def __init__(self, copy: Copy, mirror: Mirror) -> None:
-        self.copy, self.mirror = copy, mirror
+        self.copy = copy
+        self.mirror = mirror
         self.pending: deque[tuple[int, Checkpoint]] = deque()
         """What is under way: when the other site's log took it, and where the mirror stood behind it."""
         self.landed = self.safe = self._next_safe = mirror.checkpoint
@@ -42,7 +43,8 @@ class Mirrored:
         if not self.pending:
             self.landed = self.mirror.checkpoint
         if self.copy.core.chain.state.lsn >= self._next_safe.state.lsn:
-            self.safe, self._next_safe = self._next_safe, self.landed
+            self.safe = self._next_safe
+            self._next_safe = self.landed
             if self.copy.core.chain.state.lsn >= self.landed.state.lsn:
                 self.safe = self.landed
 

@@ -42,7 +42,8 @@ class Succession:
     """To one site, called `site`, as one that mirrors it knows it."""
 
     def __init__(self, host: Host, site: str, reach: Callable[[str], Remote], others: Collection[str]) -> None:
-        self.site, self.reach = site, reach
+        self.site = site
+        self.reach = reach
         self._host = host
         self._others = [other for other in others if other != site]
         self._there = self._looked_at = time.monotonic()

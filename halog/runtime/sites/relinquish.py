@@ -54,8 +54,12 @@ class GivingAway:
         fenced: EpochId | None,
     ) -> None:
         """`start`: finds a place in the other log that this site's history goes up to, or beyond. LogError."""
-        self._host, self._copy, self._remote, self._session = host, copy, remote, session
-        self._start, self.epoch = start, fenced
+        self._host = host
+        self._copy = copy
+        self._remote = remote
+        self._session = session
+        self._start = start
+        self.epoch = fenced
         self.parted: LogError | None = None
         """Both sites have gone on, as far as this one can see."""
         self.rests_until = 0.0

@@ -151,7 +151,10 @@ class Watching:
         self, host: Host, reach: Callable[[str], Remote], sites: Collection[str], homes: Collection[str]
     ) -> None:
         """`homes`: the policies that have one."""
-        self._host, self._reach, self._sites, self._homes = host, reach, sites, homes
+        self._host = host
+        self._reach = reach
+        self._sites = sites
+        self._homes = homes
         self._told: dict[str, str] = {}
         """Partition → the site that has gone on with it, too; of several the first one, until that is over."""
 

@@ -80,9 +80,13 @@ class Switching:
     ) -> None:
         """`reach`: ClosedError where the node closes, and nothing is to be taken over; `pause`: waits for so long;
         something true ends all that is waited for."""
-        self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
+        self._coordinator = coordinator
+        self._site = site
+        self._reach = reach
+        self._timeout_s = timeout_s
         self._pause = pause
-        self._by_votes, self._asks = False, True
+        self._by_votes = False
+        self._asks = True
 
     def promote(
         self,
@@ -97,7 +101,8 @@ class Switching:
         at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's; not
         `asks`: only what the other site has given to this one, and still does. RefusedError, DeadlineError: those told
         to `done` are taken over, the others are as they were, or given, and not taken yet."""
-        self._by_votes, self._asks = by_votes, asks
+        self._by_votes = by_votes
+        self._asks = asks
         tables = [table_of(self._coordinator, name) for name in partitions]
         alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
         remotes: dict[str, Remote | None] = {}

@@ -46,7 +46,10 @@ class Unfinished:
         self, host: Host, mirroring: Mirroring, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
         """`homes`: the policies that have one."""
-        self._host, self._mirroring, self._reach, self._homes = host, mirroring, reach, homes
+        self._host = host
+        self._mirroring = mirroring
+        self._reach = reach
+        self._homes = homes
         self._since: dict[str, float] = {}
         """By partition: since when it has been given to this site, as far as this node has seen."""
 

@@ -74,9 +74,14 @@ class Takeovers:
         rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`rules`: by policy, what all sites must say alike (`Held.rule`)."""
-        self._rules, self._differs = rules, dict[str, str]()
-        self._host, self._mirroring, self._desks, self._reach = host, mirroring, desks, reach
-        self._votes, self._policies = votes, policies
+        self._rules = rules
+        self._differs = dict[str, str]()
+        self._host = host
+        self._mirroring = mirroring
+        self._desks = desks
+        self._reach = reach
+        self._votes = votes
+        self._policies = policies
         self._candidates: dict[str, Candidate] = {}
         self._asked: set[tuple[str, str]] = set()
         """By site and partition, the votes that are being looked at there: a site that is slow is not asked twice."""
@@ -153,8 +158,11 @@ class Takeovers:
             logger.error(
                 "partition %s: this site takes nothing over: it goes by (%s), and site %s by (%s); all must have the "
                 "same takeover, takeover_after_ms and votes",
-                copy.name, own, now.site, now.rule,
-            )  # fmt: skip
+                copy.name,
+                own,
+                now.site,
+                now.rule,
+            )
         return True
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:

@@ -141,7 +141,9 @@ class Desk:
     """Where one site is asked: its coordinator, by a few threads. This site's own is no other."""
 
     def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
-        self.site, self._host, self._reach = site, host, reach
+        self.site = site
+        self._host = host
+        self._reach = reach
         self._remote: Remote | None = None
         self._lock = threading.Lock()
         self._not_before = 0.0
@@ -238,7 +240,8 @@ class Desk:
         with self._lock:
             if remote is None or remote is not self._remote:
                 return
-            self._remote, self._not_before = None, time.monotonic() + AGAIN_S
+            self._remote = None
+            self._not_before = time.monotonic() + AGAIN_S
         remote.close()
 
     def close(self) -> None:
@@ -268,7 +271,10 @@ class SiteVoting:
         self, host: Host, desks: Desks, after_ms: Mapping[str, int], rules: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         """`after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see `Held.rule`."""
-        self._host, self._desks, self._after_ms, self._rules = host, desks, after_ms, rules
+        self._host = host
+        self._desks = desks
+        self._after_ms = after_ms
+        self._rules = rules
         self._others: dict[tuple[str, str], tuple[Held, float]] = {}
         """Votes that belong to other sites, by who gives them and partition, and since when they are as they are."""
         self._mine: dict[tuple[str, str], tuple[Held, int, float]] = {}

@@ -21,8 +21,11 @@ class FlushedStore:
     """The Store port on another store, counting what is written."""
 
     def __init__(self, store: Store, every_s: float, changes: int) -> None:
-        self._store, self._every_s, self._changes = store, every_s, changes
-        self.get, self.get_many = store.get, store.get_many  # as they are: reads that miss the cache go through here
+        self._store = store
+        self._every_s = every_s
+        self._changes = changes
+        self.get = store.get
+        self.get_many = store.get_many  # as they are: reads that miss the cache go through here
         self._unflushed = 0
         """Changes written since the last flush began; approximate where several copies write at once."""
         self._due = threading.Event()

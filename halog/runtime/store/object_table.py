@@ -79,10 +79,14 @@ class ObjectTable:
     and take it to fill the cache."""
 
     def __init__(self, store: Store, log_id: bytes, lock: threading.RLock, cache_objects: int = CACHE_OBJECTS) -> None:
-        self.store, self.lock, self.limit = store, lock, cache_objects
+        self.store = store
+        self.lock = lock
+        self.limit = cache_objects
         self.prefix = log_id[:PREFIX_BYTES]
-        self._k, self._t = self.prefix + b"k", self.prefix + b"t"
-        self._x, self._p = self.prefix + b"x", position_key(log_id)
+        self._k = self.prefix + b"k"
+        self._t = self.prefix + b"t"
+        self._x = self.prefix + b"x"
+        self._p = position_key(log_id)
         self.cache: dict[bytes, Found] = {}
         self._early: dict[bytes, tuple[int, Found | None]] = {}
         """Index key → (lsn, object) of commits that are visible before the log has them; None: deleted."""
@@ -107,7 +111,9 @@ class ObjectTable:
 
     def begin(self, outcomes: Outcomes, last_offset: int, ledger: Ledger) -> None:
         """The partition goes on from what the store holds."""
-        self._outcomes, self._last_offset, self.ledger = outcomes, last_offset, ledger
+        self._outcomes = outcomes
+        self._last_offset = last_offset
+        self.ledger = ledger
         self.references.load()
         self.moments.restart()
 
@@ -138,7 +144,8 @@ class ObjectTable:
                 self._take_merge(record, state, next_offset)
             else:
                 self._take_vote(record, state, next_offset)
-        self._position, self._last_offset = (state, next_offset), next_offset - 1
+        self._position = (state, next_offset)
+        self._last_offset = next_offset - 1
 
     def _take_vote(self, meant: Applied, state: ChainState, next_offset: int) -> None:
         """Of a transaction over several partitions. What it would change is looked up anew until it is decided."""
@@ -229,7 +236,9 @@ class ObjectTable:
             self._flushed = flush
 
     def _forget_unsaved(self) -> None:
-        self._unsaved, self._happened, self._position = {}, [], None
+        self._unsaved = {}
+        self._happened = []
+        self._position = None
 
     def items_for(self, record: records.Commit, lsn: bytes) -> list[Item]:
         """The store's changes of objects for one accepted commit; `lsn` is its lsn, packed."""

@@ -42,7 +42,9 @@ class Stowed:
     """Of one copy. What changes it runs under the copy's lock."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
-        self._store, self._h, self._w = store, prefix + b"h", prefix + b"w"
+        self._store = store
+        self._h = prefix + b"h"
+        self._w = prefix + b"w"
         self._lsns: deque[int] = deque()
         """Of what is stored, ascending."""
 

@@ -29,7 +29,9 @@ class References:
     """Of one copy. The key `r` alone says that all there was is in it."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
-        self._store, self._k, self._r = store, prefix + b"k", prefix + b"r"
+        self._store = store
+        self._k = prefix + b"k"
+        self._r = prefix + b"r"
         self.kept = False
         """Is what is taken noted here?"""
         self._after: bytes | None = None
@@ -37,11 +39,13 @@ class References:
 
     def load(self) -> None:
         """Go on as the store says."""
-        self.kept, self._after = self._store.get(self._r) is not None, None
+        self.kept = self._store.get(self._r) is not None
+        self._after = None
 
     def begin(self) -> None:
         """All that was taken is stored."""
-        self.kept, self._after = True, b""
+        self.kept = True
+        self._after = b""
 
     def look_on(self) -> None:
         """At some more of what the store held."""

@@ -19,7 +19,8 @@ class Workers:
     """At most `most` threads, made when they are needed and kept."""
 
     def __init__(self, name: str, most: int) -> None:
-        self._name, self._most = name, most
+        self._name = name
+        self._most = most
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = self._busy = 0

@@ -85,8 +85,11 @@ class _Publication:
         running: Callable[[], Runs],
         hosts: bool,
     ) -> None:
-        self.log, self.definitions, self.declared = log, definitions, declared
-        self.running, self.hosts = running, hosts
+        self.log = log
+        self.definitions = definitions
+        self.declared = declared
+        self.running = running
+        self.hosts = hosts
         self.ours: dict[bytes, Definition] = {}
         """What this start wrote, or may have: nobody may have said how a transaction ended."""
         self.begun: dict[bytes, Definition] = {}

@@ -26,7 +26,8 @@ class Definitions:
     """Stored definitions by type id and by name, as last read; read again on a miss. Thread-safe."""
 
     def __init__(self, log: KeyedLog, topic: str) -> None:
-        self.log, self.tp = log, TopicPartition(topic, 0)
+        self.log = log
+        self.tp = TopicPartition(topic, 0)
         self._lock = threading.Lock()
         self._read_to = 0
         self._stored: dict[bytes, Definition] = {}

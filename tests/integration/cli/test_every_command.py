@@ -16,9 +16,21 @@ from tests.integration.site import Site
 from tests.unit.cli.every_command import CALLS, words
 
 LOG_READERS = [
-    "config activate", "conflicts settle", "delete", "events", "export", "get", "history", "list", "log hold",
-    "log tail", "mapper explain", "mapper list", "type list", "type retire",
-]  # fmt: skip
+    "config activate",
+    "conflicts settle",
+    "delete",
+    "events",
+    "export",
+    "get",
+    "history",
+    "list",
+    "log hold",
+    "log tail",
+    "mapper explain",
+    "mapper list",
+    "type list",
+    "type retire",
+]
 """Without the log they cannot say or do anything."""
 OTHER_SITE = ["conflicts list", "site demote", "site list"]
 """They ask another site's servers."""

@@ -27,10 +27,17 @@ _PARSED = {KINDS[name]: (name, parse_schema(schema)) for name, schema in SCHEMAS
 
 def entries(bootstrap: str, topic: str, index: int, frm: int = 0) -> Iterator[tuple[int, bytes]]:
     """(offset, value) of everything in a log partition now, at `frm` and behind it."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "check.crcs": True,
-        "isolation.level": "read_uncommitted", "enable.partition.eof": False, "fetch.message.max.bytes": 8_000_000,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": False,
+            "fetch.message.max.bytes": 8_000_000,
+        }
+    )
     try:
         seat = TopicPartition(topic, index)
         start, end = consumer.get_watermark_offsets(seat, timeout=20)
@@ -58,7 +65,8 @@ class History:
         self.epoch = (0, "", 0)
         self.void = self.opened = False
         self.next_offset = 0
-        self.lsn, self.hash = 0, bytes(16)
+        self.lsn = 0
+        self.hash = bytes(16)
         self.ids: dict[bytes, list[int]] = defaultdict(list)
         """Transaction id → the lsns it happened at."""
         self.objects: dict[bytes, tuple[bytes, int, bytes]] = {}
@@ -75,7 +83,10 @@ class History:
         epoch = (record["epoch"], record["site"], record["nonce"])
         if name == "EpochStarted":
             if epoch[0] > self.epoch[0]:
-                self.owner, self.epoch, self.void, self.opened = "", epoch, False, False
+                self.owner = ""
+                self.epoch = epoch
+                self.void = False
+                self.opened = False
             return
         if name == "SiteSwitched":
             self.owner = record["to"] if epoch == self.epoch and not self.void else self.owner
@@ -97,7 +108,8 @@ class History:
             self._take(name, record, hashlib.blake2b(data, digest_size=16).digest())
 
     def _take(self, name: str, record: Any, digest: bytes) -> None:
-        self.lsn, self.hash = record["lsn"], digest
+        self.lsn = record["lsn"]
+        self.hash = digest
         self.kinds.append(name)
         self.void = name == "HandedOver"
         self.opened |= name == "EpochOpened"

@@ -19,7 +19,8 @@ class Shared:
     """One cluster of three for all tests that leave it able to work; a failed test's is thrown away."""
 
     def __init__(self, site: Site, factory: pytest.TempPathFactory) -> None:
-        self.site, self.factory = site, factory
+        self.site = site
+        self.factory = factory
         self.cluster: Cluster | None = None
 
     def get(self) -> Cluster:

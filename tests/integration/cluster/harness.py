@@ -138,24 +138,45 @@ class Cluster:
     ) -> None:
         """`classes`: do clients in this process know those of `module`? Two modules may have the same names. `inside`:
         where its processes are to be, if that is not where this one is."""
-        self.site, self.directory, self.nodes, self.inside = site, directory, nodes, inside
+        self.site = site
+        self.directory = directory
+        self.nodes = nodes
+        self.inside = inside
         self.name = name or unique_name()
         self.values: dict[str, object] = {
-            "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
-            "copies": len(site.info.bootstrap.split(",")), "zone": ", ".join(f'"{n}"' for n in nodes),
-            "partitions": partitions, "sync": sync, "async_": async_,
-            "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
-            "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
-            "deadline_ms": deadline_ms, "lease_ms": lease_ms, "zone_quorum": zone_quorum and _asking(zone_quorum),
-            "site_name": site_name, "home": home, "sync_sites": ", ".join(f'"{n}"' for n in sync_sites),
-            "takeover": takeover, "takeover_after_ms": takeover_after_ms, "votes": votes.get(site_name, 1),
+            "name": self.name,
+            "bootstrap": site.info.bootstrap,
+            "zookeeper": site.info.zookeeper,
+            "module": module,
+            "copies": len(site.info.bootstrap.split(",")),
+            "zone": ", ".join(f'"{n}"' for n in nodes),
+            "partitions": partitions,
+            "sync": sync,
+            "async_": async_,
+            "every": every,
+            "keep": keep,
+            "silent_ms": silent_ms,
+            "session_ms": SESSION_MS,
+            "local_sync": local_sync,
+            "remote_sync": remote_sync,
+            "quorum": str(quorum).lower(),
+            "stay_ms": stay_ms,
+            "deadline_ms": deadline_ms,
+            "lease_ms": lease_ms,
+            "zone_quorum": zone_quorum and _asking(zone_quorum),
+            "site_name": site_name,
+            "home": home,
+            "sync_sites": ", ".join(f'"{n}"' for n in sync_sites),
+            "takeover": takeover,
+            "takeover_after_ms": takeover_after_ms,
+            "votes": votes.get(site_name, 1),
             "other_sites": "".join(
                 f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n'
                 + f"votes = {votes.get(name, 1)}\n"
                 + _reached(other_nodes, name)
                 for name, (kafka, zookeeper) in other_sites.items()
             ),
-        }  # fmt: skip
+        }
         self.addresses = addresses
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []

@@ -45,7 +45,10 @@ class Load:
         pause_s: float = 0.002,
         durability: Durability | None = None,
     ) -> None:
-        self.node, self.prefix, self.pause_s, self.durability = node, prefix, pause_s, durability
+        self.node = node
+        self.prefix = prefix
+        self.pause_s = pause_s
+        self.durability = durability
         self.acked: dict[bytes, tuple[str, int]] = {}
         """Transaction id → (partition, lsn), as told."""
         self.landings: Counter[str] = Counter()

@@ -31,7 +31,8 @@ class Process:
 
     def __init__(self, name: str, directory: Path, argv: list[str]) -> None:
         self.name = name
-        self.out, self.err = directory / f"{name}.out", directory / f"{name}.err"
+        self.out = directory / f"{name}.out"
+        self.err = directory / f"{name}.err"
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", "PYTHONFAULTHANDLER": "1"}
         with self.out.open("w") as out, self.err.open("a") as err:
             self._process = started(argv, cwd=directory, env=env, out=out, err=err)

@@ -27,7 +27,10 @@ class Worker:
     """One thread."""
 
     def __init__(self, node: Node, prefix: str, number: int, lock: threading.Lock) -> None:
-        self.node, self.prefix, self.number, self._lock = node, prefix, number, lock
+        self.node = node
+        self.prefix = prefix
+        self.number = number
+        self._lock = lock
 
     def run(self) -> None:
         for n in itertools.count():

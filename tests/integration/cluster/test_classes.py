@@ -42,9 +42,14 @@ def run(cluster: Cluster, statement: str) -> str:
     code = SCRIPT.format(statement=statement)
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{cluster.directory}"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=cluster.directory, env=env, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", code],
+        cwd=cluster.directory,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
     return done.stdout if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 

@@ -39,7 +39,8 @@ class Landings:
     """One aircraft in each partition lands again and again, and does not wait for the log; none waits for another."""
 
     def __init__(self, node: Node, durability: Durability | None = LESS) -> None:
-        self.node, self.durability = node, durability
+        self.node = node
+        self.durability = durability
         self.mine = {p: tail for p, (tail,) in tails(node, "less-").items()}
         self.told: dict[str, list[tuple[bytes, int]]] = {p: [] for p in self.mine}
         """(transaction id, lsn) by partition, as told."""

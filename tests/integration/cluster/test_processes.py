@@ -53,9 +53,15 @@ def test_a_forked_process_has_what_an_executed_one_has(directory: Path) -> None:
     env = {"PYTHONPATH": f"{forked.ROOT}:{directory}", "PYTHONFAULTHANDLER": "1", "HALOG_X": "1"}
     argv = [sys.executable, "-m", "halog.demo.child", str(os.getpid()), "shows", "7"]
     executed = subprocess.run(
-        argv, cwd=directory, env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        check=False, start_new_session=True,
-    )  # fmt: skip
+        argv,
+        cwd=directory,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
     assert executed.returncode == 7
     assert shown(directory, **env)["same"] == json.loads(executed.stdout)["same"]
 

@@ -32,7 +32,9 @@ class Looker:
     """Looks for what was there before, all the time."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.node, self.missed, self.looks = cluster.client("looker"), list[str](), 0
+        self.node = cluster.client("looker")
+        self.missed = list[str]()
+        self.looks = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 

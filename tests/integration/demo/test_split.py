@@ -27,8 +27,15 @@ def test_two_sites_part_and_become_one_without_losing_a_write(ran: Ran) -> None:
     assert ran.code == 0, ran.err
     result = ran.result
     assert list(result) == [
-        "ok", "unaccounted", "acknowledged", "merged", "superseded", "conflicts", "undone_equal", "timings",
-    ]  # fmt: skip
+        "ok",
+        "unaccounted",
+        "acknowledged",
+        "merged",
+        "superseded",
+        "conflicts",
+        "undone_equal",
+        "timings",
+    ]
     assert result["ok"] is True
     assert result["unaccounted"] == 0
     assert result["undone_equal"] is True

@@ -57,8 +57,14 @@ def test_both_are_up_on_ports_of_their_own_and_both_go_down(root: Path) -> None:
     printed, first = both("up", root), infos(root)
     for name in NAMES:
         assert set(printed[name]) == {
-            "kafka_ms", "zookeeper_ms", "cached", "bootstrap", "zookeeper", "data_dir", "pid",
-        }  # fmt: skip
+            "kafka_ms",
+            "zookeeper_ms",
+            "cached",
+            "bootstrap",
+            "zookeeper",
+            "data_dir",
+            "pid",
+        }
         assert (printed[name]["pid"], printed[name]["data_dir"]) == (first[name].pid, str(root / name))
     assert len({a for i in first.values() for a in (i.bootstrap, i.zookeeper)}) == 4
     make_topic(first["west"].bootstrap, "kept")

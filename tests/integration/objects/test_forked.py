@@ -23,8 +23,11 @@ AT_ONCE_S = 5.0
 def _forks(cluster: Cluster, name: str) -> dict[str, tuple[object, float]]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.objects.forking", str(cluster.toml), name, *WAYS],
-        capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return {way: (code, took) for way, code, took in rows}

@@ -24,7 +24,9 @@ class EnclosedSite:
     """An embedded site in a namespace."""
 
     def __init__(self, directory: Path, space: Namespace, address: str) -> None:
-        self.site, self.space, self.address = EmbeddedSite(directory, host=address), space, address
+        self.site = EmbeddedSite(directory, host=address)
+        self.space = space
+        self.address = address
 
     def begin(self) -> None:
         with self.space.inside():

@@ -245,7 +245,8 @@ class Net:
         ip("rule", verb, "priority", str(DETOUR), "iif", other, *self._from_other(name), *table)
 
     def _end_slow(self) -> None:
-        slow, self._slow = self._slow, ExitStack()
+        slow = self._slow
+        self._slow = ExitStack()
         with self.hub.inside():
             slow.close()
 
@@ -256,7 +257,8 @@ class Net:
         self._flapping = _Flapping(self, open_s, cut_s)
 
     def _end_flapping(self) -> None:
-        flapping, self._flapping = self._flapping, None
+        flapping = self._flapping
+        self._flapping = None
         if flapping is not None:
             flapping.close()
 
@@ -285,7 +287,9 @@ class _Flapping:
     """A thread that cuts and heals."""
 
     def __init__(self, net: Net, open_s: float, cut_s: float) -> None:
-        self._net, self._phases, self._end = net, (((), open_s), (net.names, cut_s)), threading.Event()
+        self._net = net
+        self._phases = (((), open_s), (net.names, cut_s))
+        self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flapping", daemon=True)
         self._thread.start()
 
@@ -306,7 +310,8 @@ class _Slow:
     """A tun device of the calling thread's namespace, up: what is sent there comes back from there a while later."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds, self._held = seconds, deque[tuple[float, bytes]]()
+        self._seconds = seconds
+        self._held = deque[tuple[float, bytes]]()
         self._tun = _tun()
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="slow line", daemon=True)

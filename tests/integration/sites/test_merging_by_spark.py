@@ -36,8 +36,10 @@ from tests.integration.sites.two import EAST, WEST, TwoSites
 
 __all__ = ["parted"]
 pytestmark = [
-    pytest.mark.timeout(480), pytest.mark.feature("S1", "M2", "M3"), pytest.mark.usefixtures("quick_spark"),
-]  # fmt: skip
+    pytest.mark.timeout(480),
+    pytest.mark.feature("S1", "M2", "M3"),
+    pytest.mark.usefixtures("quick_spark"),
+]
 
 OF = {side: {branch_of(place, side) for place in range(2)} for side in SIDES}
 """The numbers of a site's branches."""
@@ -157,9 +159,23 @@ def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(par
     assert all("no Spark job has found" in d["why"] for d in refused), refused
     words = ["restore", "--source", EAST, "--checkpoint", str(checkpoint), "--spark-master", "local[1]"]
     job_argv = [
-        "spark_jobs.merge", "--config", str(west.toml), "--policy", "p", "--source", EAST, "--spark-master", "local[1]",
-        "--checkpoint", str(mine), "--publish", "--max-offsets", str(BATCH), "--format", "json",
-    ]  # fmt: skip
+        "spark_jobs.merge",
+        "--config",
+        str(west.toml),
+        "--policy",
+        "p",
+        "--source",
+        EAST,
+        "--spark-master",
+        "local[1]",
+        "--checkpoint",
+        str(mine),
+        "--publish",
+        "--max-offsets",
+        str(BATCH),
+        "--format",
+        "json",
+    ]
     dies("first", tmp_path, r"\d+ notes Progress trace left 0", job_argv)
     assert one_is_read(noted(mine)), noted(mine)
     go_on(parted.east.client("behind"))

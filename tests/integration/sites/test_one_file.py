@@ -111,8 +111,11 @@ def test_a_zone_spans_both_centres_and_either_takes_over(sharing: tuple[Sharing,
     north.lost()
     told = halog(south, "zone", "show", "dr", code=4)
     assert {n["node"]: n["state"] for n in told["nodes"]} == {
-        "One": "unknown", "Two": "unknown", "Three": "active", "Four": "active",
-    }  # fmt: skip
+        "One": "unknown",
+        "Two": "unknown",
+        "Three": "active",
+        "Four": "active",
+    }
     assert (told["state"], told["sites"][1]["why"].startswith("cannot be reached")) == ("partial", True), told
     command(south, "promote", "--may-fork", "--cluster", south.name)
     serves(south, A="Four", B="Three")

@@ -140,8 +140,10 @@ def test_a_line_that_flaps_and_is_slow_delays_it_only(two_sites: TwoSites) -> No
     began = time.monotonic()
     begun = subprocess.Popen(
         argv_of(two_sites.west, "restore", "--source", EAST, "--timeout", "100"),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     passes(1.0)
     two_sites.between.cut()
     passes(2.0)

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    pytest.mark.timeout(480), pytest.mark.feature("S1", "M3", "M1"), pytest.mark.usefixtures("quick_spark"),
-]  # fmt: skip
+    pytest.mark.timeout(480),
+    pytest.mark.feature("S1", "M3", "M1"),
+    pytest.mark.usefixtures("quick_spark"),
+]
 
 COMMON = 60
 """Objects that both sites have when they part."""
@@ -157,9 +159,24 @@ def test_a_driver_killed_half_way_and_started_again_finds_each_key_once(parted: 
     """As one process finds them, by the same counts; also where a write was killed, and where it is started anew."""
     config, checkpoint, out = parted.west.toml, tmp_path / "c", tmp_path / "out"
     argv = [
-        "spark_jobs.merge", "--config", str(config), "--policy", "p", "--source", EAST, "--spark-master", "local[1]",
-        "--checkpoint", str(checkpoint), "--out", str(out), "--max-offsets", "60", "--format", "json",
-    ]  # fmt: skip
+        "spark_jobs.merge",
+        "--config",
+        str(config),
+        "--policy",
+        "p",
+        "--source",
+        EAST,
+        "--spark-master",
+        "local[1]",
+        "--checkpoint",
+        str(checkpoint),
+        "--out",
+        str(out),
+        "--max-offsets",
+        "60",
+        "--format",
+        "json",
+    ]
 
     def half_way() -> bool:
         at = noted(checkpoint)
@@ -246,9 +263,12 @@ def test_a_transaction_is_on_neither_branch_if_the_other_one_decided_or_brought_
     assert sorted(gone) == [(0, 0, b"brought"), (0, 0, b"vote"), (0, 1, b"vote")]
     found = classify_all(rows, ["p-0", "p-1"], gone, three_way=True).collect()
     assert sorted((r.partition, bytes(r.key), r.kind, r.source_txs, r.initiating_txs) for r in found) == [
-        ("p-0", b"a", "same", 0, 0), ("p-0", b"b", "same", 0, 0), ("p-0", b"c", "taken", 0, 1),
-        ("p-0", b"d", "taken", 0, 1), ("p-1", b"a", "kept", 1, 0),
-    ]  # fmt: skip
+        ("p-0", b"a", "same", 0, 0),
+        ("p-0", b"b", "same", 0, 0),
+        ("p-0", b"c", "taken", 0, 1),
+        ("p-0", b"d", "taken", 0, 1),
+        ("p-1", b"a", "kept", 1, 0),
+    ]
 
 
 def test_what_two_versions_of_a_type_wrote_is_compared_as_the_newest_reads_it(spark: SparkSession) -> None:

@@ -42,7 +42,9 @@ class Traffic:
     could tell."""
 
     def __init__(self, node: Any, threads: int = 4) -> None:
-        self.node, self.acknowledged, self.unknown = node, set[str](), set[str]()
+        self.node = node
+        self.acknowledged = set[str]()
+        self.unknown = set[str]()
         self.stopped = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(f"T{n}-",), daemon=True) for n in range(threads)]
         for thread in self._threads:

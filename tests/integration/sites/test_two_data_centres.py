@@ -54,9 +54,13 @@ class Centre(Cluster):
         directory.mkdir()
         nodes = dict.fromkeys(node for listed in lists.values() for node in listed)
         super().__init__(
-            directory, between.sites[here].site, name=name, nodes=tuple(nodes), site_name=here,
+            directory,
+            between.sites[here].site,
+            name=name,
+            nodes=tuple(nodes),
+            site_name=here,
             other_sites={there: between.sites[there].from_afar},
-        )  # fmt: skip
+        )
 
     def configuration(self, file: str, **changed: object) -> Path:
         path = super().configuration(file, **changed)

@@ -37,7 +37,8 @@ class LinkedSite:
     def __init__(self, directory: Path) -> None:
         door, address = _two_ports()
         self.site = EmbeddedSite(directory, remote=RemoteListener(door, f"{HOST}:{address}"))
-        self._door, self._address = door, address
+        self._door = door
+        self._address = address
         self.kafka: Line
         self.zookeeper: Line
 
@@ -151,7 +152,9 @@ class TwoSites:
     def __init__(
         self, directory: Path, between: Between, *, home: str = WEST, requests: bool = False, **values: Any
     ) -> None:
-        self.between, self.home, self.name = between, home, unique_name()
+        self.between = between
+        self.home = home
+        self.name = unique_name()
         self._ports: dict[str, int] = {}
         self._lines: dict[str, Line] = {}
         if requests:
@@ -161,7 +164,8 @@ class TwoSites:
                     self._lines[node] = line = Line(self._ports[node])
                     between.to_nodes.append((name, line))
         self.clusters = {name: self._cluster(directory / name, name, values) for name in NAMES}
-        self.west, self.east = self.clusters[WEST], self.clusters[EAST]
+        self.west = self.clusters[WEST]
+        self.east = self.clusters[EAST]
 
     def _cluster(self, directory: Path, name: str, values: dict[str, Any]) -> Cluster:
         directory.mkdir()

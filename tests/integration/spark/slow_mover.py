@@ -19,7 +19,8 @@ class Hanging:
     """What came is in the file before the call returns."""
 
     def __init__(self, file: Path, stop_after: int) -> None:
-        self.file, self.left = file, stop_after
+        self.file = file
+        self.left = stop_after
 
     def move(self, partition: str, objects: Misplaced) -> Counts:
         with self.file.open("a") as out:

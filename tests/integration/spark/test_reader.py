@@ -24,12 +24,22 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(480)
 
 FULL: dict[str, Any] = {
-    "tail": "N1", "miles": 1 << 62, "kind": Kind.PROP, "price": Decimal("-1234567890.12"), "photo": b"\0\xff",
-    "load": -0.5, "ready": False, "built": dt.date(1903, 12, 17), "wakes": dt.time(23, 59, 59, 999_999),
-    "seen": dt.datetime(2026, 2, 3, 4, 5, 6, 789_012, dt.UTC), "serial": uuid.UUID(int=1 << 100),
-    "base": Point(1.5, "home"), "notes": {"a": ["x", "y"], "b": []}, "stops": [Point(2.5), Point(3.5, "s")],
+    "tail": "N1",
+    "miles": 1 << 62,
+    "kind": Kind.PROP,
+    "price": Decimal("-1234567890.12"),
+    "photo": b"\0\xff",
+    "load": -0.5,
+    "ready": False,
+    "built": dt.date(1903, 12, 17),
+    "wakes": dt.time(23, 59, 59, 999_999),
+    "seen": dt.datetime(2026, 2, 3, 4, 5, 6, 789_012, dt.UTC),
+    "serial": uuid.UUID(int=1 << 100),
+    "base": Point(1.5, "home"),
+    "notes": {"a": ["x", "y"], "b": []},
+    "stops": [Point(2.5), Point(3.5, "s")],
     "times": [dt.time(1, 2, 3)],
-}  # fmt: skip
+}
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:
@@ -52,11 +62,15 @@ def test_every_logical_type_arrives_as_it_was_written(spark: SparkSession, fleet
     one = found["N1"]
     assert one["seen"].astimezone(dt.UTC) == FULL["seen"]
     plain = {
-        **FULL, "kind": "PROP", "wakes": dt.timedelta(hours=23, minutes=59, seconds=59, microseconds=999_999),
-        "seen": one["seen"], "serial": str(FULL["serial"]), "base": {"x": 1.5, "label": "home"},
+        **FULL,
+        "kind": "PROP",
+        "wakes": dt.timedelta(hours=23, minutes=59, seconds=59, microseconds=999_999),
+        "seen": one["seen"],
+        "serial": str(FULL["serial"]),
+        "base": {"x": 1.5, "label": "home"},
         "stops": [{"x": 2.5, "label": None}, {"x": 3.5, "label": "s"}],
         "times": [dt.timedelta(hours=1, minutes=2, seconds=3)],
-    }  # fmt: skip
+    }
     assert {k: v for k, v in one.items() if k[0] != "_"} == plain
     assert (bytes(one["_reference"]), one["_type"]) == (ref.raw, "Plane")
     assert found["N2"]["base"] is None
@@ -122,8 +136,10 @@ def follow(spark: SparkSession, cluster: Cluster, checkpoint: Path) -> list[dict
     found: list[dict[str, Any]] = []
     query = (
         stream.writeStream.foreachBatch(lambda frame, _: found.extend(rows(frame)))
-        .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    )  # fmt: skip
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     return found
 

@@ -30,8 +30,12 @@ BUSY_MS = (1.0, 12.0)
 """Between two turns of a line that has something to do."""
 STOPPED_MS = 5.0
 CROSSING = {
-    "mirror": "line", "arrived": "arrived", "awaited": "awaited", "takeovers": "takeover", "unfinished": "unfinished",
-}  # fmt: skip
+    "mirror": "line",
+    "arrived": "arrived",
+    "awaited": "awaited",
+    "takeovers": "takeover",
+    "unfinished": "unfinished",
+}
 """Turns that ask over the line, and how they are called."""
 ATOMIC = 0.9
 """Chance that a line takes a turn at once, in which nothing else happens: what it then asks costs no time."""
@@ -41,8 +45,13 @@ class SiteCopy:
     """As much of `halog.runtime.replica.driver.Copy` as is used for other sites."""
 
     def __init__(self, host: SiteHost, p: Process) -> None:
-        self._host, self._p = host, p
-        self.name, self.tp, self.lock, self.error, self.objects = "p", TP, nullcontext(), None, self
+        self._host = host
+        self._p = p
+        self.name = "p"
+        self.tp = TP
+        self.lock = nullcontext()
+        self.error = None
+        self.objects = self
 
     @property
     def core(self) -> Partition:
@@ -78,10 +87,13 @@ class SiteHost:
     """As much of `halog.runtime.host.host.Host`."""
 
     def __init__(self, p: Process, world: SiteWorld) -> None:
-        self.world, self._p = world, p
-        self.me, self.site = p.me, world.site
+        self.world = world
+        self._p = p
+        self.me = p.me
+        self.site = world.site
         asker = world.asker(p)
-        self.coordinator, self.log = SiteCoordinator(world, asker), SiteLog(world, asker)
+        self.coordinator = SiteCoordinator(world, asker)
+        self.log = SiteLog(world, asker)
         self.copies = {"p": SiteCopy(self, p)}
         self.telling = SimpleNamespace(told=lambda copy, e: world.pair.told(world.site, e))
         self.to_stir: list[Callable[[], None]] = []
@@ -103,9 +115,13 @@ class _Turns:
     """One after the other, as long as the process lives; those of a line that may cross others', as a task."""
 
     def __init__(self, host: SiteHost, p: Process, name: str, turn: Callable[[], None]) -> None:
-        self._host, self._p, self._turn, self._name = host, p, turn, name
+        self._host = host
+        self._p = p
+        self._turn = turn
+        self._name = name
         self._kind = name.partition("-")[0]
-        self._crosses, self._looks = self._kind in CROSSING, self._kind in ("takeovers", "unfinished")
+        self._crosses = self._kind in CROSSING
+        self._looks = self._kind in ("takeovers", "unfinished")
         self._engine = host.world.engine
 
     def begin(self) -> None:
@@ -139,7 +155,8 @@ class _Workers:
     """The pool that merges run in."""
 
     def __init__(self, world: SiteWorld, p: Process) -> None:
-        self._world, self._p = world, p
+        self._world = world
+        self._p = p
 
     def submit(self, work: Callable[..., None], *args: Any) -> None:
         task = self._world.pair.tasks.spawn("merge", lambda: work(*args), self._p)
@@ -166,7 +183,9 @@ class SiteNode:
         self._restoring = Restoring(host, reach, lambda: world.pair.compensate, DEFINITIONS)
         workers: Any = _Workers(world, p)
         self._restoring._workers = workers
-        self._copy, self._world, self._p = host.copies["p"], world, p
+        self._copy = host.copies["p"]
+        self._world = world
+        self._p = p
         mirroring = Mirroring(host, reach, DEFINITIONS, (world.other,))
         unfinished = ProcessUnfinished(host, mirroring, reach, {"policy"})
         unfinished.world = world

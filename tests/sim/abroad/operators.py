@@ -35,7 +35,8 @@ class Operators:
     """Of both sites."""
 
     def __init__(self, pair: Pair) -> None:
-        self.pair, self.rng = pair, pair.rng
+        self.pair = pair
+        self.rng = pair.rng
         self._begun: list[Task] = []
         self._alone = False
         """Has a takeover gone through since a site was lost? Then that one was let go of."""

@@ -82,7 +82,9 @@ class Pair:
     def __init__(self, seed: int, *, verbose: bool = False, calm: bool | None = None) -> None:
         self.rng = chance = random.Random(seed * 7919 + 11)
         """What operators do, and the line, is drawn from it."""
-        self.seed, self.engine, self.cover = seed, Engine(seed, verbose=verbose), Coverage()
+        self.seed = seed
+        self.engine = Engine(seed, verbose=verbose)
+        self.cover = Coverage()
         self.tasks, self.wire = Tasks(self.engine), Wire(self.engine, self.cover)
         self.sessions: list[Any] = []
         """Every producer's session that mirrors or operators had, with who had it."""
@@ -124,9 +126,16 @@ class Pair:
         if self.takeover is not None:
             settings = msgspec.structs.replace(settings, votes=self.takeover.settings(site))
         return SiteWorld(
-            self, seed, site, other, home, names=names, sync_replicas=self.rng.choice((0, 1, 1)), calm=calm,
+            self,
+            seed,
+            site,
+            other,
+            home,
+            names=names,
+            sync_replicas=self.rng.choice((0, 1, 1)),
+            calm=calm,
             settings=settings,
-        )  # fmt: skip
+        )
 
     def other(self, site: str) -> SiteWorld:
         return self.worlds[self.worlds[site].other]
@@ -261,9 +270,21 @@ class Pair:
         """The clocks of `halog.runtime` are this world's, and what is to be read in pieces comes in small ones."""
         clock, queues = Clock(self.tasks), Queues(self.tasks)
         timed = (
-            switching, reuniting, line, mirrored, mirroring, giving, splits, retention, reopening, restoring,
-            succession, sites, drawing_level, unfinished,
-        )  # fmt: skip
+            switching,
+            reuniting,
+            line,
+            mirrored,
+            mirroring,
+            giving,
+            splits,
+            retention,
+            reopening,
+            restoring,
+            succession,
+            sites,
+            drawing_level,
+            unfinished,
+        )
         wanted: list[tuple[Any, str, Any]] = [(module, "time", clock) for module in timed]
         wanted += [
             (reopening, "queue", queues),

@@ -46,7 +46,8 @@ class _Service:
     """Of site `world`, asked by `asker`."""
 
     def __init__(self, world: SiteWorld, asker: Asker) -> None:
-        self._world, self._asker = world, asker
+        self._world = world
+        self._asker = asker
 
     def _ask(self, what: str) -> Way:
         """Wait for an answer; what becomes of it."""
@@ -246,7 +247,8 @@ class SiteTail(_Service):
         return self._end
 
     def follow(self, tp: TopicPartition, offset: int) -> None:
-        self._tp, self._at = tp, offset
+        self._tp = tp
+        self._at = offset
 
     def unfollow(self, tp: TopicPartition) -> None:
         self._at = None

@@ -35,7 +35,9 @@ class SiteWorld(World):
     """Of a `Pair`."""
 
     def __init__(self, pair: Pair, seed: int, site: str, other: str, home: str, **more: Any) -> None:
-        self.pair, self.other, self.znodes = pair, other, Znodes()
+        self.pair = pair
+        self.other = other
+        self.znodes = Znodes()
         self.at_it: dict[Member, SiteNode] = {}
         """What each process does for other sites."""
         self.heard: dict[int, Callable[[ev.Result], None]] = {}

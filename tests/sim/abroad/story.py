@@ -33,7 +33,9 @@ class Story:
 
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
         self.pair = pair = Pair(seed, verbose=verbose)
-        self.operators, self.rng, self.at = Operators(pair), pair.rng, pair.engine.at
+        self.operators = Operators(pair)
+        self.rng = pair.rng
+        self.at = pair.engine.at
         self.late = random.Random(f"{seed}/late")
         now = BEGIN_MS
         for world in pair.worlds.values():

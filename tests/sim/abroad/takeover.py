@@ -46,7 +46,8 @@ class Takeover:
     """Of one pair: its policy, and its judge."""
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
-        self._pair, self._seed = pair, pair.seed
+        self._pair = pair
+        self._seed = pair.seed
         self.binding = chance.random() < 0.8
         """Do the votes decide? Else whoever misses the other one goes on."""
         west, east = chance.choice(((1, 2), (1, 2), (0, 1), (2, 1), (3, 2), (1, 0)))

@@ -40,7 +40,9 @@ class Task:
     """Some blocking code. `owner` None: an operator's command."""
 
     def __init__(self, name: str, work: Callable[[], None], owner: Owner | None) -> None:
-        self.name, self.work, self.owner = name, work, owner
+        self.name = name
+        self.work = work
+        self.owner = owner
         self.turn = 0
         """Which of its resumptions is the next."""
         self.begun = self.killed = self.done = False
@@ -134,7 +136,8 @@ class Tasks:
             raise error
 
     def _run(self, task: Task) -> None:
-        before, self.current = self.current, task
+        before = self.current
+        self.current = task
         task.turn += 1
         if task.begun:
             task.go.release()
@@ -213,12 +216,14 @@ class SimpleQueue(Generic[T]):
     """One that a task waits at."""
 
     def __init__(self, tasks: Tasks) -> None:
-        self._tasks, self._items = tasks, deque[T]()
+        self._tasks = tasks
+        self._items = deque[T]()
         self._waiting: Task | None = None
 
     def put(self, item: T) -> None:
         self._items.append(item)
-        waiting, self._waiting = self._waiting, None
+        waiting = self._waiting
+        self._waiting = None
         if waiting is not None:
             self._tasks.engine.at(0.0, self._tasks._resume, waiting, waiting.turn)
 

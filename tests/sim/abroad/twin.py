@@ -22,7 +22,7 @@ from halog.core.log.records import (
     Record,
     SiteSwitched,
     decode,
-)  # fmt: skip
+)
 from tests.sim.violation import demand
 
 HOME = "west"
@@ -143,7 +143,8 @@ class Reader:
     """Goes through one log; what it says so far is `read`."""
 
     def __init__(self, site: str) -> None:
-        self.read, self.own = Read(site), site == HOME
+        self.read = Read(site)
+        self.own = site == HOME
         self.started = 0
         """The highest epoch of this site that was started."""
         self.epoch: EpochId | None = None
@@ -156,8 +157,13 @@ class Reader:
         epoch = record.header.epoch
         if isinstance(record, EpochStarted):
             if epoch.site == self.read.site and epoch.number > self.started:
-                self.started, self.epoch, self.own = epoch.number, epoch, True
-                self.opened, self.ended, self.closed_for, self.parts = False, False, "", {}
+                self.started = epoch.number
+                self.epoch = epoch
+                self.own = True
+                self.opened = False
+                self.ended = False
+                self.closed_for = ""
+                self.parts = {}
         elif self.own:
             if epoch == self.epoch:
                 self._own(record, hash_)
@@ -167,7 +173,10 @@ class Reader:
     def _own(self, record: Record, hash_: bytes) -> None:
         if isinstance(record, SiteSwitched):
             if not self.ended or self.closed_for == record.to:
-                self.own, self.opened, self.ended, self.parts = False, True, False, {}
+                self.own = False
+                self.opened = True
+                self.ended = False
+                self.parts = {}
             return
         if self.ended:
             return
@@ -200,7 +209,8 @@ class Reader:
     def _take(self, record: Record, hash_: bytes) -> None:
         self.opened = self.opened or isinstance(record, EpochOpened)
         if isinstance(record, HandedOver):
-            self.ended, self.closed_for = True, record.to
+            self.ended = True
+            self.closed_for = record.to
         self.parts = {}
         self.read.take(record, hash_)
 
@@ -212,7 +222,10 @@ class Reader:
         inner = [found[i] for i in range(record.parts) if i in found]
         if len(inner) != record.parts or digest(b"".join(h for h, _ in inner)) != record.parts_hash:
             return False
-        self.epoch, self.opened, self.ended, self.parts = record.header.epoch, True, False, {}
+        self.epoch = record.header.epoch
+        self.opened = True
+        self.ended = False
+        self.parts = {}
         self.read.join(record, hash_, [part for _, part in inner])
         return True
 

@@ -24,7 +24,9 @@ class _Threads:
     """Of one desk."""
 
     def __init__(self, world: SiteWorld, p: Process) -> None:
-        self._world, self._p, self._rng = world, p, world.engine.rng
+        self._world = world
+        self._p = p
+        self._rng = world.engine.rng
 
     def submit(self, work: Callable[[], None]) -> None:
         if self._rng.random() < AT_ONCE:

@@ -48,7 +48,8 @@ class Waiting:
     """What one pair promises, and has promised."""
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
-        self._pair, self.strict = pair, chance.random() < 0.6
+        self._pair = pair
+        self.strict = chance.random() < 0.6
         """Are commits refused while the other site is away? Else they go on without it."""
         self.names = chance.choice((BOTH, BOTH, BOTH, BOTH, BOTH, BOTH, BOTH[:1], BOTH[1:]))
         away_ms = chance.choice((100, 150, 400))
@@ -70,10 +71,11 @@ class Waiting:
         """As much of a configuration as says who tells whom what."""
         away = "refuse" if self.strict else "drop"
         return SimpleNamespace(
-            cluster=SimpleNamespace(name="sim"), site=SimpleNamespace(name=site),
+            cluster=SimpleNamespace(name="sim"),
+            site=SimpleNamespace(name=site),
             policies={"policy": SimpleNamespace(sync_sites=self.names, sync_site_away=away)},
             other_sites=(self._pair.worlds[site].other,),
-        )  # fmt: skip
+        )
 
     # --- while it runs ---
 

@@ -66,7 +66,8 @@ class SiteChecks(Checks):
             self.world.pair.waiting.table_set(self.world, old, new)
         if new.epoch != old.epoch and new.active is None:
             demand(new.epoch.number > old.epoch.number, f"F3: the fence {new.epoch} is not above {old.epoch}")
-            self.epoch, self.sync_set = new.epoch, new.sync_set
+            self.epoch = new.epoch
+            self.sync_set = new.sync_set
             return
         if new.epoch != old.epoch:
             demand(not old.owner, f"F1: {new.active} took epoch {new.epoch}, and site {old.owner} is to serve")

@@ -27,7 +27,8 @@ class Wire:
     """Between all sites of a world."""
 
     def __init__(self, engine: Engine, cover: Coverage) -> None:
-        self._engine, self._cover = engine, cover
+        self._engine = engine
+        self._cover = cover
         self.cut: set[tuple[str, str]] = set()
         """(from, to): nothing gets through that way."""
         self.lost = ""
@@ -52,12 +53,15 @@ class Wire:
         return 0.5 + (SLOW_MS if self.slow else USUAL_MS) * self._engine.rng.random()
 
     def cut_off(self, ways: set[tuple[str, str]], what: str) -> None:
-        self.cut, self.changes = ways, self.changes + 1
+        self.cut = ways
+        self.changes = self.changes + 1
         self._cover.hit(what)
         self._engine.say(f"=== the line: {what}")
 
     def heal(self) -> None:
-        self.cut, self.slow, self.changes = set(), False, self.changes + 1
+        self.cut = set()
+        self.slow = False
+        self.changes = self.changes + 1
         self._engine.say("=== the line is whole")
 
     def trouble(self, rng: random.Random, a: str, b: str) -> None:

@@ -19,7 +19,9 @@ class Admin:
     """Each look at the topic takes a second of its clock; `led` says how many partitions have a leader at each."""
 
     def __init__(self, count: int, led: Iterator[int]) -> None:
-        self.count, self.led, self.now = count, led, 0.0
+        self.count = count
+        self.led = led
+        self.now = 0.0
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         self.now += 1.0

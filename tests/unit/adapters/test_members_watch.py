@@ -29,14 +29,17 @@ Job = Callable[[], object]
 
 class Znode:
     def __init__(self, data: bytes, version: int, czxid: int, mzxid: int) -> None:
-        self.data, self.stat = data, SimpleNamespace(version=version, czxid=czxid, mzxid=mzxid)
+        self.data = data
+        self.stat = SimpleNamespace(version=version, czxid=czxid, mzxid=mzxid)
 
 
 class Asked:
     """kazoo's promise of an answer."""
 
     def __init__(self, run: Callable[[Job], None]) -> None:
-        self._run, self._links, self.ready = run, list[Callable[[Any], None]](), False
+        self._run = run
+        self._links = list[Callable[[Any], None]]()
+        self.ready = False
         self.value: Any = None
         self.exception: Exception | None = None
 
@@ -47,7 +50,8 @@ class Asked:
         return self.exception is None
 
     def answer(self, value: Any, exception: Exception | None) -> None:
-        self.value, self.exception = value, exception
+        self.value = value
+        self.exception = exception
         for link in self._links:
             self._run(partial(link, self))
 

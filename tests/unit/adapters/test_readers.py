@@ -19,7 +19,8 @@ class Admin:
     """Answers with an offset, or with an error, so many times or for ever."""
 
     def __init__(self, error: int | None = None, times: int = 1_000_000) -> None:
-        self.error, self.times = error, times
+        self.error = error
+        self.times = times
         self.asked = 0
         self.known: set[str] = set()
 

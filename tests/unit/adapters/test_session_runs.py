@@ -56,7 +56,8 @@ class Wire:
         self.due.append((callback, error, Message(offset)))
 
     def poll(self, timeout: float) -> int:
-        due, self.due = self.due, []
+        due = self.due
+        self.due = []
         for callback, error, message in due:
             callback(error, message)
         return len(due)

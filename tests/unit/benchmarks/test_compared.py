@@ -99,8 +99,9 @@ def test_failovers_and_restores_of_peers_stand_beside_ours() -> None:
         ]
     )
     assert {p.said: v for p, v in found.items()} == {
-        "etcd, heartbeat 10 ms, election 100 ms": [185], "Redis, Python client": [3_798],
-    }  # fmt: skip
+        "etcd, heartbeat 10 ms, election 100 ms": [185],
+        "Redis, Python client": [3_798],
+    }
     failover = "failover of a killed process, first new acknowledged write, median"
     rows = {r.name: r for r in comparisons([own(failover, 74.0, "a client node")], found)}
     tuned, default = (

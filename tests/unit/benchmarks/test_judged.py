@@ -39,10 +39,17 @@ MADE = ("p-0", NEW, ref(NEW))
         ([*RIGHT, MADE, ("p-0", NEW + 4, ref(NEW + 4))], Verdict(6, 0, 1, 0, 2)),
     ],
     ids=[
-        "right", "one lost", "a new one lost", "in two partitions", "twice in one", "one reference of two",
-        "misplaced", "perhaps made", "never made, or deleted",
+        "right",
+        "one lost",
+        "a new one lost",
+        "in two partitions",
+        "twice in one",
+        "one reference of two",
+        "misplaced",
+        "perhaps made",
+        "never made, or deleted",
     ],
-)  # fmt: skip
+)
 def test_every_object_is_counted(found: list[tuple[str, int, bytes]], verdict: Verdict) -> None:
     assert judge(found, 4, {NEW}, {NEW + 2}, before, now) == verdict
 

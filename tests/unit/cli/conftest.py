@@ -118,7 +118,8 @@ class Cluster:
         self.directory = directory
         self.path = directory / "halog.toml"
         self.path.write_text(toml or TOML)  # as a test may have replaced it
-        self.broker, self.tree = MemoryBroker(), MemoryTree()
+        self.broker = MemoryBroker()
+        self.tree = MemoryTree()
         self.nodes: dict[str, Node] = {}
 
     def adapters(self, config: Config, name: str, **_: float) -> Adapters:

@@ -20,13 +20,15 @@ class Log:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.lsn, self.last = 0, NO_HASH
+        self.lsn = 0
+        self.last = NO_HASH
 
     def add(self, record: records.Record, *, counts: bool = True) -> None:
         data = records.encode(record)
         self.entries.append(Entry(TopicPartition("t", 0), len(self.entries), data, len(self.entries)))
         if counts and not isinstance(record, records.EpochStarted):
-            self.lsn, self.last = record.header.lsn, digest(data)
+            self.lsn = record.header.lsn
+            self.last = digest(data)
 
     def header(self, number: int, tx: int = 0) -> records.Header:
         return records.Header(LOG_ID, epoch_id(number), self.lsn + 1, self.last, tx.to_bytes(16, "big"))

@@ -32,12 +32,15 @@ class Mortal(Cluster):
 
     def __init__(self, directory: Path, toml: str) -> None:
         super().__init__(directory, toml)
-        self.died, self._left = threading.Event(), 0
+        self.died = threading.Event()
+        self._left = 0
         self.bodies: dict[str, tuple[Gate, MemoryChannel, MemoryCoordinator]] = {}
 
     def doom(self, name: str, step: Step) -> None:
         """From now on a process of this name dies before that step."""
-        self.doomed, self.step, self._left = name, step, step[2]
+        self.doomed = name
+        self.step = step
+        self._left = step[2]
         self.died.clear()
 
     def adapters(self, config: Config, name: str, **_: float) -> Adapters:

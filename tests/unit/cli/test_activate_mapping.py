@@ -156,5 +156,6 @@ def test_objects_that_nobody_counts_are_said_to_move_all_the_same(
         fleet.stop(name)
     ran = halog("config", "diff", file(fleet, 5), "--timeout", 0.5)
     assert (ran.code, "policy p: objects would move to another partition; how many is not known" in ran.err) == (
-        0, True,
-    ), ran  # fmt: skip
+        0,
+        True,
+    ), ran

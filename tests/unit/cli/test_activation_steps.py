@@ -262,8 +262,11 @@ def test_a_type_that_was_entered_and_not_published_stays_where_it_was_entered(fl
 
 def test_a_home_is_judged_by_partitions_that_are_there(fleet: Mortal, halog: Run) -> None:
     """A node that died before it made any has decided nothing."""
-    fleet.tree.create("policies/q", b'{"mapper":"consistent_hash","partitions":2,"ring_size":65536,"local_sync":"SYNC",'
-                      b'"remote_sync":"NO_SYNC"}', 0)  # fmt: skip
+    fleet.tree.create(
+        "policies/q",
+        b'{"mapper":"consistent_hash","partitions":2,"ring_size":65536,"local_sync":"SYNC","remote_sync":"NO_SYNC"}',
+        0,
+    )
     path = fleet.directory / "home.toml"
     text = toml(3).replace('[bindings]\n"*" = "p"\n', NEW.format(2, "SYNC") + 'home = "west"\n[bindings]\n"*" = "p"\n')
     path.write_text(text + '[sites.west]\nbootstrap = "w:1"\nzookeeper = "w:2"\n')

@@ -51,8 +51,10 @@ def test_a_good_file_is_good_and_a_bad_one_says_all_that_is_wrong(cluster: Any, 
     ran = halog("config", "check", bad)
     assert ran.code == 2
     assert [line.split(": ")[1] for line in ran.out.splitlines()] == [
-        "policies.p.partitoins", "policies.p.partitions", 'bindings."*"',
-    ]  # fmt: skip
+        "policies.p.partitoins",
+        "policies.p.partitions",
+        'bindings."*"',
+    ]
     document = halog("config", "check", bad, "--format", "json").json
     assert (document["ok"], document["problems"][1]["key"]) == (False, "policies.p.partitions")
     assert halog("config", "check", cluster.directory / "none.toml").code == 2
@@ -136,8 +138,9 @@ def test_what_is_shown_can_be_activated_again(cluster: Any, halog: Run) -> None:
     assert (active["number"], active["config"]["policies"]["p"]["below_quorum"]) == (3, "refuse")
     between = halog("config", "diff", "--version", 2, "--with", 3)
     assert between.out.splitlines()[0].split()[:4] == ["key", "version", "2", "version"]
-    assert halog("config", "show", "--version", 9).err.endswith("there is no version 9 of the configuration; "
-                                                                "there are 3, 2, 1\n")  # fmt: skip
+    assert halog("config", "show", "--version", 9).err.endswith(
+        "there is no version 9 of the configuration; there are 3, 2, 1\n"
+    )
 
 
 def test_a_dry_run_changes_nothing(cluster: Any, halog: Run) -> None:
@@ -162,9 +165,12 @@ REFUSED = [
     (('[nodes.C]\ndata_dir = "C"', '[nodes.D]\ndata_dir = "D"'), "nodes.C", "has a copy of p-0"),
     (("[policies.p]", "[policies.q]"), "policies.p", "never removed"),
     (('["A", "B", "C"]', '["A", "B", "C"]\n[zones.home.quorum]\nminimum_votes = 4'), "", "would go offline"),
-]  # fmt: skip
-RENAMED = {"nodes.C": [('["A", "B", "C"]', '["A", "B", "D"]')], "policies.p": [('"*" = "p"', '"*" = "q"')],
-           "": [('data_dir = "C"', 'data_dir = "C"\n[nodes.D]\ndata_dir = "D"\nvotes = 2')]}  # fmt: skip
+]
+RENAMED = {
+    "nodes.C": [('["A", "B", "C"]', '["A", "B", "D"]')],
+    "policies.p": [('"*" = "p"', '"*" = "q"')],
+    "": [('data_dir = "C"', 'data_dir = "C"\n[nodes.D]\ndata_dir = "D"\nvotes = 2')],
+}
 
 
 @pytest.mark.parametrize("active", [True, False], ids=["active", "first"])
@@ -254,8 +260,11 @@ def test_votes_quorum_and_new_nodes_count_at_once(cluster: Any, halog: Run) -> N
     zone = halog("zone", "show", "home", "--format", "json").json
     assert zone["quorum"] == "4 of 5 votes"
     assert {n["node"]: (n["state"], n["votes"]) for n in zone["nodes"]} == {
-        "A": ("active", 2), "B": ("active", 1), "C": ("active", 1), "D": ("down", 1),
-    }  # fmt: skip
+        "A": ("active", 2),
+        "B": ("active", 1),
+        "C": ("active", 1),
+        "D": ("down", 1),
+    }
     cluster.path.write_text('[cluster]\nname = "ops"\n[site]\nbootstrap = "127.0.0.1:1"\nzookeeper = "127.0.0.1:2"\n')
     cluster.start("D")
     wait_until(lambda: halog("zone", "show", "home").code == 0)

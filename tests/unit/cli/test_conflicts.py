@@ -72,8 +72,10 @@ def test_each_kind_of_conflict_is_told_with_what_stands(parted: dict[str, Path],
     }
     one = found[1]
     assert (one["base"]["fields"]["note"], one["source"]["fields"]["note"], one["initiating"]["fields"]["note"]) == (
-        "", "east", "west",
-    )  # fmt: skip
+        "",
+        "east",
+        "west",
+    )
     assert one["type"] == "Flight"
     assert found[2]["initiating"] is None
     assert found[3]["source"] is None

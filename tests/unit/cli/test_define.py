@@ -57,8 +57,10 @@ def test_a_partition_is_defined_enabled_and_disabled_by_commands(placing: Cluste
     wait_until(lambda: placing.nodes["C"].partitions["eu"].state == "Active")
     shown = halog("partition", "show", "eu", "--format", "json").json
     assert {s["node"]: (s["status"], s["life"]) for s in shown["seen"]} == {
-        "A": ("LocalEnabled", "Active"), "B": ("RemoteEnabled", "Active"), "C": ("RemoteEnabled", "Active"),
-    }  # fmt: skip
+        "A": ("LocalEnabled", "Active"),
+        "B": ("RemoteEnabled", "Active"),
+        "C": ("RemoteEnabled", "Active"),
+    }
     assert shown["definitions"]["A"] == {"nodes": ["A", "B"], "sync_replicas": 1, "said": "enabled"}
     ran = halog("partition", "disable", "eu", "--node", "B", "--timeout", 30, "--format", "json")
     assert (ran.json["status"], ran.json["nodes"]) == ("LocalDisabled", ["A"])

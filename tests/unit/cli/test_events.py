@@ -174,9 +174,16 @@ def made(kind: Any, epoch: int, time_ms: int, *, node: str, cause: str, **more: 
 
 def table(number: int, active: str | None) -> PartitionTable:
     return PartitionTable(
-        "p-0", LOG_ID.hex(), "t", 0, "p", ("A", "B"), 1, epoch=epoch_id(number),
+        "p-0",
+        LOG_ID.hex(),
+        "t",
+        0,
+        "p",
+        ("A", "B"),
+        1,
+        epoch=epoch_id(number),
         active=None if active is None else Member(active, 1),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.feature("Q4", "O2")

@@ -67,9 +67,7 @@ def put(cluster: Cluster, **group: Any) -> None:
     found = cluster.tree.get("partitions/p-0")
     table = next(t for t in cluster.tables() if t.name == "p-0")
     assert found is not None
-    cluster.tree.set(
-        "partitions/p-0", msgspec.structs.replace(table, group=Group(**group)).to_bytes(), found.version
-    )  # fmt: skip
+    cluster.tree.set("partitions/p-0", msgspec.structs.replace(table, group=Group(**group)).to_bytes(), found.version)
 
 
 # --- what is asked for ---

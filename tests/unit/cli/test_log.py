@@ -123,13 +123,15 @@ class Maker:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.lsn, self.last = 0, NO_HASH
+        self.lsn = 0
+        self.last = NO_HASH
 
     def add(self, record: records.Record, *, counts: bool = True) -> None:
         data = records.encode(record)
         self.entries.append(Entry(TP, len(self.entries), data, 0))
         if counts and not isinstance(record, records.EpochStarted):
-            self.lsn, self.last = record.header.lsn, digest(data)
+            self.lsn = record.header.lsn
+            self.last = digest(data)
 
     def header(self, number: int, *, lsn: int | None = None) -> records.Header:
         return records.Header(LOG_ID, epoch(number), self.lsn + 1 if lsn is None else lsn, self.last)
@@ -159,9 +161,20 @@ def history() -> Maker:
 
 
 VERDICTS = [
-    "started", "opened", "accepted", "started", "opened", "skipped", "accepted", "voided", "skipped", "skipped",
-    "started", "opened", "accepted",
-]  # fmt: skip
+    "started",
+    "opened",
+    "accepted",
+    "started",
+    "opened",
+    "skipped",
+    "accepted",
+    "voided",
+    "skipped",
+    "skipped",
+    "started",
+    "opened",
+    "accepted",
+]
 
 
 @pytest.mark.feature("O1")

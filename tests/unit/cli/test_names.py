@@ -64,10 +64,17 @@ def test_a_name_that_nothing_has_is_named_with_exit_2(
 
 
 ELSEWHERE = [
-    "delete Aircraft N1", "partition accept-loss p-0", "partition require p-0 0 --may-fork",
-    "partition require p-0 1 --may-fork", "zone quorum home --off", "zone quorum home --on", "site promote --may-fork",
-    "site promote", "site let-go west --may-fork", "recover --from-logs --accept-loss A",
-]  # fmt: skip
+    "delete Aircraft N1",
+    "partition accept-loss p-0",
+    "partition require p-0 0 --may-fork",
+    "partition require p-0 1 --may-fork",
+    "zone quorum home --off",
+    "zone quorum home --on",
+    "site promote --may-fork",
+    "site promote",
+    "site let-go west --may-fork",
+    "recover --from-logs --accept-loss A",
+]
 """Calls of each command that takes the cluster's name."""
 
 
@@ -92,10 +99,21 @@ def test_what_is_meant_for_another_cluster_changes_nothing_here(
 @pytest.mark.feature("O1")
 @pytest.mark.parametrize(
     "call",
-    ["plan show", "plan status", "plan apply", "plan cancel", "plan rollback", "rebalance cancel --policy p",
-     "rebalance", "rebalance --policy p", "restore undo", "drain A --undo",
-     "partition require p-0 0", "partition designate p-0 none"],
-)  # fmt: skip
+    [
+        "plan show",
+        "plan status",
+        "plan apply",
+        "plan cancel",
+        "plan rollback",
+        "rebalance cancel --policy p",
+        "rebalance",
+        "rebalance --policy p",
+        "restore undo",
+        "drain A --undo",
+        "partition require p-0 0",
+        "partition designate p-0 none",
+    ],
+)
 def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any], call: str) -> None:
     """It is said, a program reads a document, and what there is stays as it was."""
     before = state(shared)
@@ -109,13 +127,32 @@ def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any],
 
 
 LOOKS = [
-    "status", "node list --all", "partition list", "partition show p-0", "partition lag", "zone list", "zone show home",
-    "site list", "site lag", "events --all", "history p-0", "history p-0 --why", "mapper list",
-    "mapper explain Aircraft N1", "mapper explain --distribution --policy p", "plan list", "rebalance status",
+    "status",
+    "node list --all",
+    "partition list",
+    "partition show p-0",
+    "partition lag",
+    "zone list",
+    "zone show home",
+    "site list",
+    "site lag",
+    "events --all",
+    "history p-0",
+    "history p-0 --why",
+    "mapper list",
+    "mapper explain Aircraft N1",
+    "mapper explain --distribution --policy p",
+    "plan list",
+    "rebalance status",
     "txn list",
-    "config history", "conflicts show", "log holds p-0", "get Aircraft N1", "list Aircraft", "version",
+    "config history",
+    "conflicts show",
+    "log holds p-0",
+    "get Aircraft N1",
+    "list Aircraft",
+    "version",
     "safe-to-stop A",
-]  # fmt: skip
+]
 
 
 def keys(document: Any) -> Iterator[str]:
@@ -155,9 +192,18 @@ def test_events_are_filtered(shared: Cluster, halog: Callable[..., Any]) -> None
 @pytest.mark.feature("O1")
 @pytest.mark.parametrize(
     "call",
-    ["get Aircraft N1 N2", "get Flight [1", "get Flight UA x", "delete Aircraft --key-bytes xx", "get Aircraft",
-     "mapper explain Aircraft N1 N2", "status --timeout nan", "status --timeout inf", "status --timeout 1e12"],
-)  # fmt: skip
+    [
+        "get Aircraft N1 N2",
+        "get Flight [1",
+        "get Flight UA x",
+        "delete Aircraft --key-bytes xx",
+        "get Aircraft",
+        "mapper explain Aircraft N1 N2",
+        "status --timeout nan",
+        "status --timeout inf",
+        "status --timeout 1e12",
+    ],
+)
 def test_what_cannot_be_meant_is_a_mistake_of_usage(shared: Cluster, halog: Callable[..., Any], call: str) -> None:
     before = state(shared)
     ran = halog(*call.split(), *(("--cluster", "ops") if call.startswith("delete") else ()))

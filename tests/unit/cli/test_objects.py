@@ -215,10 +215,14 @@ def line(**changed: Any) -> str:
         (line(fields={"carrier": "UA", "flight": 1, "aircraft": {"ref": "zz"}}), "Flight.aircraft"),
         (line(more=1), "more"),
         (line() + "\n" + line(), "on line 2 already"),
-        (line(ref="00" * 24) + "\n" + line(key=["UA", 2], fields={"carrier": "UA", "flight": 2, "aircraft": None},
-                                           ref="00" * 24), "two objects, one identity"),
+        (
+            line(ref="00" * 24)
+            + "\n"
+            + line(key=["UA", 2], fields={"carrier": "UA", "flight": 2, "aircraft": None}, ref="00" * 24),
+            "two objects, one identity",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.feature("O1")
 def test_a_bad_line_is_named_and_nothing_is_imported(
     cluster: Any, halog: Run, tmp_path: Path, text: str, said: str
@@ -351,7 +355,7 @@ def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
         (lambda lines: [*lines, lines[-1]], "two checksum lines"),
         (lambda lines: [*lines[:-1], '{"export": "complete"}\n'], "its checksum line is none"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_empty_or_cut_or_changed_is_refused(
     cluster: Any, halog: Run, tmp_path: Path, cut: Callable[[list[str]], list[str]], said: str
 ) -> None:
@@ -424,8 +428,11 @@ def test_an_export_that_is_older_than_a_field_is_imported_with_its_default(
     assert halog("import", file, "--format", "json").json["created"] == 1
     found = everything(cluster)[("Aircraft", ("N7",))]
     assert (found["miles"], found["kind"], found["price"], found["notes"]) == (
-        9, cluster.Kind.PROP, Decimal("0.00"), None,
-    )  # fmt: skip
+        9,
+        cluster.Kind.PROP,
+        Decimal("0.00"),
+        None,
+    )
     for wrong in ({**old, "fields": {**fields, "gone": 1}}, {**old, "definition": ""}):
         file.write_text(json.dumps({**wrong, "key": ["N8"], "fields": {**wrong["fields"], "tail": "N8"}}) + "\n")
         refused = halog("import", file)

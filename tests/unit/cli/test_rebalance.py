@@ -28,8 +28,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 def write(fleet: Cluster, name: str, **values: object) -> Path:
     """A file in which the policy has these values."""
-    said = "".join(f"{key} = {value!r}\n" if isinstance(value, int) else f'{key} = "{value}"\n'
-                   for key, value in values.items())  # fmt: skip
+    said = "".join(
+        f"{key} = {value!r}\n" if isinstance(value, int) else f'{key} = "{value}"\n' for key, value in values.items()
+    )
     kept = CUSTOM.replace("partitions = 6\n", "" if "partitions" in values else "partitions = 3\n")
     path = fleet.directory / name
     path.write_text(kept.replace("[policies.p]\n", f"[policies.p]\n{said}"))

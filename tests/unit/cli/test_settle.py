@@ -249,8 +249,18 @@ def test_what_was_done_is_said_where_it_could_not_go_on(
 
 
 def test_it_is_told_who_settled_what_and_why(merged: dict[str, Path], halog: Halog) -> None:
-    ran = halog("conflicts", "settle", "Flight", "1", "--as", "initiating", "--reason", "the tower says so", "--config",
-                merged["east"])  # fmt: skip
+    ran = halog(
+        "conflicts",
+        "settle",
+        "Flight",
+        "1",
+        "--as",
+        "initiating",
+        "--reason",
+        "the tower says so",
+        "--config",
+        merged["east"],
+    )
     assert (ran.code, "note=east" in ran.out, "note=west" in ran.out, "settled" in ran.out) == (0, True, True, True)
     told = [e for e in run(halog, merged, "events", at="east").json if e["code"] == "HALOG-1052"]
     assert [(e["more"]["objects"], e["more"]["stands"], e["more"]["reason"]) for e in told] == [

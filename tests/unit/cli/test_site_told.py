@@ -34,8 +34,11 @@ def test_it_is_told_who_let_the_history_split_when_and_why(
     assert {e["partition"] for e in told} == set(east.tables())
     for e in told:
         assert (e["more"]["action"], e["more"]["site"], e["more"]["to"], e["more"]["may_fork"]) == (
-            "promote", "west", "east", True,
-        )  # fmt: skip
+            "promote",
+            "west",
+            "east",
+            True,
+        )
         assert (e["more"]["reason"], e["more"]["by"]) == ("west burns", e["node"])
         assert "serves it in place of site west, and the history may split: by " in e["text"]
         assert e["text"].endswith(": west burns")

@@ -135,8 +135,9 @@ def test_what_objects_use_stays_until_each_of_them_was_changed(site: Cluster, ha
         client.create(new(k="b", label="y", mode=Two.ON))
     found = listed(halog, "--objects")
     assert {i: (d["objects"], d["run_by"]) for i, d in found.items()} == {
-        id_of(RIGHT): (1, ["A", "B"]), id_of(wider): (1, ["client-1"]),
-    }  # fmt: skip
+        id_of(RIGHT): (1, ["A", "B"]),
+        id_of(wider): (1, ["client-1"]),
+    }
     client.close()
     del site.nodes["client-1"]
     ran = halog("type", "retire", "Gadget", id_of(wider), "--format", "json")

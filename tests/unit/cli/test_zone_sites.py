@@ -62,8 +62,10 @@ def test_every_site_shows_the_whole_zone(halog: Halog, files: dict[str, Path], h
     listed = halog("zone", "list", "--config", files[here], "--format", "json")
     assert listed.code == 0
     assert [(z["zone"], z["site"], [s["site"] for s in z["sites"]]) for z in listed.json] == [
-        ("test", here, [here, there]), ("west", here, ["west"]), ("east", here, ["east"]),
-    ]  # fmt: skip
+        ("test", here, [here, there]),
+        ("west", here, ["west"]),
+        ("east", here, ["east"]),
+    ]
 
 
 def test_a_node_that_is_missed_at_the_other_site_is_seen_from_here(
@@ -74,8 +76,11 @@ def test_a_node_that_is_missed_at_the_other_site_is_seen_from_here(
     east.kill("east-A")
     wait_until(lambda: states(halog, files["west"])["east-B"] == "disabled", "east-B is disabled")
     assert states(halog, files["west"]) == {
-        "west-A": "active", "west-B": "active", "east-A": "down", "east-B": "disabled",
-    }  # fmt: skip
+        "west-A": "active",
+        "west-B": "active",
+        "east-A": "down",
+        "east-B": "disabled",
+    }
     ran = halog("zone", "list", "--config", files["west"])
     assert (ran.code, "east-B without a quorum; missed: east-A" in ran.out) == (4, True), ran
     shown = halog("zone", "show", "test", "--config", files["west"]).out
@@ -140,5 +145,8 @@ def test_what_is_of_one_site_alone_is_given_to_no_other(
     ran = halog("site", "demote", "--to", "east", "--config", files["west"])
     assert ran.code == 0, ran
     assert {n: t.owner for n, t in west.tables().items()} == {
-        "own-0": "", "test-0": "east", "test-1": "east", "test-2": "east",
-    }  # fmt: skip
+        "own-0": "",
+        "test-0": "east",
+        "test-1": "east",
+        "test-2": "east",
+    }

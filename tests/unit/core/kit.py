@@ -29,9 +29,14 @@ def epoch(number: int, nonce: int = 0) -> EpochId:
 
 def table(*, sync: int = 1, **changes: Any) -> PartitionTable:
     base: dict[str, Any] = {
-        "name": "p", "log_id": LOG_ID.hex(), "topic": "t", "index": 0, "policy": "q",
-        "configured": ("A", "B", "C"), "sync_replicas": sync,
-    }  # fmt: skip
+        "name": "p",
+        "log_id": LOG_ID.hex(),
+        "topic": "t",
+        "index": 0,
+        "policy": "q",
+        "configured": ("A", "B", "C"),
+        "sync_replicas": sync,
+    }
     return PartitionTable(**{**base, **changes})
 
 
@@ -55,7 +60,8 @@ class Script:
     """The bytes another writer would append, one record after the other."""
 
     def __init__(self, lsn: int = 0, prev: bytes = NO_HASH) -> None:
-        self.lsn, self.prev = lsn, prev
+        self.lsn = lsn
+        self.prev = prev
 
     def started(self, e: EpochId) -> bytes:
         return records.encode(records.EpochStarted(Header(LOG_ID, e), epoch(0), 0))
@@ -65,7 +71,8 @@ class Script:
 
     def _add(self, record: records.Record) -> bytes:
         data = records.encode(record)
-        self.lsn, self.prev = record.header.lsn, digest(data)
+        self.lsn = record.header.lsn
+        self.prev = digest(data)
         return data
 
     def opened(self, e: EpochId) -> bytes:

@@ -51,7 +51,8 @@ class Copy:
     """A reader of one site's log, that keeps what it says. Fails where a record changes what is not there."""
 
     def __init__(self, beginning: ChainState) -> None:
-        self.chain, self.ledger = Chain(beginning), Ledger()
+        self.chain = Chain(beginning)
+        self.ledger = Ledger()
         self.objects: dict[bytes, Held] = {}
         self.happened: dict[bytes, int] = {}
         """Transaction → lsn."""
@@ -116,12 +117,20 @@ class Copy:
         """Everything that must be the same for every reader, at both sites."""
         s, ledger = self.chain.state, self.ledger
         return {
-            "objects": self.objects, "lsn": s.lsn, "hash": s.hash, "lineage": s.lineage, "led": s.led,
-            "joined": {j.epoch: j.branches for j in s.joined}, "undoings": set(s.undoings),
-            "in doubt": sorted(ledger.undecided), "locks": {k: dict(v) for k, v in ledger.locks.items()},
+            "objects": self.objects,
+            "lsn": s.lsn,
+            "hash": s.hash,
+            "lineage": s.lineage,
+            "led": s.led,
+            "joined": {j.epoch: j.branches for j in s.joined},
+            "undoings": set(s.undoings),
+            "in doubt": sorted(ledger.undecided),
+            "locks": {k: dict(v) for k, v in ledger.locks.items()},
             "decided": {tx: d.commit for tx, d in ledger.decided.items()},
-            "horizon": ledger.horizon, "mapping": ledger.mapping, "happened": set(self.happened),
-        }  # fmt: skip
+            "horizon": ledger.horizon,
+            "mapping": ledger.mapping,
+            "happened": set(self.happened),
+        }
 
 
 class _Found(NamedTuple):

@@ -32,8 +32,10 @@ class Writer:
     """Who opened an epoch, or wants to; it may have been deposed since and not know it."""
 
     def __init__(self, epoch: EpochId, copy: Copy, session: Session) -> None:
-        self.epoch, self.session = epoch, session
-        self.lsn, self.prev = copy.chain.state.lsn, copy.chain.state.hash
+        self.epoch = epoch
+        self.session = session
+        self.lsn = copy.chain.state.lsn
+        self.prev = copy.chain.state.hash
         self.objects = dict(copy.objects)
         self.undecided = {tx: u.prepare.changes for tx, u in copy.ledger.undecided.items()}
         self.done = False
@@ -44,7 +46,8 @@ class Writer:
 
     def write(self, record: records.Record) -> None:
         data = records.encode(record)
-        self.lsn, self.prev = record.header.lsn, digest(data)
+        self.lsn = record.header.lsn
+        self.prev = digest(data)
         waits = isinstance(record, records.Commit) or (isinstance(record, records.Outcome) and record.commit)
         self.session.put(data, record.header.tx if waits else NO_TX)
 
@@ -77,8 +80,10 @@ class Writer:
 
 class Site:
     def __init__(self, name: str, other: str) -> None:
-        self.name, self.other = name, other
-        self.copy, self.log = Copy(self.beginning(name)), MemoryLog()
+        self.name = name
+        self.other = other
+        self.copy = Copy(self.beginning(name))
+        self.log = MemoryLog()
         self.sessions: list[Session] = []
         self.owner = "" if name == HOME else HOME
         """By its znode."""

@@ -25,7 +25,8 @@ class Site:
     """Its log, what readers make of it, and whoever writes to it."""
 
     def __init__(self, name: str, other: str) -> None:
-        self.name, self.other = name, other
+        self.name = name
+        self.other = other
         self.chain = Chain(self.beginning(name))
         self.log: list[bytes] = []
         self.accepted: list[bytes] = []
@@ -36,7 +37,9 @@ class Site:
         self.epoch = 0
         """Of its znode."""
         self.writer: deque[tuple[bytes, bytes | None]] | None = None
-        self.number, self.lsn, self.prev = 0, 0, b""
+        self.number = 0
+        self.lsn = 0
+        self.prev = b""
         self.acknowledged: set[bytes] = set()
 
     @staticmethod
@@ -70,7 +73,8 @@ class Site:
         if self.owner:
             return
         epoch, state = self.start(), self.chain.state
-        self.writer, self.number = self.session(), epoch.number
+        self.writer = self.session()
+        self.number = epoch.number
         header = Header(LOG_ID, epoch, state.lsn + 1, state.hash)
         self.write(records.EpochOpened(header, state.lineage[-1:]))
         self.land(self.writer, landing)
@@ -78,7 +82,8 @@ class Site:
     def write(self, record: records.Record, tx: bytes | None = None) -> None:
         assert self.writer is not None
         data = records.encode(record)
-        self.lsn, self.prev = record.header.lsn, digest(data)
+        self.lsn = record.header.lsn
+        self.prev = digest(data)
         self.writer.append((data, tx))
 
     def commit(self, tx: bytes) -> None:
@@ -93,9 +98,11 @@ class Site:
 
 class World:
     def __init__(self, *, fences: bool = True) -> None:
-        self.west, self.east = Site("west", "east"), Site("east", "west")
+        self.west = Site("west", "east")
+        self.east = Site("east", "west")
         self.sites = {"west": self.west, "east": self.east}
-        self.fences, self.tx = fences, 0
+        self.fences = fences
+        self.tx = 0
         self.west.elect()
 
     def commit(self, at: str) -> None:

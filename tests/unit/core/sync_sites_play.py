@@ -42,10 +42,13 @@ class World:
         self.chance = random.Random(seed)
         self.strict = self.chance.random() < 0.5
         settings = Settings(
-            sites=Sites((EAST,), strict=self.strict, away_ms=AWAY_MS), start_grace_ms=0, first_election_ms=10,
+            sites=Sites((EAST,), strict=self.strict, away_ms=AWAY_MS),
+            start_grace_ms=0,
+            first_election_ms=10,
             ready_lag=self.chance.choice((2, 1_000)),
-        )  # fmt: skip
-        self.now, self.version = 10_000, 0
+        )
+        self.now = 10_000
+        self.version = 0
         self.table = table(sync=0, configured=("A",))
         self.p = Partition(A, 0, self.table, ChainState(LOG_ID, SITE), 0, Outcomes(), settings, self.now)
         self.log: list[bytes] = []
@@ -57,9 +60,11 @@ class World:
         self.mirror = self._mirror()
         self.confirming = self._confirming()
         self.reading: int | None = 0
-        self.line, self.let_go = True, False
+        self.line = True
+        self.let_go = False
         """Is it whole; did an operator ever let go of the site?"""
-        self.loses, self.delays = 0.2, 0.3
+        self.loses = 0.2
+        self.delays = 0.3
         """So many answers of the coordinator; so much of what the other site tells."""
         self.tx = self.acknowledged = self.dropped = 0
         self.step(ev.LogEnd())
@@ -133,7 +138,8 @@ class World:
 
     def reads(self) -> None:
         if self.reading is not None and self.reading < len(self.log):
-            at, self.reading = self.reading, self.reading + 1
+            at = self.reading
+            self.reading = self.reading + 1
             self.step(ev.EntriesRead([(at, self.log[at])]))
 
     def sets_table(self) -> None:
@@ -143,7 +149,8 @@ class World:
         landed = e.version == self.version and not (lost and self.chance.random() < 0.5)
         if landed:
             self.dropped += EAST in self.table.synced and EAST not in e.table.synced
-            self.table, self.version = e.table, self.version + 1
+            self.table = e.table
+            self.version = self.version + 1
             self.check()
         if lost:
             self.step(ev.CasDone(e.round, ev.Cas.UNKNOWN))
@@ -215,19 +222,33 @@ class World:
 
     def play(self) -> None:
         usual: list[Callable[[], None]] = [
-            self.submits, self.lands, self.lands, self.reads, self.reads, self.sets_table, self.mirrors, self.mirrors,
-            self.tells, self.passes,
-        ]  # fmt: skip
+            self.submits,
+            self.lands,
+            self.lands,
+            self.reads,
+            self.reads,
+            self.sets_table,
+            self.mirrors,
+            self.mirrors,
+            self.tells,
+            self.passes,
+        ]
         rare = [
-            self.asks_again, self.tells_late, self.cuts_or_heals, self.ends_epoch, self.lets_go,
+            self.asks_again,
+            self.tells_late,
+            self.cuts_or_heals,
+            self.ends_epoch,
+            self.lets_go,
             self.begins_there_or_gives_back,
-        ]  # fmt: skip
+        ]
         for _ in range(STEPS):
             self.chance.choice(usual if self.chance.random() < 0.8 else rare)()
 
     def heal(self) -> None:
         """The line is whole, nothing is late any more: a new commit is acknowledged, and the site is waited for."""
-        self.line, self.loses, self.delays = True, 0.0, 0.0
+        self.line = True
+        self.loses = 0.0
+        self.delays = 0.0
         self.late.clear()
         if not self.there.state.owner:
             self._begins_or_gives_back()

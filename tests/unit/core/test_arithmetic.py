@@ -14,11 +14,14 @@ from tests.unit.core.kit import table, tx
 NAMES = list("ABCDE")
 CANDIDATES = st.lists(
     st.builds(
-        Candidate, st.sampled_from(NAMES), st.builds(Position, st.integers(0, 2), st.integers(0, 3)),
-        st.integers(0, 3), st.booleans(),
+        Candidate,
+        st.sampled_from(NAMES),
+        st.builds(Position, st.integers(0, 2), st.integers(0, 3)),
+        st.integers(0, 3),
+        st.booleans(),
     ),
     unique_by=lambda c: c.node,
-)  # fmt: skip
+)
 
 
 def beats(a: Candidate, b: Candidate, configured: list[str]) -> bool:

@@ -38,9 +38,13 @@ def unplaced(**changes: Any) -> PartitionTable:
 def on_ab(**changes: Any) -> PartitionTable:
     """The application placed it on A and B."""
     base: dict[str, Any] = {
-        "configured": ("A", "B"), "admitted": ("A", "B"), "epoch": epoch(1), "active": A,
-        "replicas": (Replica("B", 2, SYNC),), "definitions": {"A": Definition(("A", "B"), 1, ENABLED)},
-    }  # fmt: skip
+        "configured": ("A", "B"),
+        "admitted": ("A", "B"),
+        "epoch": epoch(1),
+        "active": A,
+        "replicas": (Replica("B", 2, SYNC),),
+        "definitions": {"A": Definition(("A", "B"), 1, ENABLED)},
+    }
     return table(**{**base, **changes})
 
 
@@ -199,10 +203,14 @@ def test_a_foreign_node_that_enables_it_only_says_so() -> None:
 
 @pytest.mark.feature("P7", "P8")
 def test_definitions_in_effect_follow_where_it_goes_and_wishes_do_not() -> None:
-    t = on_ab(definitions={
-        "A": Definition(("A", "B"), 1, ENABLED), "D": Definition(("A", "B"), 1, DEFINED),
-        "C": Definition(("C", "B"), 1, DEFINED), "E": Definition(("E", "A", "B"), 1, DISABLED),
-    })  # fmt: skip
+    t = on_ab(
+        definitions={
+            "A": Definition(("A", "B"), 1, ENABLED),
+            "D": Definition(("A", "B"), 1, DEFINED),
+            "C": Definition(("C", "B"), 1, DEFINED),
+            "E": Definition(("E", "A", "B"), 1, DISABLED),
+        }
+    )
     to = Target(("B",), 0)
     said = {n: (d.nodes, d.sync_replicas) for n, d in moving(t, to).definitions.items()}
     assert said == {"A": (("B",), 0), "D": (("B",), 0), "C": (("C", "B"), 1), "E": (("E", "A", "B"), 1)}

@@ -65,7 +65,8 @@ class World:
     """Who has what; every look at it is noted."""
 
     def __init__(self, rows: dict[tuple[str, bytes], Stored]) -> None:
-        self.rows, self.asked = rows, list[tuple[str, bytes]]()
+        self.rows = rows
+        self.asked = list[tuple[str, bytes]]()
 
     def find(self, place: Place) -> tuple[str, Stored | None]:
         asking: Looking[Stored] = look(KEY, place)
@@ -108,9 +109,18 @@ def test_keys_of_objects_and_of_their_entries_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", TYPE * 3, DIRECTORY, DIRECTORY + TYPE, packed(TYPE, "p-1") + b"x", packed(TYPE, "p-1")[:-1],
-     DIRECTORY + TYPE + b"\x05p-1", DIRECTORY + TYPE + b"\xff\xff", DIRECTORY + TYPE + b"\x02\xff"],
-)  # fmt: skip
+    [
+        b"",
+        TYPE * 3,
+        DIRECTORY,
+        DIRECTORY + TYPE,
+        packed(TYPE, "p-1") + b"x",
+        packed(TYPE, "p-1")[:-1],
+        DIRECTORY + TYPE + b"\x05p-1",
+        DIRECTORY + TYPE + b"\xff\xff",
+        DIRECTORY + TYPE + b"\x02\xff",
+    ],
+)
 def test_what_is_no_entry_is_refused(value: bytes) -> None:
     with pytest.raises(RecordFormatError, match="directory entry"):
         unpacked(value)
@@ -171,12 +181,16 @@ def test_many_entries_are_asked_for_partition_by_partition() -> None:
     places = {b"a": Place("new", 5, "old"), b"b": Place("new", 5, "old"), b"c": Place("new", 5), b"d": Place("new", 5)}
     found = entries_of(places, fetch)
     assert {key: (s.at, s.said.partition) for key, s in found.items()} == {
-        b"a": ("old", "p1"), b"b": ("new", "p2"), b"c": ("new", "p3"),
-    }  # fmt: skip
+        b"a": ("old", "p1"),
+        b"b": ("new", "p2"),
+        b"c": ("new", "p3"),
+    }
     keys = {name: entry_key(name) for name in (b"a", b"b", b"c", b"d")}
     assert asked == [
-        ("old", [keys[b"a"], keys[b"b"]], 5), ("new", [keys[b"c"], keys[b"d"]], 5), ("new", [keys[b"b"]], 5),
-    ]  # fmt: skip
+        ("old", [keys[b"a"], keys[b"b"]], 5),
+        ("new", [keys[b"c"], keys[b"d"]], 5),
+        ("new", [keys[b"b"]], 5),
+    ]
 
 
 # --- changing ---

@@ -235,7 +235,12 @@ def test_the_largest_record_an_event_carries_fits_its_topic() -> None:
     ((told,),) = told_of(InFlight(1, record, NO_HASH, 0, [], size, 1, tx(1)))
     at = At("c" * 64, "n" * 64, "p" * 249, 1 << 40, 1 << 40)
     whole = event(
-        DISCARDED, at, name="n" * 99, time_ms=1 << 50, node="n" * 64, cause="\u20ac" * TEXT_CHARS,
+        DISCARDED,
+        at,
+        name="n" * 99,
+        time_ms=1 << 50,
+        node="n" * 64,
+        cause="\u20ac" * TEXT_CHARS,
         more={"count": 1, "of_epoch": 1, "transactions": [told]},
-    )  # fmt: skip
+    )
     assert MAX_BYTES - 65_536 > len(whole.to_bytes()) > RECORD_BYTES

@@ -24,8 +24,10 @@ def test_each_copy_goes_to_the_emptiest_node_without_one_and_takes_its_place() -
     tables = [on("a", "A", "B"), on("b", "B", "A"), on("c", "C", "B"), on("d", "C", "B"), on("e", "A", "C")]
     moves = plan(tables, "A", ZONES, "ABCD", "ABCD")
     assert [(m.partition, m.target) for m in moves] == [
-        ("a", Target(("D", "B"), 1)), ("b", Target(("B", "D"), 1)), ("e", Target(("D", "C"), 1)),
-    ]  # fmt: skip
+        ("a", Target(("D", "B"), 1)),
+        ("b", Target(("B", "D"), 1)),
+        ("e", Target(("D", "C"), 1)),
+    ]
 
 
 def test_only_nodes_that_run_and_are_in_the_zone_are_chosen() -> None:

@@ -18,7 +18,8 @@ class Told:
     """A ledger and the lsn of the next record."""
 
     def __init__(self) -> None:
-        self.ledger, self.lsn = Ledger(), 0
+        self.ledger = Ledger()
+        self.lsn = 0
 
     def _header(self, stamp: int) -> records.Header:
         self.lsn += 1

@@ -27,8 +27,11 @@ TO_CB = Target(("C", "B"), 1)
 def on_ab(**changes: Any) -> PartitionTable:
     """Active on A, B is its sync replica."""
     base: dict[str, Any] = {
-        "configured": ("A", "B"), "epoch": epoch(1), "active": A, "replicas": (Replica("B", 2, SYNC),)
-    }  # fmt: skip
+        "configured": ("A", "B"),
+        "epoch": epoch(1),
+        "active": A,
+        "replicas": (Replica("B", 2, SYNC),),
+    }
     return table(**{**base, **changes})
 
 
@@ -141,9 +144,13 @@ def test_every_migration_ends_and_each_step_changes_one_member(data: st.DataObje
     at = old[0]
     members = {n: Member(n, i) for i, n in enumerate(NODES)}
     t = table(
-        configured=old, sync=sync, quorum=majority(len(old)) if quorum else 0, epoch=epoch(1), active=members[at],
+        configured=old,
+        sync=sync,
+        quorum=majority(len(old)) if quorum else 0,
+        epoch=epoch(1),
+        active=members[at],
         replicas=arrange(old, at, members.values(), sync),
-    )  # fmt: skip
+    )
     target = Target(new, data.draw(st.integers(0, len(new) - 1)))
     t = moving(t, target)
     steps = 0
@@ -302,9 +309,13 @@ def test_a_set_whose_result_is_unknown_is_sent_again() -> None:
 def test_the_dead_leave_before_the_living() -> None:
     """Else a group of the last living and the dead would have no quorum left to let the dead go."""
     group = table(
-        configured=("B", "A", "D"), quorum=2, epoch=epoch(1), active=B, replicas=(Replica("A", 1, SYNC),),
+        configured=("B", "A", "D"),
+        quorum=2,
+        epoch=epoch(1),
+        active=B,
+        replicas=(Replica("A", 1, SYNC),),
         target=Target(("B",), 0),
-    )  # fmt: skip
+    )
     after = next_table(group, {"A"})
     assert after is not None
     assert after.configured == ("B", "A")

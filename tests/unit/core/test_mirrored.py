@@ -40,8 +40,10 @@ def test_a_mirrored_record_behind_a_hole_is_skipped_and_voids_nothing() -> None:
     chain, script = mirrored(1)
     missing, behind = script.commit(west(1), 2), script.commit(west(1), 3)
     assert [read(chain, d) for d in (behind, missing, behind)] == [
-        Verdict.SKIPPED, Verdict.ACCEPTED, Verdict.ACCEPTED,
-    ]  # fmt: skip
+        Verdict.SKIPPED,
+        Verdict.ACCEPTED,
+        Verdict.ACCEPTED,
+    ]
 
 
 def test_a_mirrored_epoch_ends_the_one_that_was_handed_over() -> None:
@@ -200,8 +202,11 @@ class Line:
     """West's log, east's log, and mirrors between them whose appends land late, in order, or not at all."""
 
     def __init__(self) -> None:
-        self.west, self.east = Chain(BEGINNING), Chain(MIRRORED)
-        self.script, self.number, self.tx = Script(), 0, 0
+        self.west = Chain(BEGINNING)
+        self.east = Chain(MIRRORED)
+        self.script = Script()
+        self.number = 0
+        self.tx = 0
         self.west_log: list[bytes] = []
         self.east_log: list[bytes] = []
         self.truth: list[bytes] = []

@@ -21,11 +21,16 @@ def fixed(n: int) -> st.SearchStrategy[bytes]:
 HEADERS = st.builds(records.Header, fixed(16), EPOCHS, LONG, fixed(16), fixed(16))
 CHANGES = st.lists(
     st.builds(
-        records.Change, st.integers(0, 2), fixed(24), st.binary(max_size=9), st.none() | st.binary(max_size=9), LONG,
+        records.Change,
+        st.integers(0, 2),
+        fixed(24),
+        st.binary(max_size=9),
+        st.none() | st.binary(max_size=9),
+        LONG,
         st.none() | st.binary(max_size=9),
     ),
     max_size=3,
-).map(tuple)  # fmt: skip
+).map(tuple)
 AT = st.tuples(EPOCHS, LONG)
 RECORDS: st.SearchStrategy[records.Record] = st.one_of(
     st.builds(records.EpochStarted, HEADERS, EPOCHS, LONG),

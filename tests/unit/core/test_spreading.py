@@ -265,15 +265,19 @@ def mixed_clusters(draw: st.DrawFn) -> Given:
 
 
 ONLY_COPY_LEAVES: Given = (
-    {"x": ("A",), "y": ()}, 3,
-    Zone("ABCDE", "ABCDE", {"A": "r2", "B": "r2", "C": "r3", "D": "r3", "E": "r1"}, backup="BDE"), (),
-)  # fmt: skip
+    {"x": ("A",), "y": ()},
+    3,
+    Zone("ABCDE", "ABCDE", {"A": "r2", "B": "r2", "C": "r3", "D": "r3", "E": "r1"}, backup="BDE"),
+    (),
+)
 """By single steps six copies are made where five suffice."""
 
 TWO_AT_ONCE: Given = (
-    {"x": ("C",), "y": ("B",)}, 2,
-    Zone(NODES, NODES, {"B": "r1", "C": "r2", "D": "r2"}, backup="BC", off={"y": "D"}), (),
-)  # fmt: skip
+    {"x": ("C",), "y": ("B",)},
+    2,
+    Zone(NODES, NODES, {"B": "r1", "C": "r2", "D": "r2"}, backup="BC", off={"y": "D"}),
+    (),
+)
 """By single steps A has two copies and D none, where each could have one; two copies more would be made for it."""
 
 

@@ -20,7 +20,9 @@ class SyncSetMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.known: PartitionTable = table(sync=2, replicas=(Replica("B", 1, SYNC), Replica("C", 1, ASYNC)))
-        self.znode, self.version, self.znode_version = self.known, 0, 0
+        self.znode = self.known
+        self.version = 0
+        self.znode_version = 0
         self.sync = SyncSet(self.known)
         self.usable = POOL[:2]
         self.acks: dict[Member, int] = {}
@@ -79,7 +81,8 @@ class SyncSetMachine(RuleBasedStateMachine):
     def the_set_is_answered(self) -> None:
         assert self.asked is not None
         if self._land(self.version, self.asked):
-            self.version, self.known = self.znode_version, self.znode
+            self.version = self.znode_version
+            self.known = self.znode
             self.sync.settled(self.known)
         else:
             self.sync.unknown()
@@ -104,7 +107,8 @@ class SyncSetMachine(RuleBasedStateMachine):
     @rule()
     def the_znode_is_seen(self) -> None:
         if self.znode_version > self.version:
-            self.version, self.known = self.znode_version, self.znode
+            self.version = self.znode_version
+            self.known = self.znode
             self.asked = None
             self.sync.settled(self.known)
 

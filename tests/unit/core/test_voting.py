@@ -174,9 +174,12 @@ def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
         decided=[(tx(5), Decision(True, 3, 3, "p", ("p", "q"))), (tx(6), Decision(False, 4, 4, "p", ("p", "q")))]
     )
     copy: Any = SimpleNamespace(
-        outcomes=Outcomes(keep=10), ledger=ledger, leading=None, settings=Settings(),
+        outcomes=Outcomes(keep=10),
+        ledger=ledger,
+        leading=None,
+        settings=Settings(),
         chain=SimpleNamespace(state=SimpleNamespace(led=9)),
-    )  # fmt: skip
+    )
     for i in range(20):
         copy.outcomes.add(tx(100 + i), 10 + i)
     assert became_of(copy, ev.Asked(1, tx(5), 1)) == ev.Happened(3)

@@ -130,8 +130,15 @@ def test_nodes_of_other_zones_count_for_nothing() -> None:
 names = st.sets(st.sampled_from("BCDEF"))
 
 
-@given(st.dictionaries(st.sampled_from("BCDEF"), st.integers(0, 3)), st.integers(0, 3), names, names, names,
-       st.sampled_from(["", "minimum_votes", "percentage", "minimum_remote"]), st.integers(1, 100))  # fmt: skip
+@given(
+    st.dictionaries(st.sampled_from("BCDEF"), st.integers(0, 3)),
+    st.integers(0, 3),
+    names,
+    names,
+    names,
+    st.sampled_from(["", "minimum_votes", "percentage", "minimum_remote"]),
+    st.integers(1, 100),
+)
 @pytest.mark.feature("Q1")
 def test_the_count_is_the_rule_read_aloud(
     votes: dict[str, int], mine: int, discovered: set[str], reached: set[str], up: set[str], kind: str, value: int

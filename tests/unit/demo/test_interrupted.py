@@ -32,7 +32,10 @@ class Stage(Staging):
 
     def __init__(self, directory: Path, opens: Callable[[], None]) -> None:
         super().__init__(directory / "run", self)
-        self.keep, self.opens, self.closed, self.told = False, opens, False, list[str]()
+        self.keep = False
+        self.opens = opens
+        self.closed = False
+        self.told = list[str]()
 
     def tell(self, text: str) -> None:
         self.told.append(text)

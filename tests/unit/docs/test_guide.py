@@ -27,6 +27,10 @@ def test_the_guides_code_runs(tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
-        cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert re.search(r"\b4 passed", done.stdout), done.stdout + done.stderr

@@ -20,7 +20,9 @@ class Pretended:
     """A site that notes what is asked of it, and fails at one thing."""
 
     def __init__(self, name: str, said: list[str], fails: str = "", error: BaseException | None = None) -> None:
-        self.name, self.said, self.fails = name, said, fails
+        self.name = name
+        self.said = said
+        self.fails = fails
         self.error = error or SiteError("no room", free_mb=1)
         self.up = False
 

@@ -44,10 +44,14 @@ def cluster(found: dict[str, tuple[bytes, int]]) -> Any:
     zk = Znodes(found)
     process = SimpleNamespace(pid=os.getpid())
     return SimpleNamespace(
-        name="c", zk=zk, values={"other_sites": ""}, partitions=lambda: ["p-0"],
-        running=lambda: ["A"], processes={"A": process},
+        name="c",
+        zk=zk,
+        values={"other_sites": ""},
+        partitions=lambda: ["p-0"],
+        running=lambda: ["A"],
+        processes={"A": process},
         znode=lambda path: zk.found.get(f"/halog/c/{path}", (None, 0))[0],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

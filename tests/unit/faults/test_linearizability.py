@@ -39,12 +39,15 @@ GOOD_REGISTERS = {
     "an unknown write that happened": [write(1, 0, FOREVER, UNKNOWN), read(0, 1, 2), read(1, 5, 6)],
     "an unknown write that never happened": [write(1, 0, FOREVER, UNKNOWN), read(0, 1, 2), read(0, 5, 6)],
     "an unknown write that happens long after": [
-        write(1, 0, FOREVER, UNKNOWN), write(2, 1, 2), read(2, 3, 4), read(1, 5, 6),
+        write(1, 0, FOREVER, UNKNOWN),
+        write(2, 1, 2),
+        read(2, 3, 4),
+        read(1, 5, 6),
     ],
     "a failed write nobody saw": [write(1, 0, 1, FAILED), read(0, 2, 3)],
     "swaps that chain": [op("swap", 1, 0, 0, 9), op("swap", 2, 1, 0, 9), op("swap", 3, 2, 0, 9)],
     "nothing": [],
-}  # fmt: skip
+}
 BAD_REGISTERS = {
     "a stale read": [write(1, 0, 1), read(0, 2, 3)],
     "a read before its write": [read(1, 0, 1), write(1, 2, 3)],
@@ -53,13 +56,21 @@ BAD_REGISTERS = {
     "a failed write somebody saw": [write(1, 0, 1, FAILED), read(1, 2, 3)],
     "an unknown write seen before it was asked for": [read(1, 0, 1), write(1, 2, FOREVER, UNKNOWN)],
     "an unknown write that happens twice": [
-        write(1, 0, FOREVER, UNKNOWN), read(1, 1, 2), write(2, 3, 4), read(2, 5, 6), read(1, 7, 8),
+        write(1, 0, FOREVER, UNKNOWN),
+        read(1, 1, 2),
+        write(2, 3, 4),
+        read(2, 5, 6),
+        read(1, 7, 8),
     ],
     "two swaps of one value": [op("swap", 1, 0, 0, 9), op("swap", 2, 0, 0, 9)],
     "two readers who see two orders": [
-        write(1, 0, 9), write(2, 0, 9), read(1, 1, 2), read(2, 3, 4), read(1, 5, 6),
+        write(1, 0, 9),
+        write(2, 0, 9),
+        read(1, 1, 2),
+        read(2, 3, 4),
+        read(1, 5, 6),
     ],
-}  # fmt: skip
+}
 GOOD_COUNTERS = {
     "concurrent sums": [add(2, 0, 9), add(1, 0, 9), add(3, 5, 9)],
     "an unknown add that counts later": [add(None, 0, FOREVER, UNKNOWN), add(1, 1, 2), add(3, 3, 4)],

@@ -25,7 +25,8 @@ class Held:
     """A control whose transactions end while they are let."""
 
     def __init__(self) -> None:
-        self.let, self.error = threading.Event(), False
+        self.let = threading.Event()
+        self.error = False
         self.let.set()
         nobody: Any = None
         self.control = Control(nobody)

@@ -82,8 +82,10 @@ def test_each_is_listed_with_its_promise(run: tuple[list[dict[str, object]], str
         "test_broken_at_its_end": False,
     }
     assert found["test_few.py::test_held"] == {
-        "name": "test_few.py::test_held", "promise": f"1. {PROMISES[1]}", "passed": True
-    }  # fmt: skip
+        "name": "test_few.py::test_held",
+        "promise": f"1. {PROMISES[1]}",
+        "passed": True,
+    }
 
 
 def test_one_that_this_machine_cannot_make_says_why(run: tuple[list[dict[str, object]], str]) -> None:

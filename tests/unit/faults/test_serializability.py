@@ -34,17 +34,21 @@ def tx(
 GOOD = {
     "nothing": [],
     "one after the other": [
-        tx(r("x"), a("x", 1), at=(0, 1)), tx(r("x", 1), a("x", 2), at=(2, 3)), tx(r("x", 1, 2), at=(4, 5)),
+        tx(r("x"), a("x", 1), at=(0, 1)),
+        tx(r("x", 1), a("x", 2), at=(2, 3)),
+        tx(r("x", 1, 2), at=(4, 5)),
     ],
     "reads between appends of one transaction": [tx(a("x", 1), r("x", 1), a("x", 2), r("x", 1, 2))],
     "overlapping, in one order": [tx(r("y"), a("x", 1)), tx(r("x", 1), a("y", 2)), tx(r("x", 1), r("y", 2))],
     "a failed append nobody saw": [tx(a("x", 1), outcome=FAILED, at=(0, 1)), tx(r("x"), at=(2, 3))],
     "an unknown append seen later": [
-        tx(a("x", 1), outcome=UNKNOWN, at=(0, 1)), tx(r("x"), at=(2, 3)), tx(r("x", 1), at=(4, 5)),
+        tx(a("x", 1), outcome=UNKNOWN, at=(0, 1)),
+        tx(r("x"), at=(2, 3)),
+        tx(r("x", 1), at=(4, 5)),
     ],
     "an unknown append never seen": [tx(a("x", 1), outcome=UNKNOWN, at=(0, 1)), tx(r("x"), at=(2, 3))],
     "a plain read that is old": [tx(a("x", 1), at=(0, 1)), tx(r("x"), at=(2, 3), strict=False)],
-}  # fmt: skip
+}
 BAD: dict[str, list[Transaction]] = {
     "duplicated element": [tx(a("x", 1)), tx(r("x", 1, 1))],
     "garbage": [tx(r("x", 7))],
@@ -65,15 +69,18 @@ BAD: dict[str, list[Transaction]] = {
 MORE_BAD = {
     "repeated read": ("internal", [tx(a("x", 1)), tx(r("x"), r("x", 1))]),
     "an acknowledged element vanishes": (
-        "G-single-realtime", [tx(a("x", 1), at=(0, 1)), tx(r("x"), at=(2, 3)), tx(a("x", 2), at=(4, 5))],
+        "G-single-realtime",
+        [tx(a("x", 1), at=(0, 1)), tx(r("x"), at=(2, 3)), tx(a("x", 2), at=(4, 5))],
     ),
     "a fractured plain read": (
-        "G-single", [tx(a("x", 1), a("y", 1)), tx(r("x", 1), r("y"), strict=False), tx(r("y", 1))],
+        "G-single",
+        [tx(a("x", 1), a("y", 1)), tx(r("x", 1), r("y"), strict=False), tx(r("y", 1))],
     ),
     "two plain reads that disagree on the order": (
-        "G2", [tx(a("x", 1)), tx(a("y", 2)), tx(r("x", 1), r("y"), strict=False), tx(r("x"), r("y", 2), strict=False)],
+        "G2",
+        [tx(a("x", 1)), tx(a("y", 2)), tx(r("x", 1), r("y"), strict=False), tx(r("x"), r("y", 2), strict=False)],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -132,11 +139,14 @@ def test_what_a_serial_store_gives_passes_and_an_old_read_does_not(seed: int) ->
 def test_three_thousand_transactions_are_judged_within_seconds() -> None:
     """What a fault test collects; lists are kept short by its clients."""
     history = [
-        t._replace(steps=tuple(s._replace(key=f"{s.key}{block}") for s in t.steps), invoked=t.invoked + 200 * block,
-                   returned=t.returned + 200 * block)
+        t._replace(
+            steps=tuple(s._replace(key=f"{s.key}{block}") for s in t.steps),
+            invoked=t.invoked + 200 * block,
+            returned=t.returned + 200 * block,
+        )
         for block in range(15)
         for t in simulated(block, 200)
-    ]  # fmt: skip
+    ]
     began = time.monotonic()
     assert check(history) == []
     assert time.monotonic() - began < 10

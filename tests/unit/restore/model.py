@@ -172,9 +172,11 @@ def expected(one: Site, other: Site) -> tuple[str, Any]:
         (r.place, s.place)
         for r in log(one)
         for s in log(other)
-        if r not in shared and s not in shared and r.tx != NO_TX
+        if r not in shared
+        and s not in shared
+        and r.tx != NO_TX
         and (r.tx, r.origin or r.place) == (s.tx, s.origin or s.place)
-    ]  # fmt: skip
+    ]
     return "fork", (last, pairs)
 
 

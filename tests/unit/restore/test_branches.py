@@ -25,7 +25,8 @@ class Site(Branch):
 
     def __init__(self, name: str, before: Site | None = None) -> None:
         super().__init__(before)
-        self.name, self.log = name, MemoryLog()
+        self.name = name
+        self.log = MemoryLog()
         self.log.ensure_topic(TP.topic, 1)
         self.data: list[bytes] = []
         for data in before.data if before else []:
@@ -88,8 +89,11 @@ def test_what_both_sites_decided_alike_is_on_neither_branch() -> None:
     west.change(8, b"3", b"2")
     (key,) = found(east, west).keys
     assert (key.kind, key.base, key.source, key.initiating) == (
-        Kind.TAKEN, Instance(REF, b"2"), Instance(REF, b"2"), Instance(REF, b"3"),
-    )  # fmt: skip
+        Kind.TAKEN,
+        Instance(REF, b"2"),
+        Instance(REF, b"2"),
+        Instance(REF, b"3"),
+    )
     east.change(9, b"4", b"2")
     (key,) = found(east, west).keys
     assert (key.kind, key.base) == (Kind.STATE_CONFLICT, Instance(REF, b"2"))

@@ -46,8 +46,11 @@ def test_what_is_created_stands_and_is_told_under_its_own_key() -> None:
     for d in found[1:]:
         told = entry(merged(d.choice, d.by))
         assert (told.found.kind, told.found.source, told.then, told.verdict) == (
-            Kind.CREATED, None, d.choice.then, "trigger",
-        )  # fmt: skip
+            Kind.CREATED,
+            None,
+            d.choice.then,
+            "trigger",
+        )
         assert (told.found.is_conflict, told.found.is_told) == (False, True)
 
 

@@ -75,8 +75,10 @@ def test_the_model_meets_every_relation() -> None:
     chance = random.Random(7)
     names = ["commit", "commit", "take over", "follow", "follow", "recover", "merge"]
     for _ in range(300):
-        ops = [(chance.choice(names), chance.randrange(SITES), chance.randrange(SITES), chance.randrange(50))
-               for _ in range(30)]  # fmt: skip
+        ops = [
+            (chance.choice(names), chance.randrange(SITES), chance.randrange(SITES), chance.randrange(50))
+            for _ in range(30)
+        ]
         world = played(ops)
         kind, value = expected(world.sites[0], world.sites[1])
         kinds[kind] = kinds.get(kind, 0) + 1

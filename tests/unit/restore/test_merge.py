@@ -103,8 +103,10 @@ def test_it_looks_at_what_was_touched_and_at_nothing_else(world: World) -> None:
     assert set(found) == {c.changes[0].key for c in (*world.source, *world.initiating)}
     for key, d in found.items():
         assert (d.base, d.source, d.initiating) == (
-            world.base.get(key), world.ends[0].get(key), world.ends[1].get(key),
-        )  # fmt: skip
+            world.base.get(key),
+            world.ends[0].get(key),
+            world.ends[1].get(key),
+        )
         assert d.source_by == tuple(c for c in world.source if c.changes[0].key == key)
         assert d.initiating_by == tuple(c for c in world.initiating if c.changes[0].key == key)
 
@@ -122,9 +124,11 @@ def test_what_one_side_changed_stands_and_a_conflict_takes_two(world: World) -> 
 
 
 MIRRORED = {
-    Kind.TAKEN: Kind.KEPT, Kind.INSTANCE_ADDED: Kind.KEPT, Kind.DELETE_UPDATE: Kind.UPDATE_DELETE,
+    Kind.TAKEN: Kind.KEPT,
+    Kind.INSTANCE_ADDED: Kind.KEPT,
+    Kind.DELETE_UPDATE: Kind.UPDATE_DELETE,
     Kind.UPDATE_DELETE: Kind.DELETE_UPDATE,
-}  # fmt: skip
+}
 
 
 @given(worlds())

@@ -95,9 +95,10 @@ def test_a_state_conflict(verdict: Verdict, then: State, of_source: Fate, of_ini
     choice = only(conflict(Kind.STATE_CONFLICT, A2, A3), lambda d: verdict)
     assert choice.then == then
     assert list(fates(choice)) == [
-        Written(True, T1, b"k", of_source), Written(False, T2, b"k", Fate.SUPERSEDED),
+        Written(True, T1, b"k", of_source),
+        Written(False, T2, b"k", Fate.SUPERSEDED),
         Written(False, T3, b"k", of_initiating),
-    ]  # fmt: skip
+    ]
     assert choice.deferred == ("why" if isinstance(verdict, Defer) else "")
 
 

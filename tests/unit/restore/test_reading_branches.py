@@ -108,9 +108,14 @@ def test_a_vote_from_before_the_fork_counts_where_it_was_decided(decided_at: str
     tx = b"\0" * 7 + b"\2" + bytes(8)
     assert (ours.decided.get(tx), theirs.decided.get(tx)) == (decided_at != "east", decided_at != "west")
     kinds = {d.key: d.kind for d in found.keys}
-    assert kinds.get(b"b") is {
-        "west": Kind.KEPT, "east": Kind.INSTANCE_ADDED, "both": Kind.SAME,
-    }[decided_at]  # fmt: skip
+    assert (
+        kinds.get(b"b")
+        is {
+            "west": Kind.KEPT,
+            "east": Kind.INSTANCE_ADDED,
+            "both": Kind.SAME,
+        }[decided_at]
+    )
 
 
 def test_two_votes_in_doubt_are_two_though_one_of_them_is_on_both_branches() -> None:
@@ -129,8 +134,10 @@ def test_two_votes_in_doubt_are_two_though_one_of_them_is_on_both_branches() -> 
     west, east = side_of(world, "west"), side_of(world, "east")
     found = compared(west, east, decide=lambda of, u: True)
     assert {d.key: d.kind for d in found.keys} == {
-        b"a": Kind.SAME, b"b": Kind.INSTANCE_ADDED, b"e": Kind.INSTANCE_ADDED,
-    }  # fmt: skip
+        b"a": Kind.SAME,
+        b"b": Kind.INSTANCE_ADDED,
+        b"e": Kind.INSTANCE_ADDED,
+    }
 
 
 def test_a_merge_that_was_undone_is_a_part_of_its_branch() -> None:

@@ -133,16 +133,22 @@ def test_merges_before_are_remembered() -> None:
 
 STATES = st.one_of(st.none(), st.builds(Instance, st.binary(min_size=1), st.one_of(st.none(), st.binary())))
 KNOWN = st.one_of(st.none(), st.builds(Instance, st.binary(min_size=1), st.binary()))
-BY = st.lists(
-    st.builds(Committed, st.binary(), st.integers(0, 9), st.integers(0, 9), st.just(())), max_size=2
-).map(tuple)  # fmt: skip
+BY = st.lists(st.builds(Committed, st.binary(), st.integers(0, 9), st.integers(0, 9), st.just(())), max_size=2).map(
+    tuple
+)
 
 
 @given(st.sampled_from(Kind), STATES, KNOWN, KNOWN, BY, BY, KNOWN, st.text())
 def test_what_is_told_of_a_key_is_read_back(
-    kind: Kind, base: State, s: State, i: State, mine: tuple[Committed, ...], yours: tuple[Committed, ...],
-    then: State, verdict: str,
-) -> None:  # fmt: skip
+    kind: Kind,
+    base: State,
+    s: State,
+    i: State,
+    mine: tuple[Committed, ...],
+    yours: tuple[Committed, ...],
+    then: State,
+    verdict: str,
+) -> None:
     found = Difference(b"k", kind, base, s, i, mine, yours)
     one = merged(Choice(found, None, then), verdict)
     told = entry(one)

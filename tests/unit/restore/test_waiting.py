@@ -20,7 +20,7 @@ from halog.core.log.records import (
     Outcome,
     Prepare,
     Record,
-)  # fmt: skip
+)
 from restore.compensation import Defer, KeepSource, Verdict
 from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
@@ -40,7 +40,8 @@ class Log:
     """What a reader has read, one record behind the other."""
 
     def __init__(self) -> None:
-        self.reports, self.lsn = Reports(), 0
+        self.reports = Reports()
+        self.lsn = 0
 
     def head(self, tx: bytes = NO_TX, epoch: int = 1) -> Header:
         return Header(b"l" * 16, EpochId(epoch, "east", 1), self.lsn, b"h" * 16, tx)

@@ -64,7 +64,8 @@ class Counting:
 
     def __init__(self, cluster: Cluster) -> None:
         self.client = cluster.client()
-        self.told, self.errors = 0, list[BaseException]()
+        self.told = 0
+        self.errors = list[BaseException]()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         with self.client.transaction():

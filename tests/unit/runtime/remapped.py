@@ -115,7 +115,8 @@ class Traffic:
     """Threads that create, find, change and delete; `problems` is what must not be."""
 
     def __init__(self, node: Node, steady: int) -> None:
-        self.node, self.names = node, [f"steady{i}" for i in range(steady)]
+        self.node = node
+        self.names = [f"steady{i}" for i in range(steady)]
         self.problems: list[str] = []
         self.counted: dict[str, int] = dict.fromkeys(self.names, 0)
         self.unknown: dict[str, int] = dict.fromkeys(self.names, 0)

@@ -193,8 +193,9 @@ def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs(monkeypatch: p
     compensation(asking=asking).decide((conflict_of(Craft, 1),))
     again = compensation(asking=asking).decide((conflict_of(Craft, 1), conflict_of(Craft, 2)))
     assert [d.choice.deferred.partition(" is ")[2] for d in again] == [
-        "still at it since an earlier merge, and was not asked again", ""
-    ]  # fmt: skip
+        "still at it since an earlier merge, and was not asked again",
+        "",
+    ]
     assert again[0].failed
     assert asked == [1, 2]
     goes_on.set()

@@ -34,7 +34,8 @@ class Session:
         end = time.monotonic() + timeout_s
         while not self.due and time.monotonic() < end:
             time.sleep(0.001)
-        due, self.due = self.due, []
+        due = self.due
+        self.due = []
         for report in due:
             report()
         self.inside -= 1

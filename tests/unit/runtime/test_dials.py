@@ -26,7 +26,8 @@ class Line:
     remote = "host-B:1"
 
     def __init__(self, on_closed: Callable[[Peer], None], broken: bool) -> None:
-        self.on_closed, self.broken = on_closed, broken
+        self.on_closed = on_closed
+        self.broken = broken
 
     def send(self, frame: bytes) -> None:
         if self.broken:
@@ -63,12 +64,19 @@ class Wire:
 
 class World:
     def __init__(self) -> None:
-        self.wire, self.ms = Wire(), NOON_MS
+        self.wire = Wire()
+        self.ms = NOON_MS
         self.said: list[str] = []
         hello = frames.Hello("c", "A", 1)
         self.membership = Membership(
-            ME, hello, self.wire, KEEP_ALIVE_MS, 60_000, lambda _, why: self.said.append(why), lambda work: work()  # type: ignore[arg-type]
-        )  # fmt: skip
+            ME,
+            hello,
+            self.wire,
+            KEEP_ALIVE_MS,
+            60_000,
+            lambda _, why: self.said.append(why),
+            lambda work: work(),  # type: ignore[arg-type]
+        )
         self.membership.registrations({"A": ME, "B": OTHER})
         self.membership.heard("B", 1)
 

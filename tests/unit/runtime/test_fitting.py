@@ -127,7 +127,7 @@ CASES = {
     "a base": Case({}, {"base": True}, False, False, ""),
     "a version": Case({}, {"version": 2}, True, True),
     "another name": Case({}, {"name": "Gadget2"}, True, True),
-}  # fmt: skip
+}
 
 
 def declared(said: dict[str, Any]) -> Registry:

@@ -39,9 +39,17 @@ class Silent(MemoryCoordinator):
 def test_a_loss_that_was_accepted_without_an_answer_is_not_accepted_again(*, led: bool) -> None:
     """Nor refused: the holders it has given up are none any more, and who did it has yet to be told."""
     held = PartitionTable(
-        "p-0", "00" * 16, "t", 0, "q", ("A", "B", "C"), 1, epoch=EpochId(3, "s", 0), active=Member("A", 1),
+        "p-0",
+        "00" * 16,
+        "t",
+        0,
+        "q",
+        ("A", "B", "C"),
+        1,
+        epoch=EpochId(3, "s", 0),
+        active=Member("A", 1),
         replicas=(Replica("B", 2, SYNC), Replica("C", 3, ASYNC)),
-    )  # fmt: skip
+    )
     tree = MemoryTree()
     coordinator = Silent(tree)
     coordinator.connect(lambda state: None)

@@ -355,8 +355,20 @@ def test_only_changes_between_active_replica_and_failed_are_role_changes() -> No
     heard = Heard()
     telling = Telling(heard)  # type: ignore[arg-type]
     copy = some_copy()
-    for role in (Role.FOLLOWING, Role.ELECTING, Role.CLAIMING, Role.OPENING, Role.ACTIVE, Role.VERIFYING, Role.ACTIVE,
-                 Role.DRAINING, Role.HANDING, Role.FOLLOWING, Role.FAILED, Role.FOLLOWING):  # fmt: skip
+    for role in (
+        Role.FOLLOWING,
+        Role.ELECTING,
+        Role.CLAIMING,
+        Role.OPENING,
+        Role.ACTIVE,
+        Role.VERIFYING,
+        Role.ACTIVE,
+        Role.DRAINING,
+        Role.HANDING,
+        Role.FOLLOWING,
+        Role.FAILED,
+        Role.FOLLOWING,
+    ):
         telling.role_changed(copy, role.value, f"because {role.value}")
     assert heard.told == [
         ("role change", "because active", {"role": "active", "was": "replica"}),

@@ -23,7 +23,8 @@ CLOSING = threading.Event()
 
 class Copy:
     def __init__(self, name: str) -> None:
-        self.name, self.tp = name, TopicPartition(name, 0)
+        self.name = name
+        self.tp = TopicPartition(name, 0)
         self.heard: list[ev.Event] = []
 
     def post(self, event: ev.Event) -> None:
@@ -144,7 +145,8 @@ class Slow(World):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        self.now, self.takes = 50_000, list[int]()
+        self.now = 50_000
+        self.takes = list[int]()
         """`takes`: ms, of one answer after the other; the last one is repeated."""
         monkeypatch.setattr(log_questions, "monotonic_ms", lambda: self.now)
         monkeypatch.setattr(log_questions, "WAIT_S", 0.0)

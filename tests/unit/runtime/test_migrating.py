@@ -52,7 +52,9 @@ class Counting:
     """A caller that counts all the time."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.client, self.told, self.errors = cluster.client(), 0, []  # type: ignore[var-annotated]
+        self.client = cluster.client()
+        self.told = 0
+        self.errors = []  # type: ignore[var-annotated]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         with self.client.transaction():

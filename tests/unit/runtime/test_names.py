@@ -47,9 +47,13 @@ def derived(name: str, policy: str) -> set[str]:
     """All that other clusters on these servers must not come to."""
     of = config(name, policy)
     topics = {
-        topic_names.log_topic(of, policy), topic_names.state_topic(of, policy), topic_names.merge_topic(of, policy),
-        topic_names.schemas_topic(of), topic_names.events_topic(name), topic_names.arrived_topic(of),
-    }  # fmt: skip
+        topic_names.log_topic(of, policy),
+        topic_names.state_topic(of, policy),
+        topic_names.merge_topic(of, policy),
+        topic_names.schemas_topic(of),
+        topic_names.events_topic(name),
+        topic_names.arrived_topic(of),
+    }
     return topics | {f"halog.{name}.{partition}" for partition in of.partition_names(policy)}
 
 

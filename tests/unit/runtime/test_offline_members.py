@@ -37,7 +37,9 @@ class Seen:
     """Node A, which sees B and C up, and all it tells."""
 
     def __init__(self) -> None:
-        self.wire, self.told, self.noticed = Wire(), [], []  # type: ignore[var-annotated]
+        self.wire = Wire()
+        self.told = []
+        self.noticed = []  # type: ignore[var-annotated]
         hello = frames.Hello("c", "A", 1)
         self.made = Membership(A, hello, self.wire, 150, 600, self._changed, lambda work: work())  # type: ignore[arg-type]
         self.made.noticed = lambda node, up, why: self.noticed.append((node, up, why))

@@ -19,7 +19,8 @@ class Slow(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
         self.flushes = 0
         self.fails: Exception | None = None
 

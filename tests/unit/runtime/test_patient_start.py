@@ -32,7 +32,8 @@ class Flaky(MemoryCoordinator):
 
     def __init__(self, tree: MemoryTree, nth: int, error: Callable[[], Exception] | None) -> None:
         super().__init__(tree)
-        self._left, self._error = nth, error
+        self._left = nth
+        self._error = error
         self.has_joined = False
 
     def joined(self) -> None:

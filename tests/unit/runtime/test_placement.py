@@ -125,8 +125,12 @@ def test_what_is_added_makes_up_for_what_is_uneven(nodes: int, partitions: int, 
 
 def test_a_node_that_is_gone_gets_no_partition_that_is_added() -> None:
     config = config_of(4, 6, 2)
-    left = [msgspec.structs.replace(t, configured=nodes) for t, nodes in zip(
-        planned_tables(config), itertools.cycle([("n1", "n2"), ("n2", "n3"), ("n3", "n1")]), strict=False)]  # fmt: skip
+    left = [
+        msgspec.structs.replace(t, configured=nodes)
+        for t, nodes in zip(
+            planned_tables(config), itertools.cycle([("n1", "n2"), ("n2", "n3"), ("n3", "n1")]), strict=False
+        )
+    ]
     up = ["n1", "n2", "client"]
     new = list(planned_tables(grown(config, 9), left, up=up))
     assert loads(config, [*left, *new], 2) == [0, 6, 6, 6], "n3 is down, and has copies"
@@ -265,7 +269,9 @@ class Racing:
     """A coordinator in which somebody who knows something else makes each table a moment earlier, now and then."""
 
     def __init__(self, inner: MemoryCoordinator, rival: Config, seed: int) -> None:
-        self._inner, self._rival, self._chance = inner, rival, Random(seed)
+        self._inner = inner
+        self._rival = rival
+        self._chance = Random(seed)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -43,8 +43,10 @@ def test_each_partition_has_as_many_replicas_of_each_kind_as_its_policy_says(syn
 def test_policies_side_by_side_have_replicas_of_their_own() -> None:
     """Types bound to one live on that one's partitions."""
     made = Cluster(3, partitions=2, registry=TYPES)
-    both = {POLICY: made.config.policies[POLICY], "few": replace(made.config.policies[POLICY], partitions=1,
-            sync_replicas=0, async_replicas=0)}  # fmt: skip
+    both = {
+        POLICY: made.config.policies[POLICY],
+        "few": replace(made.config.policies[POLICY], partitions=1, sync_replicas=0, async_replicas=0),
+    }
     made.config = replace(made.config, policies=both, bindings={"*": POLICY, "Order": "few"}).validate()
     with made as cluster:
         assert sorted(len(t.configured) for t in cluster.tables().values()) == [1, 3, 3]
@@ -73,8 +75,10 @@ def test_a_record_holds_the_bytes_that_a_change_replaced_unless_the_policy_says_
     made = Cluster(2, partitions=2, registry=TYPES)
     with configured(made, **given) as cluster:
         client = cluster.client()
-        one, other = (next(f"c{i}" for i in range(99) if cluster.partition_of(Counter, f"c{i}") == p)
-                      for p in ("test-0", "test-1"))  # fmt: skip
+        one, other = (
+            next(f"c{i}" for i in range(99) if cluster.partition_of(Counter, f"c{i}") == p)
+            for p in ("test-0", "test-1")
+        )
         client.load([Counter(one, 1), Counter(other, 2)])
         with client.transaction() as tx:
             tx.get(Counter, one).value = 3
@@ -86,8 +90,10 @@ def test_a_record_holds_the_bytes_that_a_change_replaced_unless_the_policy_says_
         }
         states = {p: [value for _, _, value in changes[:-1]] for p, changes in found.items()}
         assert [len(states[p]) for p in ("test-0", "test-1")] == [2, 1]
-        replaced = {p: [None, *(values if given.get("before_images", True) else [None] * len(values))]
-                    for p, values in states.items()}  # fmt: skip
+        replaced = {
+            p: [None, *(values if given.get("before_images", True) else [None] * len(values))]
+            for p, values in states.items()
+        }
         assert {p: [before for _, before, _ in changes] for p, changes in found.items()} == replaced
 
 
@@ -113,7 +119,8 @@ class Together:
     """How many of a kind were under way at the same time, at most."""
 
     def __init__(self) -> None:
-        self.now, self.most = Count[str](), Count[str]()
+        self.now = Count[str]()
+        self.most = Count[str]()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -180,8 +187,9 @@ def two() -> Iterator[Cluster]:
     """Two policies: Order's partition is waited for 300 ms, Counter's for 15 s. One node, which has both."""
     made = Cluster(1, partitions=1, registry=TYPES)
     policies = {POLICY: made.config.policies[POLICY]}
-    policies["short"] = replace(policies[POLICY], call_deadline_ms=300, append_deadline_ms=400, doubt_timeout_ms=100,
-                                min_stay_ms=7_000)  # fmt: skip
+    policies["short"] = replace(
+        policies[POLICY], call_deadline_ms=300, append_deadline_ms=400, doubt_timeout_ms=100, min_stay_ms=7_000
+    )
     made.config = replace(made.config, policies=policies, bindings={"*": POLICY, "Order": "short"}).validate()
     with made as cluster:
         yield cluster

@@ -87,7 +87,8 @@ class Hooked(MemoryLog):
 
 class Writer:
     def __init__(self, log: Hooked, real: LogTransaction) -> None:
-        self.log, self.real = log, real
+        self.log = log
+        self.real = real
 
     def write(self, tp: TopicPartition, items: Iterable[Any]) -> None:
         self.log.at("judged")
@@ -246,7 +247,9 @@ class Late(MemoryLog):
 
     def __init__(self, broker: MemoryBroker, unanswered: Callable[[], None], *, landed: bool = True, away: int = 99):
         super().__init__(broker)
-        self.unanswered, self.landed, self.away = unanswered, landed, away
+        self.unanswered = unanswered
+        self.landed = landed
+        self.away = away
         self.pending: list[tuple[TopicPartition, list[Any]]] = []
         self.writers = 0
 
@@ -254,7 +257,8 @@ class Late(MemoryLog):
         self.writers += 1
         if self.writers >= self.away:
             raise UnreachableError("Kafka does not answer")
-        pending, self.pending = self.pending, []
+        pending = self.pending
+        self.pending = []
         for tp, items in pending if self.landed else ():
             super().transaction(transactional_id).write(tp, items)
         found: Any = super().transaction(transactional_id)
@@ -263,7 +267,8 @@ class Late(MemoryLog):
 
 class LateWriter:
     def __init__(self, log: Late, real: LogTransaction) -> None:
-        self.log, self.real = log, real
+        self.log = log
+        self.real = real
 
     def write(self, tp: TopicPartition, items: Iterable[Any]) -> None:
         self.log.pending.append((tp, list(items)))

@@ -29,7 +29,8 @@ class Alone:
     """A node's rebalancing with a clock of the test's, in a cluster of A, B and C with two copies of partitions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.causes = 0, list[str]()
+        self.now = 0
+        self.causes = list[str]()
         self.tree = MemoryCoordinator(MemoryTree())
         self.tree.connect(lambda state: None)
         monkeypatch.setattr(rebalancing, "monotonic_ms", lambda: self.now)
@@ -71,7 +72,8 @@ class Alone:
         return {name: t.target.nodes for name, (_, t) in self.tables.items() if t.target}
 
     def look(self, now: int, *up: str) -> list[str]:
-        self.now, self.members.alive = now, frozenset(Member(n, 1) for n in up)
+        self.now = now
+        self.members.alive = frozenset(Member(n, 1) for n in up)
         self.nodes.clear()
         self.nodes.update({n: SimpleNamespace(name=n, hosts=True) for n in up})
         self.it.turn(lambda seconds: False)
@@ -91,7 +93,8 @@ class Alone:
 
     def activate(self, config: Config) -> None:
         """It is the next version, and this node runs with it."""
-        self.config, self.versions.active = config, self.versions.active + 1
+        self.config = config
+        self.versions.active = self.versions.active + 1
 
     def known(self) -> set[str]:
         found = self.tree.get("rebalanced/test")

@@ -38,7 +38,9 @@ class Node:
     def __init__(self, tree: MemoryTree, zones: list[Zone], sight: Sight) -> None:
         self.coordinator = MemoryCoordinator(tree)
         self.coordinator.connect(lambda state: None)
-        self.told, self.sight, self.why = Told(), sight, ""
+        self.told = Told()
+        self.sight = sight
+        self.why = ""
         self.zoning = Zoning("A", zones, self.told)  # type: ignore[arg-type]
         self.zoning.watch(self.coordinator, self.look)
         self.look()

@@ -63,7 +63,8 @@ class Tool:
     """What `halog recover` does, over memory adapters."""
 
     def __init__(self, cluster: Cluster, *, without: tuple[str, ...] = ()) -> None:
-        self.cluster, self.without = cluster, without
+        self.cluster = cluster
+        self.without = without
         self.coordinator = MemoryCoordinator(cluster._tree)
         self.coordinator.connect(lambda state: None)
         self.log = MemoryLog(cluster._broker)

@@ -42,17 +42,42 @@ BASE = Config(
 ).validate()
 
 OTHER: dict[str, Any] = {
-    "zone": "few", "partitions": 5, "sync_replicas": 2, "async_replicas": 0, "local_sync": "WRITE_NO_SYNC",
-    "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
-    "mapper": "round_robin", "ring_size": 100_000, "before_images": False, "rebalance": "manual", "kind": "static",
-    "zones": ("few",), "backup": ("C",),
-    "home": "west", "move_objects": 7, "move_pause_ms": 5, "copy_bytes_per_s": 1_000_000, "move_threads": 2,
+    "zone": "few",
+    "partitions": 5,
+    "sync_replicas": 2,
+    "async_replicas": 0,
+    "local_sync": "WRITE_NO_SYNC",
+    "remote_sync": "SYNC",
+    "quorum": True,
+    "below_quorum": "wait",
+    "count_never": True,
+    "lease_ttl_ms": 500,
+    "mapper": "round_robin",
+    "ring_size": 100_000,
+    "before_images": False,
+    "rebalance": "manual",
+    "kind": "static",
+    "zones": ("few",),
+    "backup": ("C",),
+    "home": "west",
+    "move_objects": 7,
+    "move_pause_ms": 5,
+    "copy_bytes_per_s": 1_000_000,
+    "move_threads": 2,
     "copy_threads": 2,
-    "call_deadline_ms": 3_000, "append_deadline_ms": 3_000, "doubt_timeout_ms": 3_000, "min_stay_ms": 3_000,
-    "join_settle_ms": 3_000, "replace_after_ms": 3_000,
-    "sync_sites": ("west", "home"), "sync_site_away": "drop", "sync_site_away_ms": 9_000,
-    "takeover": "always", "takeover_after_ms": 9_000, "comparison": "two-way",
-}  # fmt: skip
+    "call_deadline_ms": 3_000,
+    "append_deadline_ms": 3_000,
+    "doubt_timeout_ms": 3_000,
+    "min_stay_ms": 3_000,
+    "join_settle_ms": 3_000,
+    "replace_after_ms": 3_000,
+    "sync_sites": ("west", "home"),
+    "sync_site_away": "drop",
+    "sync_site_away_ms": 9_000,
+    "takeover": "always",
+    "takeover_after_ms": 9_000,
+    "comparison": "two-way",
+}
 
 
 def with_policy(**values: Any) -> Config:
@@ -255,9 +280,11 @@ def test_a_type_in_use_stays_where_it_is(bindings: dict[str, str], types: list[s
 def test_a_node_that_is_up_or_has_copies_stays() -> None:
     known = Facts("t", hosts={"p": {"C": "p-1"}}, up=frozenset("D"))
     fewer = dataclasses.replace(
-        BASE, nodes={n: NODES[n] for n in "AB"}, zones={"main": ZoneConfig(("A", "B"))},
+        BASE,
+        nodes={n: NODES[n] for n in "AB"},
+        zones={"main": ZoneConfig(("A", "B"))},
         policies={"p": dataclasses.replace(POLICY, async_replicas=0)},
-    ).validate()  # fmt: skip
+    ).validate()
     assert refused(BASE, fewer, known) == {
         "nodes.C": "C has a copy of p-1: empty it with `halog drain C` first",
         "nodes.D": "it is up: stop it first",
@@ -277,8 +304,11 @@ def test_partitions_named_by_hand_keep_their_names_and_may_move(coordinator: Mem
     known = facts(coordinator, "t", [t for _, t in create_tables(coordinator, old).values()], [], {})
     (moved,) = judged(old, by_hand(eu=("A", "C"), us=("B", "A")), known)
     assert (moved.text, moved.was, moved.now, moved.effect) == (
-        "policies.p.partitions.eu", ["A", "B"], ["A", "C"], "by halog plan",
-    )  # fmt: skip
+        "policies.p.partitions.eu",
+        ["A", "B"],
+        ["A", "C"],
+        "by halog plan",
+    )
     more = judged(old, by_hand(eu=("A", "B"), us=("B", "A"), asia=("C", "A")), known)
     assert [(c.text, c.effect) for c in more if c.text == "policies.p.partitions"] == [
         ("policies.p.partitions", REFUSED)

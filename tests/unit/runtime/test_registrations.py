@@ -55,8 +55,15 @@ def membership() -> Membership:
     """Node A's, which knows nobody yet."""
     hello = frames.Hello("c", "A", 1)
     return Membership(
-        ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS  # type: ignore[arg-type]
-    )  # fmt: skip
+        ME,
+        hello,
+        Wire(),
+        150,
+        600,
+        lambda *_: None,
+        lambda work: work(),
+        registration_grace_ms=GRACE_MS,  # type: ignore[arg-type]
+    )
 
 
 @pytest.fixture

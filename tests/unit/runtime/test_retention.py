@@ -166,7 +166,9 @@ class Interrupted:
     """A coordinator in front of whose n-th call somebody else does something."""
 
     def __init__(self, inner: MemoryCoordinator, at: int, does: Callable[[], None]) -> None:
-        self.inner, self.left, self.does = inner, at, does
+        self.inner = inner
+        self.left = at
+        self.does = does
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self.inner, name)

@@ -56,9 +56,12 @@ def test_what_was_moved_goes_back_and_what_was_not_is_left_out() -> None:
     """Moved; on its way; begun by nobody; moved by somebody else before the plan could; back already."""
     moving = table("moving", HERE, 1, target=THERE)
     tables = [
-        table("moved", THERE, 1), moving, table("waits", HERE, 0), table("other", Target(("B",), 0), 1),
+        table("moved", THERE, 1),
+        moving,
+        table("waits", HERE, 0),
+        table("other", Target(("B",), 0), 1),
         table("back", HERE, 2),
-    ]  # fmt: skip
+    ]
     made = way(plan(*(move(t.name) for t in tables)), tables)
     assert {(m.partition, m.target, m.version) for m in made.moves} == {("moved", HERE, 1), ("moving", HERE, 1)}
     assert [m.given_up for m in made.moves] == [None, THERE], "what is under way is given up for it"
@@ -87,12 +90,13 @@ def test_a_record_of_an_older_halog_has_no_sync_replicas_of_before() -> None:
         (table("p", Target(("B",), 0), 2), {}, "now, and not where plan x had it: it was moved by no plan"),
         (table("p", Target(("A",), 0), 2, target=Target(("B",), 0)), {}, "it is on B now"),
         (
-            table("p", Target(("B",), 0), 2, definitions={"C": Definition(THERE.nodes, 0, DISABLED)}), {},
+            table("p", Target(("B",), 0), 2, definitions={"C": Definition(THERE.nodes, 0, DISABLED)}),
+            {},
             "C disabled it since",
         ),
         (table("p", THERE, 1), {"up": ""}, "none of A, B is running"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_go_back_says_why(now: PartitionTable | None, how: dict[str, Any], why: str) -> None:
     made = way(plan(move("p"), move("q")), [table("q", THERE, 1)] + ([] if now is None else [now]), **how)
     assert why in made.stay["p"]

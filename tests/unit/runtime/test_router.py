@@ -20,9 +20,16 @@ from halog.runtime.support.adapters import Remote
 
 A, B = Member("A", 1), Member("B", 1)
 LED_BY_A = PartitionTable(
-    name="p-0", log_id="00" * 16, topic="t", index=0, policy="p", configured=("A", "B"), sync_replicas=1,
-    active=A, replicas=(Replica("B", 1, SYNC),),
-)  # fmt: skip
+    name="p-0",
+    log_id="00" * 16,
+    topic="t",
+    index=0,
+    policy="p",
+    configured=("A", "B"),
+    sync_replicas=1,
+    active=A,
+    replicas=(Replica("B", 1, SYNC),),
+)
 
 
 class Dropping:
@@ -96,7 +103,8 @@ class Answering(Dropping):
 
     def __init__(self, **says: frames.Reply) -> None:
         super().__init__()
-        self.says, self.asked = says, list[str]()
+        self.says = says
+        self.asked = list[str]()
 
     def request(self, address: str, data: bytes, timeout: float) -> bytes:
         self.asked.append(address.removeprefix("host-").removesuffix(":1"))

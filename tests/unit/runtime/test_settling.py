@@ -26,8 +26,10 @@ class Ballots:
 
     def __init__(self) -> None:
         self.asked = Count[str]()
-        self.now, self.most = Count[str](), Count[str]()
-        self.let, self.gone = threading.Event(), threading.Event()
+        self.now = Count[str]()
+        self.most = Count[str]()
+        self.let = threading.Event()
+        self.gone = threading.Event()
         self.held: list[Callable[[str | None], None]] = []
         self._lock = threading.Lock()
 

@@ -81,7 +81,8 @@ class Watched:
     """A port whose writes are told of before each is made."""
 
     def __init__(self, port: Any, told: Callable[[str], None]) -> None:
-        self._port, self._told = port, told
+        self._port = port
+        self._told = told
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._port, name)

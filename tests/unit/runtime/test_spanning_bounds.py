@@ -33,7 +33,8 @@ class Unserved:
     def __init__(self, client: Any, partition: str) -> None:
         self.partition = partition
         ballots = client.backend._ballots
-        self._prepare, self._decide = ballots.prepare, ballots.decide
+        self._prepare = ballots.prepare
+        self._decide = ballots.decide
         ballots.prepare, ballots.decide = self.prepare, self.decide
 
     def prepare(self, r: frames.Prepare, until: float, *args: Any) -> Any:
@@ -157,8 +158,10 @@ def settled(cluster: Cluster, tx: bytes, parts: Sequence[str], *, commit: bool) 
 def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Cluster) -> None:
     """Else no look at all objects is through where something is always in doubt."""
     earlier, later = ([f"{at}{i}" for i in range(99)] for at in "xy")
-    pairs = [[next(n for n in names if patient.partition_of(Counter, n) == f"test-{p}") for p in (0, 1)]
-             for names in (earlier, later)]  # fmt: skip
+    pairs = [
+        [next(n for n in names if patient.partition_of(Counter, n) == f"test-{p}") for p in (0, 1)]
+        for names in (earlier, later)
+    ]
     for names in pairs:
         create(patient, names)
     copy, done = active_copy(patient, pairs[0][0]), threading.Event()

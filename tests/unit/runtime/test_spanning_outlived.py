@@ -132,7 +132,8 @@ class Bank:
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
-        self.done, self.totals = 0, list[int]()
+        self.done = 0
+        self.totals = list[int]()
         self.errors: list[BaseException] = []
         self.stopped = threading.Event()
 

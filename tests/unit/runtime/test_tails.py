@@ -37,7 +37,8 @@ class Tail:
 
 class Rig:
     def __init__(self) -> None:
-        self.prompt, self.patient = Tail(), Tail()
+        self.prompt = Tail()
+        self.patient = Tail()
         self.tails = Tails(self.prompt, self.patient)  # type: ignore[arg-type]
         self.core = SimpleNamespace(role=Role.FOLLOWING, following=SimpleNamespace(is_patient=False), next_offset=5)
         self.copy: Any = SimpleNamespace(core=self.core, lock=threading.RLock(), tp=TP, ended=False)

@@ -171,14 +171,18 @@ def test_a_policys_own_times_are_its_copies_and_nobody_is_told_too_early(call_ms
         "z", call_deadline_ms=call_ms, append_deadline_ms=300, doubt_timeout_ms=400, min_stay_ms=500, copy_threads=2
     )
     config = Config(
-        ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
+        ClusterConfig("test"),
+        SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
         policies={"own": policy, "usual": PolicyConfig("z")},
-    )  # fmt: skip
+    )
     made, usual = copy_policy(config, "own"), core_settings(config)
     assert made.copy_threads == 2
     assert made.times == {
-        "commit_deadline_ms": 300, "discarded_ms": discarded_ms, "min_stay_ms": 500, "doubt_ms": 400,
-    }  # fmt: skip
+        "commit_deadline_ms": 300,
+        "discarded_ms": discarded_ms,
+        "min_stay_ms": 500,
+        "doubt_ms": 400,
+    }
     assert msgspec.structs.replace(usual, **copy_policy(config, "usual").times) == usual
 
 

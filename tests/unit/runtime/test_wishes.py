@@ -29,7 +29,8 @@ class Coordinator(MemoryCoordinator):
     first: Callable[[], None] | None = None
 
     def set(self, path: str, data: bytes, version: int) -> int:
-        first, self.first = self.first, None
+        first = self.first
+        self.first = None
         if first is not None:
             first()
         return super().set(path, data, version)

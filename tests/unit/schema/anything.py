@@ -107,13 +107,21 @@ class Raising(dt.tzinfo):
 
 ZONES = st.sampled_from(
     [
-        dt.UTC, ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("Asia/Tokyo"),
-        ZoneInfo("Asia/Shanghai"), ZoneInfo("Pacific/Apia"), ZoneInfo("Australia/Lord_Howe"),
+        dt.UTC,
+        ZoneInfo("UTC"),
+        ZoneInfo("Europe/Berlin"),
+        ZoneInfo("America/New_York"),
+        ZoneInfo("Asia/Tokyo"),
+        ZoneInfo("Asia/Shanghai"),
+        ZoneInfo("Pacific/Apia"),
+        ZoneInfo("Australia/Lord_Howe"),
         dt.timezone(dt.timedelta(hours=23, minutes=59, seconds=59, microseconds=999_999)),
-        dt.timezone(dt.timedelta(hours=-23, minutes=-59, seconds=-59, microseconds=-999_999)), Wild(), Erring(),
+        dt.timezone(dt.timedelta(hours=-23, minutes=-59, seconds=-59, microseconds=-999_999)),
+        Wild(),
+        Erring(),
         Raising(),
     ]
-)  # fmt: skip
+)
 AUTUMN = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 """There are two of them: summer time ends."""
 MOMENTS = st.one_of(
@@ -126,35 +134,59 @@ DECIMALS = st.one_of(
     st.decimals(),
     st.builds(
         lambda s, n, e: Decimal((s, tuple(map(int, str(n))), e)),
-        st.integers(0, 1), st.integers(0, 10**12) | st.just(0), st.integers(-45, 45),
+        st.integers(0, 1),
+        st.integers(0, 10**12) | st.just(0),
+        st.integers(-45, 45),
     ),
     st.builds(lambda n, e: Decimal(n).scaleb(e), st.integers(-200, 200), st.integers(-12, 40)),
-)  # fmt: skip
+)
 INTS = st.integers() | st.sampled_from([2**63, 2**63 - 1, -(2**63), -(2**63) - 1, 2**53 + 1])
 TEXTS = st.text(st.characters(), max_size=20)
 U64 = st.integers(0, 2**64 - 1)
 
 PLAIN: st.SearchStrategy[Any] = st.one_of(
-    st.none(), st.booleans(), INTS, st.floats(), st.sampled_from([-0.0, 0.0, 1.0, 5e-324]), TEXTS,
-    st.binary(max_size=9), DECIMALS, MOMENTS, st.dates(),
-    st.times(timezones=st.none() | st.just(dt.UTC)), st.uuids(), st.sampled_from(Colour),
+    st.none(),
+    st.booleans(),
+    INTS,
+    st.floats(),
+    st.sampled_from([-0.0, 0.0, 1.0, 5e-324]),
+    TEXTS,
+    st.binary(max_size=9),
+    DECIMALS,
+    MOMENTS,
+    st.dates(),
+    st.times(timezones=st.none() | st.just(dt.UTC)),
+    st.uuids(),
+    st.sampled_from(Colour),
     st.sampled_from([*Level, *Word]),
     st.builds(Ref, U64 | st.booleans(), U64, U64, st.just("Target"), st.binary(max_size=4)),
-    st.builds(Text, TEXTS), st.builds(Loose, TEXTS), st.builds(Whole, st.integers(0, 9)), st.builds(Real, st.floats()),
-    st.builds(Money, st.integers(0, 9)), st.builds(Raw, st.binary(max_size=3)), st.just(Day(2024, 1, 1)),
-    st.just(Moment(2024, 1, 1, tzinfo=dt.UTC)), st.just(Hour(1)), st.builds(Id, st.just("12345678" * 4)),
-    st.just(bytearray(b"x")), st.just(complex(1)),
-)  # fmt: skip
+    st.builds(Text, TEXTS),
+    st.builds(Loose, TEXTS),
+    st.builds(Whole, st.integers(0, 9)),
+    st.builds(Real, st.floats()),
+    st.builds(Money, st.integers(0, 9)),
+    st.builds(Raw, st.binary(max_size=3)),
+    st.just(Day(2024, 1, 1)),
+    st.just(Moment(2024, 1, 1, tzinfo=dt.UTC)),
+    st.just(Hour(1)),
+    st.builds(Id, st.just("12345678" * 4)),
+    st.just(bytearray(b"x")),
+    st.just(complex(1)),
+)
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
     PLAIN,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(TEXTS | st.sampled_from([*Word]), inner, max_size=3),
-        st.lists(inner, max_size=2).map(tuple), st.lists(inner, max_size=2).map(Row),
-        st.dictionaries(TEXTS, inner, max_size=2).map(Table), st.builds(Point, inner, inner),
-        st.builds(Deep, inner, inner), st.builds(Slotted, inner, inner),
+        st.lists(inner, max_size=3),
+        st.dictionaries(TEXTS | st.sampled_from([*Word]), inner, max_size=3),
+        st.lists(inner, max_size=2).map(tuple),
+        st.lists(inner, max_size=2).map(Row),
+        st.dictionaries(TEXTS, inner, max_size=2).map(Table),
+        st.builds(Point, inner, inner),
+        st.builds(Deep, inner, inner),
+        st.builds(Slotted, inner, inner),
     ),
     max_leaves=5,
-)  # fmt: skip
+)
 
 LIKELY: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (bool, st.booleans() | st.integers(0, 1)),

@@ -64,10 +64,18 @@ def test_damaged_bytes_never_do_more_than_raise(case: Typed, data: st.DataObject
     info, obj = case
     good = bytearray(info.encode(obj))
     at = data.draw(st.integers(8, len(good) - 1))
-    bad = bytes(data.draw(st.sampled_from([
-        good[:at], good + b"\0", good[:at] + bytes([good[at] ^ 1 << data.draw(st.integers(0, 7))]) + good[at + 1 :],
-        good[:at] + data.draw(st.binary(max_size=12)),
-    ])))  # fmt: skip
+    bad = bytes(
+        data.draw(
+            st.sampled_from(
+                [
+                    good[:at],
+                    good + b"\0",
+                    good[:at] + bytes([good[at] ^ 1 << data.draw(st.integers(0, 7))]) + good[at + 1 :],
+                    good[:at] + data.draw(st.binary(max_size=12)),
+                ]
+            )
+        )
+    )
     try:
         values = info.decode(bad)
     except RecordFormatError:

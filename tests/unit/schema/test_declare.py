@@ -211,10 +211,30 @@ def test_the_binding_is_no_field() -> None:
 
 
 GOOD: list[Any] = [
-    bool, int, float, str, bytes, Decimal, Annotated[Decimal, Decimals(10, 2)], Annotated[int, "metres"], dt.datetime,
-    dt.date, dt.time, uuid.UUID, Status, list[int], dict[str, int], int | None, Position, Ref[Aircraft],
-    Ref[Aircraft] | None, list[dict[str, Position | None]], dict[str, list[Ref[Aircraft]]], Tail, "list[Status]",
-]  # fmt: skip
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    Decimal,
+    Annotated[Decimal, Decimals(10, 2)],
+    Annotated[int, "metres"],
+    dt.datetime,
+    dt.date,
+    dt.time,
+    uuid.UUID,
+    Status,
+    list[int],
+    dict[str, int],
+    int | None,
+    Position,
+    Ref[Aircraft],
+    Ref[Aircraft] | None,
+    list[dict[str, Position | None]],
+    dict[str, list[Ref[Aircraft]]],
+    Tail,
+    "list[Status]",
+]
 
 
 def declare(annotation: Any, **options: Any) -> Any:
@@ -363,8 +383,13 @@ def test_limits_hold_at_declaration() -> None:
 def test_mutable_says_whether_values_change_in_place() -> None:
     """Lists, dicts and nested dataclasses count; frozen ones only for what they hold."""
     assert [declare(a).__halog__.mutable for a in (int, list[int], dict[str, int], Position, Fixed, FixedAround)] == [
-        False, True, True, True, False, True,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
 
 
 def _symbols(count: int) -> Any:

@@ -14,9 +14,13 @@ from tests.unit.schema.fleet_example import FLEET
 from tests.unit.schema.shapes_strategy import objects
 
 OK: dict[str, Any] = {
-    "name": "T", "bases": [], "version": None, "key": ["k"], "partition_by": ["k"],
+    "name": "T",
+    "bases": [],
+    "version": None,
+    "key": ["k"],
+    "partition_by": ["k"],
     "fields": [{"name": "k", "type": "int"}],
-}  # fmt: skip
+}
 
 
 def with_type(shape: Any) -> dict[str, Any]:
@@ -69,11 +73,22 @@ HOSTILE: list[tuple[str, Any]] = [
     ("half a megabyte", json.dumps({**OK, "name": "x" * 600_000})),
     ("a dotted field", {**OK, "fields": [*OK["fields"], {"name": "a.b", "type": "int"}]}),
     ("a default without a value", {**OK, "fields": [*OK["fields"], {"name": "f", "type": "int", "default": 1}]}),
-    ("a default that is not a number", '{"name":"T","bases":[],"version":null,"key":["k"],"partition_by":["k"],'
-     '"fields":[{"name":"k","type":"int"},{"name":"f","type":"float","default":{"value":NaN}}]}'),
-    ("one name for two records", {**OK, "fields": [*OK["fields"], *(
-        {"name": n, "type": {"record": {"name": "R", "fields": [{"name": n, "type": "int"}]}}} for n in "ab")]}),
-]  # fmt: skip
+    (
+        "a default that is not a number",
+        '{"name":"T","bases":[],"version":null,"key":["k"],"partition_by":["k"],'
+        '"fields":[{"name":"k","type":"int"},{"name":"f","type":"float","default":{"value":NaN}}]}',
+    ),
+    (
+        "one name for two records",
+        {
+            **OK,
+            "fields": [
+                *OK["fields"],
+                *({"name": n, "type": {"record": {"name": "R", "fields": [{"name": n, "type": "int"}]}}} for n in "ab"),
+            ],
+        },
+    ),
+]
 
 
 @pytest.mark.parametrize("raw", [h[1] for h in HOSTILE], ids=[h[0] for h in HOSTILE])

@@ -14,16 +14,32 @@ from tests.unit.schema.fleet_example import FLEET, Flight, Leg, Status
 
 HOUR = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
 FLIGHT = Flight(
-    HOUR, "UA", 1545, "N14228", Status.CANCELLED, Decimal("7.5"), [Leg("EWR", 1400)], {"a": "b"},
+    HOUR,
+    "UA",
+    1545,
+    "N14228",
+    Status.CANCELLED,
+    Decimal("7.5"),
+    [Leg("EWR", 1400)],
+    {"a": "b"},
     Ref(1, 2, 3, "Aircraft", b"\x0cN14228"),
-)  # fmt: skip
+)
 PLAIN = {
-    "time_hour": "2013-01-01T05:00:00+00:00", "carrier": "UA", "flight": 1545, "tail": "N14228", "status": "CANCELLED",
-    "price": "7.5", "legs": [{"origin": "EWR", "miles": 1400}], "notes": {"a": "b"},
-    "aircraft": {"ref": "0000000000000001" "0000000000000002" "0000000000000003", "type": "Aircraft",
-                 "key": "0c4e3134323238"},
+    "time_hour": "2013-01-01T05:00:00+00:00",
+    "carrier": "UA",
+    "flight": 1545,
+    "tail": "N14228",
+    "status": "CANCELLED",
+    "price": "7.5",
+    "legs": [{"origin": "EWR", "miles": 1400}],
+    "notes": {"a": "b"},
+    "aircraft": {
+        "ref": "000000000000000100000000000000020000000000000003",
+        "type": "Aircraft",
+        "key": "0c4e3134323238",
+    },
     "raw": "00ff",
-}  # fmt: skip
+}
 
 
 def test_plain_values() -> None:

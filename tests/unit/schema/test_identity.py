@@ -45,8 +45,10 @@ def test_the_definition_is_canonical() -> None:
         parsed = Definition.parse(info.definition, info.type_id)
         assert (parsed.text, parsed.type_id, parsed.family_id) == (info.definition, info.type_id, info.family_id)
         assert (parsed.key, parsed.partition_by, parsed.version) == (
-            info.key_fields, info.partition_fields, info.version,
-        )  # fmt: skip
+            info.key_fields,
+            info.partition_fields,
+            info.version,
+        )
 
 
 def colour(*names: str) -> Any:

@@ -14,5 +14,6 @@ class Flight:
     note: str = ""
 
     def renamed(self, note: str) -> str:
-        was, self.note = self.note, note
+        was = self.note
+        self.note = note
         return was

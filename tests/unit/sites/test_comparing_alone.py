@@ -38,7 +38,9 @@ class Node:
     """One of site west, and its copy."""
 
     def __init__(self, coordinator: MemoryCoordinator, name: str) -> None:
-        self.coordinator, self.me, self.site = coordinator, SimpleNamespace(node=name), "west"
+        self.coordinator = coordinator
+        self.me = SimpleNamespace(node=name)
+        self.site = "west"
         chain = SimpleNamespace(state=TABLE.beginning("west"))
         self.copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(me=self.me, table=TABLE, chain=chain))
 

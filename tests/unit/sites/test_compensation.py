@@ -31,7 +31,7 @@ from restore.compensation import (
     keep_initiating,
     latest,
     merged_fields,
-)  # fmt: skip
+)
 from restore.replay import Opening
 from restore.undoing import report_of
 from tests.unit.sites.model import Flight, registry
@@ -95,8 +95,11 @@ def test_each_verdict_is_what_stands(parted: tuple[Cluster, Cluster], declare: D
     assert now == expected
     one = seen[1]
     assert (one.type_name, one.base, one.source, one.initiating) == (
-        "Flight", {"number": 1, "note": ""}, {"number": 1, "note": "east"}, {"number": 1, "note": "west"},
-    )  # fmt: skip
+        "Flight",
+        {"number": 1, "note": ""},
+        {"number": 1, "note": "east"},
+        {"number": 1, "note": "west"},
+    )
     assert 0 < one.source_ms <= one.initiating_ms
     assert seen[20].source is None
 

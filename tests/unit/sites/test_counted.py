@@ -28,7 +28,8 @@ class Site:
     a table; `then`: what happens before anybody asks again; `first`: what happens before such a write."""
 
     def __init__(self, name: str, owner: str, partitions: int = 1) -> None:
-        self.name, self.real = name, MemoryCoordinator()
+        self.name = name
+        self.real = MemoryCoordinator()
         self.real.connect(lambda state: None)
         self.loses: Wanted = lambda table: False
         self.then: Callable[[], object] = lambda: None

@@ -82,8 +82,11 @@ def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
     assert [s.merged.key for s in settled] == [*(d.key for d in keys), b"new"]
     assert [s.merged.value for s in settled] == [b"1", b"1", b"1", b"3"]
     assert [s.decided.choice.deferred for s in settled] == [
-        "", "", "by: Flight [9] is to be created, and by has created it beside another object", "",
-    ]  # fmt: skip
+        "",
+        "",
+        "by: Flight [9] is to be created, and by has created it beside another object",
+        "",
+    ]
     assert all(s.merged == merged(s.decided.choice, "by") for s in settled)
 
 

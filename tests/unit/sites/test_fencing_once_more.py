@@ -34,7 +34,9 @@ class Fenced(DrawingLevel):
         write(here, "p", standing)
         log: Any = None
         super().__init__(here, Remote("west", log, there), "p")
-        self._there, self._number, self.fenced = TABLE, 5, 3
+        self._there = TABLE
+        self._number = 5
+        self.fenced = 3
         self.fences = 0
 
     def _fence(self, there: PartitionTable, highest: int) -> None:

@@ -178,9 +178,9 @@ def test_an_answer_that_was_lost_on_the_line_is_asked_for_again(west: Cluster, e
 
 def _version(client: Any, number: int) -> int:
     info = registry.info(Flight)
-    (found,) = client.runtime.fetch(client.runtime.partition_of(info.name, info.routing_key((number,))), [
-        info.index_key((number,))
-    ])  # fmt: skip
+    (found,) = client.runtime.fetch(
+        client.runtime.partition_of(info.name, info.routing_key((number,))), [info.index_key((number,))]
+    )
     return int(found.version)
 
 

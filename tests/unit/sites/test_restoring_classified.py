@@ -92,9 +92,15 @@ def job(initiating: Cluster, source: Cluster, name: str) -> None:
     for value in values:
         log.put(tp, b"", value)
     told = Classified(
-        theirs.state.hash.hex(), RUN.hex(), manifest.hex(), TOPIC, begin, log.bounds(tp)[1], "test",
+        theirs.state.hash.hex(),
+        RUN.hex(),
+        manifest.hex(),
+        TOPIC,
+        begin,
+        log.bounds(tp)[1],
+        "test",
         time.time_ns() // 1_000_000,
-    )  # fmt: skip
+    )
     classified.publish(coordinator(source), name, told)
 
 

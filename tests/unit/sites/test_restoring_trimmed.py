@@ -101,8 +101,12 @@ def test_it_is_refused_with_what_is_missing_and_where_and_nothing_is_changed(
     with pytest.raises(RefusedError, match=said) as refused:
         reuniting(west, east)
     assert refused.value.evidence == {
-        "partition": name, "site": trimmed, "begins": offset, "first_lsn": fork + 2, "parted_behind": fork,
-    }  # fmt: skip
+        "partition": name,
+        "site": trimmed,
+        "begins": offset,
+        "first_lsn": fork + 2,
+        "parted_behind": fork,
+    }
     assert unchanged(west, east)
     note(west, 1, "serves on"), note(east, 2, "serves on, too")
     assert notes(west) == before[0] | {1: "serves on"}

@@ -29,7 +29,8 @@ class Rig:
     """East's node, its coordinator, and west's, which may be out of reach."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.at, self.now = {"east": MemoryCoordinator(), "west": MemoryCoordinator()}, 100.0
+        self.at = {"east": MemoryCoordinator(), "west": MemoryCoordinator()}
+        self.now = 100.0
         for coordinator in self.at.values():
             coordinator.connect(lambda state: None)
         self.cut = False

@@ -37,9 +37,15 @@ ORDERS = [
 
 @pytest.mark.parametrize(("one", "source", "last", "into"), ORDERS)
 def test_three_that_have_all_gone_on_become_one_two_at_a_time_in_any_order(
-    west: Cluster, east: Cluster, dr: Cluster, one: str, source: str, last: str, into: str,
+    west: Cluster,
+    east: Cluster,
+    dr: Cluster,
+    one: str,
+    source: str,
+    last: str,
+    into: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """What only one has is there at all three in the end; of what all have changed, the last source's stands."""
     monkeypatch.setattr(succession, "SOON_S", 0.2)
     sites = {cluster.site: cluster for cluster in (west, east, dr)}

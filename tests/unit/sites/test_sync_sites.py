@@ -39,9 +39,15 @@ SOON_MS, LATE_MS = 2_000, 10_000
 def west(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     away, away_ms = request.param
     with Cluster(
-        2, partitions=3, registry=registry, site="west", others=("east",), sync_sites=BOTH, sync_site_away=away,
+        2,
+        partitions=3,
+        registry=registry,
+        site="west",
+        others=("east",),
+        sync_sites=BOTH,
+        sync_site_away=away,
         sync_site_away_ms=away_ms,
-    ) as cluster:  # fmt: skip
+    ) as cluster:
         yield cluster
 
 
@@ -49,9 +55,15 @@ def west(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def east(west: Cluster) -> Iterator[Cluster]:
     policy = west.config.policies["test"]
     with Cluster(
-        2, partitions=3, registry=registry, site="east", home=west, sync_sites=BOTH,
-        sync_site_away=policy.sync_site_away, sync_site_away_ms=policy.sync_site_away_ms,
-    ) as cluster:  # fmt: skip
+        2,
+        partitions=3,
+        registry=registry,
+        site="east",
+        home=west,
+        sync_sites=BOTH,
+        sync_site_away=policy.sync_site_away,
+        sync_site_away_ms=policy.sync_site_away_ms,
+    ) as cluster:
         west.see(cluster)
         synced(west, "east")
         yield cluster
@@ -240,9 +252,12 @@ def test_what_is_no_word_of_a_site_is_passed_over(west: Cluster, east: Cluster) 
     epoch = states(west)["test-0"].epoch
     far = [(name, epoch, 1_000_000) for name in (*NAMES, "no-such-partition")]
     for data in (
-        b"\xff no JSON", b"{}", b'{"site":"east","by":"x","items":[["test-0",["a"],1]]}',
-        msgspec.json.encode(Arrived("north", "x", far)), msgspec.json.encode(Arrived("east", "x", far)),
-    ):  # fmt: skip
+        b"\xff no JSON",
+        b"{}",
+        b'{"site":"east","by":"x","items":[["test-0",["a"],1]]}',
+        msgspec.json.encode(Arrived("north", "x", far)),
+        msgspec.json.encode(Arrived("east", "x", far)),
+    ):
         session.append(TopicPartition("test.arrived", 0), data, lambda offset, why: None)
     for number in range(10):
         arrives(west, east, number)

@@ -23,9 +23,15 @@ AWAY_MS = 30_000
 
 def cluster(site: str, home: Cluster | None, *others: str) -> Cluster:
     return Cluster(
-        1, partitions=3, registry=registry, site=site, home=home, others=others, sync_sites=ALL,
+        1,
+        partitions=3,
+        registry=registry,
+        site=site,
+        home=home,
+        others=others,
+        sync_sites=ALL,
         sync_site_away_ms=AWAY_MS,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ class Gathers:
     failed = None
 
     def __init__(self, session: LogSession) -> None:
-        self._session, self._held, self._answers = session, list[tuple[Any, ...]](), list[tuple[float, Any]]()
+        self._session = session
+        self._held = list[tuple[Any, ...]]()
+        self._answers = list[tuple[float, Any]]()
 
     def append(self, tp: TopicPartition, data: bytes, done: Any) -> None:
         self._held.append((tp, data, done))

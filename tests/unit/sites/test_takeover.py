@@ -31,9 +31,16 @@ def site(
 ) -> Cluster:
     others = tuple(n for n in votes if n != name)
     return Cluster(
-        2, partitions=3, registry=registry, site=name, home=home, others=others, takeover=takeover,
-        takeover_after_ms=AFTER_MS, votes=votes,
-    )  # fmt: skip
+        2,
+        partitions=3,
+        registry=registry,
+        site=name,
+        home=home,
+        others=others,
+        takeover=takeover,
+        takeover_after_ms=AFTER_MS,
+        votes=votes,
+    )
 
 
 @pytest.fixture(params=[("quorum", 2)])
@@ -74,7 +81,8 @@ class Traffic:
     """Commits of new flights at a site, one behind the other; what was acknowledged, and when."""
 
     def __init__(self, cluster: Cluster, first: int) -> None:
-        self._cluster, self._number = cluster, first
+        self._cluster = cluster
+        self._number = first
         self.told: dict[int, float] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

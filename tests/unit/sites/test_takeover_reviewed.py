@@ -165,7 +165,8 @@ class _Counting:
     def __init__(self) -> None:
         self._coordinator = MemoryCoordinator(MemoryTree())
         self._coordinator.connect(lambda state: None)
-        self.asked, self.answers = list[str](), threading.Event()
+        self.asked = list[str]()
+        self.answers = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any) -> Any:
@@ -251,10 +252,18 @@ def away(coordinator: object) -> None:
 def waiting(name: str, votes: Mapping[str, int], home: Cluster | None = None) -> Cluster:
     """A site of which west's and east's commits wait for each other."""
     return Cluster(
-        2, partitions=3, registry=registry, site=name, home=home, others=tuple(n for n in votes if n != name),
-        takeover="quorum", takeover_after_ms=AFTER_MS, votes=votes, sync_sites=("west", "east"),
+        2,
+        partitions=3,
+        registry=registry,
+        site=name,
+        home=home,
+        others=tuple(n for n in votes if n != name),
+        takeover="quorum",
+        takeover_after_ms=AFTER_MS,
+        votes=votes,
+        sync_sites=("west", "east"),
         sync_site_away_ms=AFTER_MS,
-    )  # fmt: skip
+    )
 
 
 def test_only_a_site_that_commits_waited_for_takes_over() -> None:

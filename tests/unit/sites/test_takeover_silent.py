@@ -28,7 +28,8 @@ class Line:
     """To the other site: while it is `silent`, whatever is asked waits."""
 
     def __init__(self) -> None:
-        self.silent, self._over = threading.Event(), threading.Event()
+        self.silent = threading.Event()
+        self._over = threading.Event()
 
     def end(self) -> None:
         self._over.set()
@@ -74,9 +75,16 @@ def sites(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Afar]]:
     votes, line = {"west": 1, "east": 2}, Line()
     with site("west", request.param, votes) as west:
         east = Afar(
-            2, partitions=3, registry=registry, site="east", home=west, others=("west",), takeover=request.param,
-            takeover_after_ms=AFTER_MS, votes=votes,
-        )  # fmt: skip
+            2,
+            partitions=3,
+            registry=registry,
+            site="east",
+            home=west,
+            others=("west",),
+            takeover=request.param,
+            takeover_after_ms=AFTER_MS,
+            votes=votes,
+        )
         east.line = line
         west.see(east)
         try:
@@ -111,7 +119,8 @@ class Rig:
     """A desk, and a coordinator behind such a line."""
 
     def __init__(self) -> None:
-        self.line, self.asked = Line(), 0
+        self.line = Line()
+        self.asked = 0
         part: Any = SimpleNamespace(get=self._get, close=lambda: None)
         self.closing = threading.Event()
         host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)

@@ -78,9 +78,13 @@ def test_a_split_is_told_again_until_it_stands_in_the_coordinator() -> None:
     core = SimpleNamespace(table=table, chain=SimpleNamespace(state=table.beginning("west")))
     copy = SimpleNamespace(name="p", serving=True, core=core)
     host: Any = SimpleNamespace(
-        site="west", copies={"p": copy}, coordinator=here, me=SimpleNamespace(node="A"), pause=lambda seconds: False,
+        site="west",
+        copies={"p": copy},
+        coordinator=here,
+        me=SimpleNamespace(node="A"),
+        pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: told.append(e)),
-    )  # fmt: skip
+    )
     watching = Watching(host, lambda site: Remote(site, there, there), ("east",), {"policy"})
     for _ in range(4):
         watching.turn()
@@ -105,10 +109,13 @@ def looked(now: Standing, *, epoch: int = 4, told: bool = True) -> str:
         tell(here, "p", "east", "A")
     core = SimpleNamespace(table=OURS, chain=SimpleNamespace(state=OURS.beginning("west")))
     host: Any = SimpleNamespace(
-        site="west", copies={"p": SimpleNamespace(name="p", serving=True, core=core)}, coordinator=here,
-        me=SimpleNamespace(node="A"), pause=lambda seconds: False,
+        site="west",
+        copies={"p": SimpleNamespace(name="p", serving=True, core=core)},
+        coordinator=here,
+        me=SimpleNamespace(node="A"),
+        pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: None),
-    )  # fmt: skip
+    )
     Watching(host, lambda site: Remote(site, there, there), ("east",), {"policy"}).turn()
     found = parted(here, [OURS])
     return found["p"].site if found else ""

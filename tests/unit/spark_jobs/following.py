@@ -45,9 +45,12 @@ def rows(of: int, entries: list[Entry]) -> Iterator[pa.RecordBatch]:
     """As Spark gives them to executors."""
     names = ["side", "partition", "offset", "time_ms", "value"]
     columns: list[list[Any]] = [
-        [of] * len(entries), [0] * len(entries), [e.offset for e in entries], [e.timestamp_ms for e in entries],
+        [of] * len(entries),
+        [0] * len(entries),
+        [e.offset for e in entries],
+        [e.timestamp_ms for e in entries],
         [e.value for e in entries],
-    ]  # fmt: skip
+    ]
     if entries:
         yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=names)
 
@@ -63,7 +66,9 @@ class Job:
         size: int,
         begin: Mapping[int, Carried] | None = None,
     ) -> None:
-        self.entries, self.of, self.size = logs, of, size
+        self.entries = logs
+        self.of = of
+        self.size = size
         self.places = {s: [(Carried(0, of[s].empty) if begin is None else begin[s]).pack()] for s in SIDES}
         self.before: dict[int, set[bytes]] = {}
         self.recovered: dict[int, list[Any]] = {s: [] for s in SIDES}

@@ -40,7 +40,8 @@ class Writer:
     """A site's log, and whoever writes it."""
 
     def __init__(self, begin: ChainState) -> None:
-        self.chain, self.values = Chain(begin), list[bytes]()
+        self.chain = Chain(begin)
+        self.values = list[bytes]()
 
     @property
     def state(self) -> ChainState:
@@ -112,9 +113,16 @@ class Case(NamedTuple):
 
 
 CASES = st.builds(
-    Case, STEPS, STEPS, STEPS, st.integers(0, 3), st.integers(0, 2),
-    st.none() | st.tuples(st.booleans(), st.booleans()), st.booleans(), st.booleans(),
-)  # fmt: skip
+    Case,
+    STEPS,
+    STEPS,
+    STEPS,
+    st.integers(0, 3),
+    st.integers(0, 2),
+    st.none() | st.tuples(st.booleans(), st.booleans()),
+    st.booleans(),
+    st.booleans(),
+)
 
 
 def forked(case: Case) -> tuple[Writer, Writer]:

@@ -51,7 +51,8 @@ class Marked:
     """A log, as if it had been trimmed."""
 
     def __init__(self, log: Log) -> None:
-        self.read_keyed, self._log = log.read_keyed, log
+        self.read_keyed = log.read_keyed
+        self._log = log
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
         return 1, self._log.bounds(tp)[1]

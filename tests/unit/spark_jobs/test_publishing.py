@@ -116,7 +116,8 @@ class Sent:
 
     def __init__(self) -> None:
         self.options: dict[str, str] = {}
-        self.write, self.sent = self, 0
+        self.write = self
+        self.sent = 0
 
     def selectExpr(self, *columns: str) -> Sent:
         return self

@@ -110,9 +110,12 @@ def test_an_applications_tests_pass_with_the_plugin(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugins, "-W", "error", "--strict-markers", "test_it.py"],
-        cwd=tmp_path, env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
         timeout=60,
-    )  # fmt: skip
+    )
     assert "9 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
     assert "takes partitions, remote and modules, not {'color': 'red'}" in ran.stdout
 

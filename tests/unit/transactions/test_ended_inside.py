@@ -65,9 +65,14 @@ class Trip:
 
 def trip(k: str = "a") -> Trip:
     return Trip(
-        k, ["x", "y"], {"a": 1}, [[1], [2, 3]], {"mon": [{"n": 1}]}, Stop("here", ["me"]),
+        k,
+        ["x", "y"],
+        {"a": 1},
+        [[1], [2, 3]],
+        {"mon": [{"n": 1}]},
+        Stop("here", ["me"]),
         [Leg(7, [Stop("there", ["you"])])],
-    )  # fmt: skip
+    )
 
 
 CHANGES: list[tuple[str, Callable[[Any], Any]]] = [
@@ -190,15 +195,31 @@ def test_copies_are_the_applications(node: MemoryNode) -> None:
     with node.transaction():
         one = node.get(Trip, "a")
     plain: list[Any] = [
-        one.notes[:], one.notes.copy(), [*one.notes], list(one.notes), copy.copy(one.notes), one.notes * 2,
-        one.notes.__add__(["z"]), copy.deepcopy(one.notes), pickled(one.notes), dataclasses.asdict(one)["notes"],
-        one.grid.copy(), copy.deepcopy(one.grid), copy.deepcopy(one.grid)[0],
-    ]  # fmt: skip
+        one.notes[:],
+        one.notes.copy(),
+        [*one.notes],
+        list(one.notes),
+        copy.copy(one.notes),
+        one.notes * 2,
+        one.notes.__add__(["z"]),
+        copy.deepcopy(one.notes),
+        pickled(one.notes),
+        dataclasses.asdict(one)["notes"],
+        one.grid.copy(),
+        copy.deepcopy(one.grid),
+        copy.deepcopy(one.grid)[0],
+    ]
     assert {type(p) for p in plain} == {list}
     dicts: list[Any] = [
-        one.marks | {}, one.marks.copy(), {**one.marks}, copy.copy(one.marks), copy.deepcopy(one.by_day),
-        copy.deepcopy(one.by_day)["mon"][0], pickled(one.marks), dataclasses.asdict(one)["marks"],
-    ]  # fmt: skip
+        one.marks | {},
+        one.marks.copy(),
+        {**one.marks},
+        copy.copy(one.marks),
+        copy.deepcopy(one.by_day),
+        copy.deepcopy(one.by_day)["mon"][0],
+        pickled(one.marks),
+        dataclasses.asdict(one)["marks"],
+    ]
     assert {type(p) for p in dicts} == {dict}
     assert one.first is not None
     for made in (copy.deepcopy(one.first), pickled(one.first)):
@@ -362,16 +383,22 @@ def test_what_was_only_read_is_not_written_and_what_was_changed_is(node: MemoryN
         one.grid[0] = [1]
     assert (tx.lsn, node.state_hash()) == (None, before)
     for change in (
-        lambda t: t.grid[0].__setitem__(0, True), lambda t: t.by_day["mon"][0].update(n=1.0),
+        lambda t: t.grid[0].__setitem__(0, True),
+        lambda t: t.by_day["mon"][0].update(n=1.0),
         lambda t: setattr(t.first, "more", 1),
-    ):  # fmt: skip
+    ):
         with pytest.raises(Exception, match="Trip"), node.transaction():
             change(node.get(Trip, "a"))
     for change in (
-        lambda t: t.grid[1].reverse(), lambda t: t.marks.update(b=1), lambda t: t.legs[0].stops[0].seen.clear(),
-        lambda t: setattr(t.seat, "row", 2), lambda t: t.by_day["mon"][0].update(n=2),
-        lambda t: setattr(t, "first", None), lambda t: t.marks.update(a=t.marks.pop("a")), lambda t: t.legs.clear(),
-    ):  # fmt: skip
+        lambda t: t.grid[1].reverse(),
+        lambda t: t.marks.update(b=1),
+        lambda t: t.legs[0].stops[0].seen.clear(),
+        lambda t: setattr(t.seat, "row", 2),
+        lambda t: t.by_day["mon"][0].update(n=2),
+        lambda t: setattr(t, "first", None),
+        lambda t: t.marks.update(a=t.marks.pop("a")),
+        lambda t: t.legs.clear(),
+    ):
         with node.transaction() as tx:
             change(node.get(Trip, "a"))
         assert tx.lsn is not None

@@ -118,9 +118,14 @@ def test_verbs_of_an_ended_transaction_are_refused(node: MemoryNode) -> None:
     with node.transaction() as tx:
         pass
     uses = (
-        lambda: tx.find(Plain, 1), lambda: tx.get(Plain, 1), lambda: tx.create(Plain(1)),
-        lambda: list(tx.extent(Plain)), lambda: tx.commit(), lambda: tx.__enter__(), lambda: tx.delete(Plain(1)),
-    )  # fmt: skip
+        lambda: tx.find(Plain, 1),
+        lambda: tx.get(Plain, 1),
+        lambda: tx.create(Plain(1)),
+        lambda: list(tx.extent(Plain)),
+        lambda: tx.commit(),
+        lambda: tx.__enter__(),
+        lambda: tx.delete(Plain(1)),
+    )
     for use in uses:
         with pytest.raises(NoTransactionError):
             use()

@@ -122,7 +122,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(forget=st.booleans())
     def commit(self, forget: bool) -> None:
-        tx, self.tx = self.open_tx, None
+        tx = self.open_tx
+        self.tx = None
         changed, stale = self.changed(), self.stale()
         duplicates = {n for n in changed - self.reads.keys() if n in self.committed}
         expected: set[type[Exception]] = set()

@@ -73,7 +73,8 @@ class Moving(MemoryBackend):
     def __init__(self, holder: str = "") -> None:
         super().__init__()
         self.presented: list[bytes] = []
-        self.holder, self.deadline_s = holder, 0.2
+        self.holder = holder
+        self.deadline_s = 0.2
 
     def relearn(self, partition: str, version: int) -> None:
         """It knows the newer one."""

@@ -21,9 +21,15 @@ from restore.compensation import Conflict, KeepInitiating, Replace
 from restore.merge import Kind
 
 RESULT = SplitResult(
-    True, 0, Acknowledged(1_700, 300), 1_500, 400, Conflicts(5, 4, 3, 2), undone_equal=True,
+    True,
+    0,
+    Acknowledged(1_700, 300),
+    1_500,
+    400,
+    Conflicts(5, 4, 3, 2),
+    undone_equal=True,
     timings=Timings(2.5, 1.25, 0.5),
-)  # fmt: skip
+)
 
 
 def test_the_document_has_exactly_the_agreed_keys() -> None:

@@ -17,9 +17,17 @@ def rows(count: int) -> list[Row]:
         landed = n % 7 != 0
         status = Status.LANDED if landed else Status.CANCELLED
         return Row(
-            n, START + dt.timedelta(minutes=n), "UA", n, f"N{n % 11}", "JFK", f"X{n % 5}", status, 100 + n,
+            n,
+            START + dt.timedelta(minutes=n),
+            "UA",
+            n,
+            f"N{n % 11}",
+            "JFK",
+            f"X{n % 5}",
+            status,
+            100 + n,
             n if landed else None,
-        )  # fmt: skip
+        )
 
     return [row(n) for n in range(count)]
 

@@ -56,7 +56,9 @@ class Client:
 
     def __init__(self, cluster: Cluster, steps: list[Step], path: Path) -> None:
         node = cluster.node(cluster.names[0])
-        self._path, self._journal, self.gate = path, Journal(path), Gate(0)
+        self._path = path
+        self._journal = Journal(path)
+        self.gate = Gate(0)
 
         def epochs() -> dict[str, int]:
             return {name: table.epoch.number for name, table in cluster.tables().items()}

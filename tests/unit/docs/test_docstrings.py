@@ -1,0 +1,88 @@
+"""Each docstring of halog begins with a sentence that has a subject and a verb, as tools/docstrings.py judges it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.docstrings import ROOT, docstrings, first_sentence, has_verb, headless
+
+pytestmark = pytest.mark.feature("O1")
+
+TO_COME = (
+    "halog/__init__.py",
+    "halog/__main__.py",
+    "halog/adapters",
+    "halog/aio.py",
+    "halog/backend.py",
+    "halog/cli",
+    "halog/config",
+    "halog/core",
+    "halog/demo",
+    "halog/embedded",
+    "halog/errors.py",
+    "halog/events.py",
+    "halog/metadata",
+    "halog/ports.py",
+    "halog/runtime",
+    "halog/schema",
+    "halog/signals.py",
+    "halog/testing",
+    "halog/transactions",
+)
+"""What is still to be rewritten."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Of one copy.",
+        "One per partition: its offsets.",
+        "The registered nodes, by name.",
+        "The nodes that are up.",
+        "What comes behind that, without end.",
+        "Whether a supervisor lives there now.",
+        "As Prometheus reads it; see there.",
+        "All that there is.",
+        "Who is up, and whether this node has a quorum, from before it is heard of; a loop.",
+        "`stage.py`: the servers of a run.",
+        "",
+    ],
+)
+def test_a_bad_example_is_refused(text: str) -> None:
+    assert not has_verb(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Return the nodes that are up.",
+        "Returns the registered nodes, by name.",
+        "A copy follows the log of one partition.",
+        "This is what a copy asks of its node.",
+        "Says whether a supervisor runs in this directory.",
+        "Is this address one of all interfaces?",
+        "`RowSink` writes rows to a file (O1); it never overwrites one.",
+        "The node that was asked knows a later epoch than this one.",
+    ],
+)
+def test_a_good_example_is_taken(text: str) -> None:
+    assert has_verb(text)
+
+
+def test_the_first_sentence_ends_where_a_reader_stops() -> None:
+    assert first_sentence("Reads `a.b` (P1) twice;\nthen stops. Never more.") == "Reads Thing twice;"
+
+
+def test_the_docstrings_of_a_file_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "m.py"
+    file.write_text('"""Of one copy."""\nclass A:\n    """It runs."""\n    def f(self):\n        """The row."""\n')
+    assert [(d.name, d.line) for d in docstrings(file)] == [("", 1), ("A", 2), ("f", 4)]
+    assert [d.name for d in headless(tmp_path)] == ["", "f"]
+
+
+def test_every_docstring_has_a_subject_and_a_verb() -> None:
+    come = tuple(str(ROOT / name) for name in TO_COME)
+    files = [f for f in sorted((ROOT / "halog").rglob("*.py")) if not str(f).startswith(come)]
+    assert [f"{d.path.relative_to(ROOT)}:{d.line}: {first_sentence(d.text)}" for f in files for d in headless(f)] == []

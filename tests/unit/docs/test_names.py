@@ -1,0 +1,24 @@
+"""No two classes of halog have one name; tools/names.py looks for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.names import ROOT, repeated
+
+pytestmark = pytest.mark.feature("O1")
+
+STILL = 76
+"""So many names are still to be changed; none comes."""
+
+
+def test_a_name_that_stands_twice_is_found_with_its_places(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("class One: ...\nclass Two: ...\n")
+    (tmp_path / "b.py").write_text("class Two: ...\n")
+    assert repeated(tmp_path) == {"Two": ["a.py:2", "b.py:1"]}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    assert len(repeated(ROOT / "halog")) <= STILL
