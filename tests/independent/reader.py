@@ -80,6 +80,45 @@ def _place(fields: Mapping[str, Any]) -> Place:
     return _epoch(fields), fields["at_lsn"]
 
 
+def _epoch_of(parts: Iterable[Any]) -> Epoch:
+    number, site, nonce = parts
+    return number, site, nonce
+
+
+def unpack(data: bytes) -> Any:
+    """Return the value that MessagePack bytes hold."""
+    return _unpacked(io.BytesIO(data))
+
+
+_SIZES = {0xC4: "bin", 0xC5: "bin", 0xC6: "bin", 0xD9: "str", 0xDA: "str", 0xDB: "str"}
+_SIZES |= {0xDC: "array", 0xDD: "array", 0xDE: "map", 0xDF: "map"}
+_WIDTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+_FIXED = {0xC0: None, 0xC2: False, 0xC3: True}
+
+
+def _unpacked(source: io.BytesIO) -> Any:
+    (head,) = source.read(1)
+    if head < 0x80 or head >= 0xE0:
+        return head if head < 0x80 else head - 0x100
+    if head in _FIXED:
+        return _FIXED[head]
+    if 0xCC <= head <= 0xD3:
+        return int.from_bytes(source.read(1 << (head & 3)), "big", signed=head >= 0xD0)
+    if head < 0xC0:
+        kind, size = ("map", head & 15) if head < 0x90 else ("array", head & 15) if head < 0xA0 else ("str", head & 31)
+    else:
+        kind, size = _SIZES[head], int.from_bytes(source.read(_WIDTHS[head]), "big")
+    match kind:
+        case "map":
+            return {_unpacked(source): _unpacked(source) for _ in range(size)}
+        case "array":
+            return [_unpacked(source) for _ in range(size)]
+        case "str":
+            return source.read(size).decode()
+        case _:
+            return source.read(size)
+
+
 class History:
     """One partition, as its log tells it. `site` is the site whose log is read, `owner` the home where that is another
     site. `read` takes the values of the log's records in the order of their offsets, and says how each counts."""
@@ -104,6 +143,31 @@ class History:
         self.decided: dict[bytes, bool] = {}
         self.horizon = -1
         self.mapping = 0
+
+    @classmethod
+    def restored(cls, rows: Iterable[tuple[bytes, bytes | None]]) -> tuple[History, int]:
+        """Return what the rows of a state topic hold, and the offset of the log to go on from."""
+        latest = dict(rows)
+        marker = unpack(latest.get(b"p") or b"\xc0")
+        if marker is None or marker.get("format") not in (2, 3, 4):
+            raise LogError("no snapshot, or one of another format")
+        position, state = marker["position"], marker["position"]["state"]
+        made = cls(state["site"], state["owner"])
+        made.log_id, made.epoch = state["log_id"], _epoch_of(state["epoch"])
+        made.opened, made.over, made.handed_to = state["opened"], state["void"], state["closed_for"]
+        made.fenced, made.lsn, made.hash = state["fenced"], state["lsn"], state["hash"]
+        made.lineage = [(_epoch_of(epoch), lsn) for epoch, lsn in state["lineage"]]
+        made.horizon = int.from_bytes(position["settled"], "big") if position["settled"] else -1
+        made.mapping = position["mapping"]
+        objects = {key[1:]: value for key, value in latest.items() if key[:1] == b"k" and value}
+        made.objects = {k: Row(v[8:32], int.from_bytes(v[:8], "big"), v[32:]) for k, v in objects.items()}
+        for n in range(marker["rows"]):
+            doubt, decided = unpack(latest[b"l" + made.lsn.to_bytes(8, "big") + n.to_bytes(4, "big")] or b"")
+            if doubt is not None:
+                _, prepare = decode(doubt[8:])
+                made.in_doubt[prepare["tx"]] = prepare
+            made.decided |= {tx: decision[0] for tx, decision in decided}
+        return made, position["next_offset"]
 
     @property
     def head(self) -> Place:
