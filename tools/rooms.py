@@ -18,8 +18,8 @@ PATH: Final = Path(__file__).resolve().parents[1] / "docs/rooms.md"
 
 HEAD: Final = """# Rooms
 
-Drawn from the imports of the code by `python -m tools.rooms`, but for those that only type checkers read. An arrow points
-to what a room knows. Arrows that follow from others are left out. [architecture.md](architecture.md#rooms) says what
+Drawn from the imports of the code by `python -m tools.rooms`, but for those that only type checkers read. An arrow
+points to what a room knows. Arrows that follow from others are left out. [architecture.md](architecture.md#rooms) says what
 each room is for.
 """
 
