@@ -18,9 +18,9 @@ PATH: Final = Path(__file__).resolve().parents[1] / "docs/rooms.md"
 
 HEAD: Final = """# Rooms
 
-Drawn from the imports of the code by `python -m tools.rooms`, but for those that only type checkers read. An arrow
-points to what a room knows. Arrows that follow from others are left out. [architecture.md](architecture.md#rooms) says what
-each room is for.
+Drawn from the imports of the code by `python -m tools.rooms`, but for those that only type checkers read.
+An arrow points to what a room knows. Arrows that follow from others are left out.
+[architecture.md](architecture.md#rooms) says what each room is for.
 """
 
 HALLS: Final = {
@@ -54,7 +54,7 @@ def _room(module: str, hall: str) -> str:
 
 
 def reduced(known: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return the arrows without those that follow from others. ValueError (graphlib.CycleError) if there is a circle."""
+    """Return the arrows without those that follow from others. CycleError (graphlib) if there is a circle."""
     below: dict[str, set[str]] = {}
     for room in graphlib.TopologicalSorter(known).static_order():
         direct = known.get(room, set())
