@@ -1,4 +1,5 @@
-"""`halog config check|diff|activate|show|history`: the configuration as a file, and the version the cluster goes by."""
+"""`halog config check|diff|activate|show|history` handles the configuration as a file, and the version the cluster goes
+by."""
 
 from __future__ import annotations
 
@@ -24,13 +25,14 @@ CONFIG_EXIT = 2
 
 
 def file_argument(command: F) -> F:
-    """`[FILE]`: the configuration in question, where it is not the one that says how to reach the cluster."""
+    """Add the argument `[FILE]`: the configuration in question, where --config names another one, which says how to
+    reach the cluster."""
     return click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")(command)
 
 
 @click.group()
 def config() -> None:
-    """The cluster's configuration: check a file, compare it, activate it; see what is active.
+    """Check, compare and activate the cluster's configuration; see what is active.
 
     Without FILE the file is that of --config, which also says how to reach the cluster. `-` is standard input.
 
@@ -50,7 +52,7 @@ def config() -> None:
 def check(file: Path | None, config_path: Path, format_: str) -> None:
     """Validate a file as a whole and say everything that is wrong with it. Asks no server.
 
-    Exit code 2 if something is. A warning is of what is right, and perhaps not meant.
+    Exit code 2 if something is wrong. A warning is about a value that is valid, and perhaps not meant.
 
     \b
     Examples:
@@ -88,7 +90,7 @@ def diff(
 ) -> None:
     """Show which keys a file changes, and when each change would take effect, or why it is refused.
 
-    Changes nothing. Where keys belong elsewhere by the file, all objects of the policy are read to count what moves.
+    Changes nothing. If keys would belong to other partitions, all objects of the policy are read to count what moves.
 
     \b
     Examples:
@@ -136,10 +138,10 @@ def activate(
 ) -> None:
     """Make a file the configuration that the cluster goes by: as a new version, whole or not at all.
 
-    Refused with exit code 5, and nothing changed, where a running cluster cannot have it: each such key is named with
-    the reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest.
-    Copies and objects that belong elsewhere by it are moved by the nodes, under traffic; those of policies with
-    `rebalance = "manual"` by `halog plan` and `halog rebalance`. A command that died on the way is given again.
+    Refused with exit code 5, and nothing changed, if a running cluster cannot have it: each such key is named with the
+    reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest. The
+    nodes then move the copies and objects that belong elsewhere, under traffic. For policies with `rebalance =
+    "manual"` use `halog plan` and `halog rebalance`. If the command dies on the way, give it again.
 
     \b
     Examples:
@@ -171,11 +173,14 @@ def activate(
     elif compared.same:
         click.echo(f"version {standing.number} is this configuration already; nothing was changed")
         if compared.refused and not compared.away:
-            say(f"the cluster is not what it says: {compared.refused}")
+            say(f"the cluster differs from this configuration: {compared.refused}")
     else:
         show(compared)
     if compared.same and compared.away:
-        raise RefusedError(f"version {standing.number} is active, and not what the cluster is about: {compared.away}")
+        raise RefusedError(
+            f"version {standing.number} is active, but objects still move to where another configuration has them: "
+            f"{compared.away}"
+        )
     if compared.refused and not compared.same:
         raise RefusedError(f"nothing was activated: {name_of(path)} changes {compared.refused}")
     if made is not None:
@@ -249,18 +254,18 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 def _say_where(new: Config) -> None:
-    """Each site has versions of its own, and nobody compares them."""
+    """Tell that other sites still have their own versions: each site has its own, and nothing compares them."""
     from halog.config.multi_site import sites_named, sites_of
 
     tree, here = new.all_sites, new.site.name
     others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]
     if others:
         at, whose = sites_named(others), "that site's" if len(others) == 1 else "each site's own"
-        say(f"it is so at site {here} alone; to have it at {at}, activate it with {whose} file, too")
+        say(f"it is active at site {here} alone; to have it at {at}, activate it with {whose} file, too")
 
 
 def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
-    """A connection by --config, or by FILE where that is the only file there is."""
+    """Return a connection by --config, or by FILE where that is the only file."""
     from halog.cli.shared.connection import connect
     from halog.config.read import STANDARD
 
@@ -274,7 +279,7 @@ def _activate(connection: Connection, standing: Standing, path: Path, new: Confi
     from halog.metadata.config_versions import Draft, activate as activate_version
     from halog.metadata.identity import who
 
-    why = " ".join(comment.split())  # one line of a table
+    why = " ".join(comment.split())  # it must fit one line of a table
     file = name_of(path) if path == STANDARD else str(path.absolute())
     draft = Draft(time.time_ns() // 1_000_000, who(), file, why, new)
     made = activate_version(connection.coordinator, standing, draft)

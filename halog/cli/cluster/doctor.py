@@ -1,4 +1,4 @@
-"""`halog doctor`: is everything there that halog needs, and are the servers set up so that it is safe?"""
+"""`halog doctor` says whether everything that halog needs is there, and whether the servers' settings are safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`halog recover`: a cluster whose ZooKeeper has lost its data, found again from its logs and its nodes' stores."""
+"""`halog recover` restores a cluster whose ZooKeeper has lost its data, from its logs and its nodes' stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...])
 def _check_given(
     config: Config, places: Mapping[str, Path], accepted: tuple[str, ...], layouts: tuple[str, ...]
 ) -> None:
-    """What the file and this machine can tell of the options is told before any server is asked."""
+    """Check the options against the file and this machine, before any server is asked."""
     from halog.errors import UnknownNameError
 
     for kind, names, known in (("node", (*places, *accepted), config.nodes), ("policy", layouts, config.policies)):
@@ -98,13 +98,13 @@ def recover(
 ) -> None:
     """Make ZooKeeper's tables anew, after its data were lost, and Kafka's and the nodes' were not.
 
-    All nodes are to be stopped. The logs tell which history each partition has, where it ends and in which epoch. The
-    nodes' stores tell what only they hold of commits that did not wait for the log (local_sync = "NO_SYNC"), which is
-    appended to the logs again, and what their nodes had seen in ZooKeeper. Bring the data directories of nodes on other
+    Stop all nodes first. The logs tell which history each partition has, where it ends and in which epoch. The nodes'
+    stores tell what their nodes had seen in ZooKeeper. They may also hold commits that did not wait for the log
+    (local_sync = "NO_SYNC"): these are appended to the logs again. Bring the data directories of nodes on other
     machines with --store. One that is missing may hold what nobody else has: then nothing is done (exit code 5), unless
     --accept-loss names its node and --cluster the cluster; event HALOG-1019 says who did it.
 
-    Killed half way it is repeated: no node starts before it has ended.
+    If the command is killed half way, repeat it: no node starts before it has ended.
 
     \b
     Examples:
@@ -152,8 +152,9 @@ def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[
 
 @contextmanager
 def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[str, Store], dict[str, str]]]:
-    """The stores that can be read, by the node they are of, and why others cannot. RefusedError where one is in use, or
-    another cluster's. Nodes of several machines may have the same directory in the configuration."""
+    """Open the stores that can be read. It gives them by the node they belong to, and why others cannot be read.
+    RefusedError where a store is in use, or another cluster's. Nodes of several machines may have the same directory in
+    the configuration."""
     from halog.errors import RefusedError
     from halog.runtime.node.cluster_identity import check_name, remembered
 
@@ -183,7 +184,7 @@ def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[s
 
 
 def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
-    """None: it cannot be read, and `missing` says why. RefusedError if it is in use."""
+    """Open a store. None: it cannot be read, and `missing` says why. RefusedError if it is in use."""
     from halog.adapters.rocksdb.store import RocksStore
     from halog.errors import RefusedError, StoreError
 
@@ -200,7 +201,7 @@ def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
 
 
 def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str) -> None:
-    """RefusedError where it cannot be done, or could lose something that nobody has accepted."""
+    """Raise RefusedError if the recovery cannot be done, or could lose something whose loss nobody has accepted."""
     from halog.errors import LogError, RefusedError
 
     if plan.problems:
@@ -232,7 +233,7 @@ def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], clus
 
 
 def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None:
-    """Who has done it; no node can know."""
+    """Write into the event history who has done it; no node can know."""
     from halog.cli.shared.event_log import note
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
     from halog.metadata.identity import who
@@ -311,7 +312,7 @@ def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
 
 
 def _made(tables: int, znodes: list[str]) -> str:
-    """What is made anew; only of a recovery that had begun both may be there."""
+    """Return what is made anew, in words: tables, other znodes, or both."""
     more = f" and {len(znodes) - 5} more" if len(znodes) > 5 else ""
     others = f"{', '.join(znodes[:5])}{more}"
     if not tables:

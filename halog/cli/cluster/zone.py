@@ -1,4 +1,5 @@
-"""`halog zone list|show|quorum`: which nodes give each other a quorum, whether they have it, and switching it off."""
+"""This module has the commands `halog zone list|show|quorum`. They show which nodes give each other a quorum and
+whether they have it, and switch it off."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def zone() -> None:
-    """Availability zones: their nodes, and their quorum.
+    """Show availability zones: their nodes, and their quorum.
 
     \b
     Examples:
@@ -39,8 +40,8 @@ def zone() -> None:
 def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     """List zones with their state, quorum and nodes, those at other sites included.
 
-    Exit code 4 if one of them is partial (a node is missed, or nothing is heard of a site where it has some), disabled
-    (a node has no quorum) or unknown.
+    Exit code 4 if a zone is partial (a node is missed, or nothing is heard of a site where it has nodes), disabled (a
+    node has no quorum) or unknown.
 
     \b
     Examples:
@@ -64,7 +65,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 @format_option
 @timeout_option
 def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Show one zone, and how each of its nodes stands in it, at whatever site.
+    """Show one zone, and how each of its nodes stands in it, at every site.
 
     Exit code 4 if it is partial, disabled or unknown.
 
@@ -100,11 +101,11 @@ def quorum(
 ) -> None:
     """Show whether a zone's quorum is on; switch it off, or on again.
 
-    Effective at once, and until it is switched back; no node need be up. Nodes that are offline for want of it come
-    back. With it off, each side of a network that is cut in two goes on with what it reaches; at one site the log
-    still lets only one of them commit. Of a zone over several sites it is the quorum of this site's nodes. Refused with
-    exit code 5 where the configuration gives the zone no quorum, or no node at this site; and --off unless --cluster
-    confirms it with the name of the cluster.
+    It takes effect at once, and lasts until it is switched back; no node need be up. Nodes that are offline because
+    they lack the quorum come back. With it off, each side of a network that is cut in two goes on with what it reaches;
+    at one site the log still lets only one of them commit. If a zone has nodes at several sites, only the quorum of
+    this site's nodes is switched. Refused with exit code 5 if the configuration gives the zone no quorum, or no node at
+    this site. --off is also refused unless --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
@@ -165,14 +166,15 @@ def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
 
 
 def _demand(connection: Connection, name: str) -> str:
-    """What it asks for at this site, whose nodes alone count for it."""
+    """Return what the zone's quorum asks for at this site; only its nodes count for it."""
     from halog.errors import RefusedError
     from halog.runtime.membership.node_quorum import zones_of
 
     config = connection.config
     if name not in config.zones:
         raise RefusedError(
-            f"zone {name} has no node at site {config.site.name}: say it with the configuration of a site where it has",
+            f"zone {name} has no node at site {config.site.name}: give the command with the configuration of a site "
+            "where it has one",
             zone=name,
         )
     return next(z.demand for z in zones_of(config, config.nodes_of(name)[0]) if z.name == name)
@@ -211,14 +213,14 @@ def _show(view: ZoneView) -> None:
 
 
 def _nodes(view: ZoneView) -> str:
-    """By site, where it has some elsewhere."""
+    """Return the zone's nodes, by site if it has some at others."""
     if not view.spans:
         return ", ".join(n.node for n in view.nodes)
     return "; ".join(f"{s.site}: {', '.join(n.node for n in view.nodes if n.site == s.site)}" for s in view.sites)
 
 
 def _quorum(view: ZoneView) -> str:
-    """By site, where they differ: each counts its own nodes."""
+    """Return the zone's quorum, by site where they differ: each site counts its own nodes."""
     texts = {s.site: _demanded(s) for s in view.sites}
     if len(set(texts.values())) == 1 and (not view.spans or "none" in texts.values()):
         return next(iter(texts.values()))

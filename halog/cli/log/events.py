@@ -1,4 +1,4 @@
-"""`halog events`: what happened in the cluster, as its nodes told it."""
+"""`halog events` shows what happened in the cluster, as its nodes told it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = ("time", "code", "told by", "epoch", "what")
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """A date or a time in ISO 8601, without an offset in UTC, as milliseconds since 1970."""
+    """Read a date or a time in ISO 8601, in UTC where it has no offset, as milliseconds since 1970."""
     if value is None:
         return None
     try:
@@ -39,7 +39,7 @@ def _below(severity: str) -> tuple[str, ...]:
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Codes that exist, as they are written: HALOG-1035, or 1035."""
+    """Check that the codes exist. A code is written HALOG-1035, or 1035."""
     codes = tuple(v if v.upper().startswith("HALOG-") else f"HALOG-{v}" for v in values)
     for code in codes:
         if code.upper() not in KINDS:
@@ -84,9 +84,10 @@ def events(
 ) -> None:
     """Show the cluster's events: created, joined, left, added, removed, transfer requested, role change and others.
 
-    All nodes write them to one history, which is kept for 30 days. Each has a stable code; the time is the telling
-    node's, in UTC. Changes of a partition's state come in hundreds, and are shown with --all or --code HALOG-1035 only.
-    With --format json there is one document, a list of events; with -f too, each event is a document on a line.
+    All nodes write them to one history, which is kept for 30 days. Each has a stable code; the time is in UTC, by the
+    clock of the node that told it. Changes of a partition's state come in hundreds, so they are shown only with --all
+    or --code HALOG-1035. With --format json there is one document, a list of events; with -f too, each event is a
+    document on a line.
 
     \b
     Examples:
@@ -130,7 +131,7 @@ def _follow(log: EventLog, found: list[Event], wanted: Callable[[Event], bool], 
             if wanted(event):
                 _show(event, format_)
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # Ctrl-C is the way to end it
 
 
 def _show(event: Event, format_: str) -> None:

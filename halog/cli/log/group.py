@@ -1,4 +1,4 @@
-"""`halog log tail`: the records of a partition's log, decoded, with the chain's verdict on each."""
+"""`halog log tail` shows the records of a partition's log, decoded, with the chain's verdict on each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from halog.runtime.topics.log_judge import Judge, Judged
 
 FOLLOW_S = 0.25
-"""How long one wait for new records takes; Ctrl-C is noticed between two."""
+"""One wait for new records takes this long; Ctrl-C is noticed between two waits."""
 
 
 @click.group("log")
 def log() -> None:
-    """The log: what was committed, in order, and by whom.
+    """Show a partition's log: what was committed, in order, and by whom. Keep it from being trimmed.
 
     \b
     Examples:
@@ -44,9 +44,9 @@ def log() -> None:
 def tail(partition: str, count: int, follow: bool, config_path: Path, format_: str, timeout_s: float) -> None:
     """Show the last records of a partition's log.
 
-    Values are decoded by the schemas topic; nothing of the application is imported. The verdict is what every reader
-    of this log comes to: started, opened and accepted records count; skipped ones are of a dead epoch; a voided one
-    breaks its epoch's chain, and what follows it in that epoch is skipped.
+    Values are decoded by the schemas topic; nothing of the application is imported. The verdict is what every reader of
+    this log comes to. Started, opened and accepted records count. Skipped ones are of a dead epoch. A voided one breaks
+    its epoch's chain, and what follows it in that epoch is skipped.
 
     With --format json each record is one JSON document on one line.
 
@@ -76,7 +76,7 @@ def tail(partition: str, count: int, follow: bool, config_path: Path, format_: s
 def _show_last(
     connection: Connection, table: PartitionTable, count: int, show: Callable[[Judged], None]
 ) -> tuple[Judge, int]:
-    """Judge what the log holds and show the last `count`; the judge and the offset to go on from."""
+    """Show the last `count` records, judged. Return the judge and the offset to go on from."""
     from halog.cli.shared.partition_log import PartitionLog
 
     log = PartitionLog(connection, table)
@@ -96,7 +96,7 @@ def _follow(
         for entry in _new_entries(connection, table, offset):
             show(judge.judge(entry))
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # Ctrl-C is the way to end it
 
 
 def _new_entries(connection: Connection, table: PartitionTable, offset: int) -> Iterator[Entry]:

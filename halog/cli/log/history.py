@@ -1,4 +1,5 @@
-"""`halog history`: who was active for a partition, when and because of what; which transactions were discarded."""
+"""This module has the command `halog history`. It shows who was active for a partition, when and because of what, and
+which transactions were discarded."""
 
 from __future__ import annotations
 
@@ -49,14 +50,14 @@ def history(
 ) -> None:
     """Show who was active for a partition: when, under which epoch, and with --why because of what.
 
-    The epochs are those of the log; who led them, and why, is what the nodes told (`halog events`), and is missing
-    where that is older than 30 days.
+    The epochs are those of the log. Who led them, and why, is what the nodes told (`halog events`); it is missing if it
+    is older than 30 days.
 
     --discarded lists the transactions whose records are in the log and count for nobody: they landed behind a higher
-    epoch, or did not continue their own. Then those that were in flight when an epoch ended and never reached the log,
-    as the nodes that had them told it (HALOG-1014, kept for 30 days): "unlogged", without an offset, and
-    "acknowledged" if a caller was told before that it happened. Each is shown with what became of it: a transaction
-    that was tried again may be committed by another record.
+    epoch, or did not continue their own. Then it lists those that were in flight when an epoch ended and never reached
+    the log, as the nodes that had them told it (HALOG-1014, kept for 30 days). They are "unlogged", without an offset,
+    and "acknowledged" if a caller was told before that they happened. Each is shown with what became of it: a
+    transaction that was tried again may be committed by another record.
 
     \b
     Examples:
@@ -165,7 +166,7 @@ def _show_discarded(connection: Connection, found: list[Left]) -> None:
         head, *changes = as_lines(left.judged, connection.definitions)
         click.echo("\n".join([f"{head}  {_what(left)}", *changes]))
     if not found:
-        say("no record of this log was skipped, and nothing that never reached it was told")
+        say("nothing was discarded: no record of this log was skipped, and no node told of one that never reached it")
 
 
 def _what(left: Left) -> str:

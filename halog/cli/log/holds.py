@@ -1,4 +1,4 @@
-"""`halog log hold|holds|release`: what must not be trimmed from a partition's log yet."""
+"""`halog log hold|holds|release` keeps a partition's log from being trimmed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESERVED = "restore-"
 
 
 class HoldName(click.ParamType[str]):
-    """Of a hold: one part of a path."""
+    """Takes the name of a hold: one part of a path."""
 
     name = "name"
 
@@ -57,7 +57,8 @@ def hold_(
 ) -> None:
     """Keep a partition's log from being trimmed, under a name and for a time; the same name again replaces it.
 
-    For whatever reads the log later: a job, an audit, an undo. Disk is used up for as long as it stands.
+    Use it for anything that reads the log later: a job, an audit, an undo. The log uses up disk for as long as the hold
+    stands.
 
     \b
     Examples:

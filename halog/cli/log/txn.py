@@ -1,4 +1,4 @@
-"""`halog txn list|show|commit|abort`: transactions over several partitions (D5)."""
+"""`halog txn list|show|commit|abort` shows and decides transactions over several partitions (D5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ID_BYTES = 16
 
 
 class Txn(click.ParamType[str]):
-    """A transaction id, as `halog txn list` and `halog log tail` show it."""
+    """Takes a transaction id, as `halog txn list` and `halog log tail` show it."""
 
     name = "txn"
 
@@ -37,9 +37,10 @@ class Txn(click.ParamType[str]):
 
 @click.group()
 def txn() -> None:
-    """Transactions over several partitions: what is in doubt, and why; decide it.
+    """Show which transactions over several partitions are in doubt, and why; decide them.
 
-    They decide themselves: one whose initiator died is aborted after timing.doubt_timeout_ms, unless it was decided.
+    They decide themselves: if the initiator died, a transaction is aborted after timing.doubt_timeout_ms, unless it was
+    decided.
 
     \b
     Examples:
@@ -54,7 +55,7 @@ def txn() -> None:
 @format_option
 @timeout_option
 def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> None:
-    """List what is in doubt: how long, in which partitions, and where it is stuck.
+    """List transactions that are in doubt: how long, in which partitions, and where each is stuck.
 
     \b
     Examples:
@@ -156,7 +157,7 @@ def _decide(txn_id: str, config_path: Path, format_: str, timeout_s: float, *, c
     if outcome == "unknown":
         raise UnreachableError(f"{found.first} has not decided transaction {txn_id} yet; try again")
     if outcome != wanted:
-        raise RefusedError(f"transaction {txn_id} is {outcome}: that is not undone")
+        raise RefusedError(f"transaction {txn_id} is {outcome}: that cannot be undone")
     emit(format_, {"txn": txn_id, "outcome": outcome}, ("transaction", "outcome"), [(txn_id, outcome)])
 
 
@@ -174,7 +175,7 @@ def _found(connection: Connection, txn_id: str) -> TxnView:
 
 
 def _check_votes(found: TxnView) -> None:
-    """A commit needs every vote, for the same transaction."""
+    """Raise RefusedError unless every participant has voted for the same transaction."""
     from halog.cli.shared.txn_views import COMMITTED, IN_DOUBT
 
     missing = [p for p, s in found.participants.items() if s not in (IN_DOUBT, COMMITTED)]

@@ -1,4 +1,4 @@
-"""Reports of merges, as the logs of two sites tell them."""
+"""This module reads reports of merges from a partition's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def reports(connection: Connection, table: PartitionTable) -> list[Report]:
-    """The merges that the partition's log still holds and that counted, in its order."""
+    """Return the merges that counted and that the partition's log still holds, in its order."""
     from halog.cli.shared.partition_log import PartitionLog
     from halog.core.log.chain import Verdict
     from restore.waiting import Reports

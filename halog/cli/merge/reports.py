@@ -1,4 +1,4 @@
-"""`halog conflicts show|export`: what merges found and decided, as it stands in the log."""
+"""`halog conflicts show|export` shows what merges found and decided, as it stands in the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Pick = Callable[[Report], list[Entry]]
 
 READ_S = 60.0
-"""Logs are read from where they begin now."""
+"""The command waits this long: logs are read from where they begin now."""
 
 merge_option = click.option(
     "--merge",
@@ -39,7 +39,7 @@ merge_option = click.option(
 @conflicts.command("show")
 @merge_option
 @partition_option
-@click.option("--all", "everything", is_flag=True, help="Also what was no conflict.")
+@click.option("--all", "everything", is_flag=True, help="Also keys that were no conflict.")
 @click.option("--open", "waiting", is_flag=True, help="Only what waits for an operator, of all merges.")
 @config_option
 @format_option
@@ -55,9 +55,9 @@ def show(
 ) -> None:
     """Show what merges found, and what they decided, from this site's logs.
 
-    Each conflict with both sites' states, what stood afterwards, and which trigger said so; and what was left to an
-    operator, as long as nobody has changed the object: `halog conflicts settle`. Kept for as long as the log is: a week
-    at least.
+    Each conflict is shown with both sites' states, what stood afterwards, and which trigger said so. What was left to
+    an operator is shown until somebody changes the object: settle it with `halog conflicts settle`. All this is kept
+    for as long as the log is: a week at least.
 
     \b
     Examples:
@@ -126,21 +126,21 @@ def _all(report: Report) -> list[Entry]:
 
 
 def _told(report: Report) -> list[Entry]:
-    """A trigger may defer what is alike, too."""
+    """Return the entries that are shown. A trigger may defer a key in which both sites are alike, too."""
     return [e for e in _all(report) if e.found.is_told or e.why]
 
 
 def _documents(
     connection: Connection, table: PartitionTable, merge: str | None, pick: Pick
 ) -> Iterator[dict[str, Any]]:
-    """The last merge of a partition, or the one that is named, of those the log still holds."""
+    """Yield the last merge of a partition, or the one that is named, of those the log still holds."""
     found = reports(connection, table)
     for report in found[-1:] if merge is None else [r for r in found if r.name.hex() == merge]:
         yield _document(connection, table, report, pick(report))
 
 
 def _open(connection: Connection, table: PartitionTable, merge: str | None) -> Iterator[dict[str, Any]]:
-    """What waits, of any merge or of the one that is named."""
+    """Yield what waits for an operator, of any merge or of the one that is named."""
     for report in reports(connection, table):
         if report.open and merge in (None, report.name.hex()):
             yield _document(connection, table, report, report.open)

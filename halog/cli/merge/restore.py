@@ -1,4 +1,4 @@
-"""`halog restore`, `halog restore undo`: two sites' branches become one history again (M2)."""
+"""`halog restore` makes two sites' branches one history again, and `halog restore undo` takes that back (M2)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from halog.metadata.restore_requests import Restore
 
 RESTORE_S = 300.0
-"""All branches are closed, read, merged and followed: seconds; triggers may be slow, and the line, too."""
+"""The command waits this long. All branches are closed, read, merged and followed: that takes seconds, but triggers may
+be slow, and so may the line."""
 
 FOLLOWS = ("done", "nothing")
-"""The initiating site mirrors the source then."""
+"""After these phases the initiating site mirrors the source."""
 
 UNDONE_EXIT = 5
-"""Some partition was not restored."""
+"""The exit code if a partition was not restored."""
 
 
 @click.group(invoke_without_command=True)
@@ -38,7 +39,7 @@ UNDONE_EXIT = 5
     "source",
     type=Name(),
     metavar="SITE",
-    help="Where to merge.  [default: who answers last that it serves]",
+    help="Where to merge.  [default: the site that said last that it serves]",
 )
 @click.option(
     "--from",
@@ -54,7 +55,7 @@ UNDONE_EXIT = 5
     type=Text(),
     multiple=True,
     metavar="[PARTITION=]NODE",
-    help="Who is to serve afterwards, at either site; repeatable.  [default: the node that merged]",
+    help="The node that should serve afterwards, at either site; repeatable.  [default: the node that merged]",
 )
 @partition_option
 @comparison_option
@@ -77,16 +78,16 @@ UNDONE_EXIT = 5
 def restore(context: click.Context, /, **options: Any) -> None:
     """Merge this site's history into that of another one that has gone on, too, and follow it from then on.
 
-    This site is the initiating one: where both contradict each other, and no trigger says otherwise, the source's data
-    is kept. Its nodes stop serving the partitions; the source's node of each merges what both did since they parted, in
-    one step, runs compensation triggers, and serves on; this site mirrors it. `halog conflicts list` and `--dry-run`
-    show beforehand what comes of it, `halog conflicts show` afterwards.
+    This site is the initiating one: where the two contradict each other, and no trigger says otherwise, the source's
+    data is kept. Its nodes stop serving the partitions. The source's node of each partition merges what both did since
+    they parted, in one step, runs compensation triggers, and serves on; this site mirrors it. `halog conflicts list`
+    and `--dry-run` show beforehand what comes of it, `halog conflicts show` afterwards.
 
     With --spark a job reads both histories, on a Spark cluster or here, while the source serves: its nodes read only
     what they did meanwhile.
 
-    Exit code 5 if a partition was not restored; asked for again it goes on. Those of policies that keep a directory of
-    keys cannot be merged: the others are.
+    Exit code 5 if a partition was not restored; give the command again, and it goes on. Partitions of policies that
+    keep a directory of keys cannot be merged: the others are.
 
     \b
     Examples:
@@ -129,7 +130,7 @@ def _restore(
     with connect(config_path, timeout_s) as connection:
         config, reach = connection.config, connection.adapters.reach
         tables, left = mergeable(config, with_home(connection, names), named=bool(names))
-        if not dry_run:  # which tells it in its answer
+        if not dry_run:  # a dry run tells it in its answer
             for name, why in left.items():
                 say(f"partition {name} is left out: {why}")
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
@@ -163,7 +164,7 @@ def _restore(
 
 
 def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
-    """Are they compared without the common ancestor? RefusedError where some are, and others are not."""
+    """Are they compared without the common ancestor? RefusedError if some are, and others are not."""
     from halog.errors import RefusedError
 
     by_rule: dict[bool, list[str]] = {False: [], True: []}
@@ -179,7 +180,7 @@ def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: boo
 
 
 def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, str]:
-    """By partition, the node that is to serve it."""
+    """Return the node that should serve each partition."""
     from halog.errors import ConfigError
 
     asked: dict[str, str] = {}
@@ -195,7 +196,7 @@ def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, 
 def _active(
     tables: Iterable[PartitionTable], asked: Mapping[str, str], at_source: Callable[[str], PartitionTable]
 ) -> dict[str, tuple[str, bool]]:
-    """With whether that is one of this site's. RefusedError for one that has no copy."""
+    """Return that node by partition, and whether it is one of this site's. RefusedError for one that has no copy."""
     from halog.errors import RefusedError
 
     by_name = {table.name: table for table in tables}
@@ -210,7 +211,7 @@ def _active(
 
 
 def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: float) -> None:
-    """This site serves again what is to be served by nodes of its own."""
+    """Have this site serve again what its own nodes should serve."""
     from halog.cli.partition.failover import hand_over
     from halog.runtime.sites.switchover import Switching
 
@@ -231,9 +232,9 @@ def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: flo
 def mergeable(
     config: Config, tables: Iterable[PartitionTable], *, named: bool
 ) -> tuple[list[PartitionTable], dict[str, str]]:
-    """Those that can be merged; and of the others, by partition, why not: of a policy that keeps a directory a key may
-    be in two partitions of two sites. RefusedError where the operator has `named` one of these, or there are no
-    others."""
+    """Return the partitions that can be merged; and of the others, by partition, why not. If a policy keeps a
+    directory, a key may be in two partitions at two sites. RefusedError if the operator has `named` one of these, or
+    there are no others."""
     from halog.config.mapper import is_listed
     from halog.errors import RefusedError
 
@@ -277,7 +278,7 @@ def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Rest
 def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
     """Undo a merge: what the source had before it stands again, except where objects were changed since.
 
-    To be asked for at the site that serves. What the other site did stays in the report, and in its own log.
+    Give it at the site that serves. What the other site did stays in the report, and in its own log.
 
     \b
     Examples:
@@ -302,7 +303,7 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
 
 
 def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
-    """By partition, the one asked for, else the last that was made here; where there is none, nothing."""
+    """Return, by partition, the merge asked for, else the last one made here. A partition without one is left out."""
     from halog.cli.merge.merge_ids import meant
     from halog.metadata.restore_requests import last_merge, restore_of
 
@@ -315,7 +316,7 @@ def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str
 def _named(
     connection: Connection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
 ) -> dict[str, str]:
-    """By partition, the site that was said."""
+    """Return the site that was named for each partition."""
     from halog.errors import ConfigError, UnknownNameError
 
     config = connection.config
@@ -331,7 +332,7 @@ def _named(
 
 
 def _site_of(connection: Connection, partition: str, node: str) -> str:
-    """The other site at which this node is active for the partition."""
+    """Return the other site at which this node is active for the partition."""
     from halog.errors import HalogError, RefusedError
     from halog.metadata.partition_tables import table_of
 

@@ -1,4 +1,4 @@
-"""`halog conflicts settle`: what a merge left to an operator, decided by him (M2, M3)."""
+"""This module has the command `halog conflicts settle`. It decides what a merge left to an operator (M2, M3)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
 
 STATES = ("source", "initiating", "base", "nothing")
-"""Some of them are not settled."""
 
 
 class Fields(click.ParamType[Mapping[str, Any]]):
-    """A JSON object."""
+    """Takes a JSON object."""
 
     name = "json"
 
@@ -43,14 +42,12 @@ class Fields(click.ParamType[Mapping[str, Any]]):
 @conflicts.command("settle")
 @click.argument("type_name", type=Name(), metavar="[TYPE", required=False)
 @click.argument("key", type=Text(), metavar="KEY...]", nargs=-1)
-@click.option("--as", "choice", type=click.Choice(STATES), help="The state that is to stand.")
-@click.option(
-    "--fields", type=Fields(), metavar="JSON", help="These of its fields otherwise.  [default: of the source's]"
-)
+@click.option("--as", "choice", type=click.Choice(STATES), help="The state that should stand.")
+@click.option("--fields", type=Fields(), metavar="JSON", help="Change these of its fields.  [default: of the source's]")
 @click.option("--all", "everything", is_flag=True, help="Everything that waits for an operator.")
 @click.option("--merge", "merge", type=Name(), metavar="ID", help="Only what this one left; the first digits will do.")
 @partition_option
-@click.option("--force", is_flag=True, help="Also if the object was changed since the merge.")
+@click.option("--force", is_flag=True, help="Settle it even if the object was changed since the merge.")
 @click.option("--dry-run", is_flag=True, help="Show what would stand, and change nothing.")
 @reason_option
 @config_option
@@ -71,14 +68,14 @@ def settle(
     format_: str,
     timeout_s: float,
 ) -> None:
-    """Settle a conflict that a merge left to an operator: say what is to stand. At the site that serves.
+    """Settle a conflict that a merge left to an operator: say what should stand. Give it at the site that serves.
 
-    TYPE and KEY as for `halog get`. What stands then is what one of the sites had, what was there when they parted
-    (base), or nothing; --fields says some of its fields otherwise, or all of them where nothing was there. It is an
+    TYPE and KEY are as for `halog get`. What stands then is what one of the sites had, what was there when they parted
+    (base), or nothing. --fields changes some of its fields, or gives all of them if nothing was there. It is an
     ordinary commit: the other site mirrors it. What stands already is written, too, so that it is known to be settled.
 
     Refused (exit 5), and nothing changed, if the object does not stand any more as the merge left it. With --all each
-    conflict is settled for itself, and exit code 5 says that some are not.
+    conflict is settled on its own, and exit code 5 says that some are not.
 
     \b
     Examples:
@@ -140,7 +137,7 @@ def _check_usage(
 
 
 def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None) -> list[Case]:
-    """In the partitions that are named, or in all that this site serves."""
+    """Return the open conflicts in the partitions that are named, or in all that this site serves."""
     from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
 
@@ -159,7 +156,7 @@ def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None)
 def _named(
     connection: Connection, type_name: str, words: tuple[str, ...], names: tuple[str, ...], merge: str | None
 ) -> Case:
-    """The conflict of this object. NotFoundError, or RefusedError, if there is none."""
+    """Return the conflict of this object. NotFoundError or RefusedError if there is none."""
     from halog.cli.objects.get import sought
     from halog.errors import ConfigError, NotFoundError
 
@@ -183,7 +180,8 @@ def _named(
 
 
 def _left(connection: Connection, table: PartitionTable, key: bytes, said: str, merge: str | None) -> Case | None:
-    """By the last merge that left it to an operator. RefusedError where merges did touch it, and none did."""
+    """Return the conflict as the last merge left it to an operator. RefusedError if merges did touch the object, and
+    none left it."""
     from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
     from halog.errors import RefusedError

@@ -1,4 +1,4 @@
-"""`halog delete`: one object, by an operator, whether it can be read or not."""
+"""This module has the command `halog delete`. It deletes one object for an operator, whether it can be read or not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def delete(
 ) -> None:
     """Delete one object, also one that cannot be read.
 
-    It is an ordinary commit, of the version that was found: if the application changes the object meanwhile, nothing
+    This is an ordinary commit of the version that was found: if the application changes the object meanwhile, nothing
     happens. References to it lead nowhere from then on. `halog get --raw` shows what is deleted.
 
     \b
@@ -65,7 +65,7 @@ def delete(
 
 
 def _works(connection: Connection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
-    """With its entry in the key directory, where it has one."""
+    """Return the delete of the object, and of its entry in the key directory if it has one."""
     from halog.backend import Work, Write
     from halog.core.keys.directory import beside, entries_of
     from halog.core.log.records import DELETE
@@ -84,7 +84,7 @@ def _works(connection: Connection, type_name: str, partition: str, found: Found)
 
 
 def _tell(connection: Connection, name: str, partition: str, shown: dict[str, Any]) -> bool:
-    """Into the event history: what, and who."""
+    """Write into the event history what was deleted, and by whom."""
     from halog.cli.shared.event_log import note
     from halog.events import DELETED, At, event
     from halog.metadata.identity import who

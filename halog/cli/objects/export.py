@@ -1,4 +1,5 @@
-"""`halog export`: objects as JSON lines, lossless, by their stored definitions."""
+"""This module has the command `halog export`. It writes objects as JSON lines, lossless, by their stored
+definitions."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
     """Write objects to a file, one JSON document a line; all types, or those named with their subclasses.
 
     Each line holds type, key, fields and reference. No value is lost: decimals, dates and UUIDs are text, bytes are
-    hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object
-    is as some transaction left it, but two objects may be of two moments. The file appears when it is complete; its
-    last line says how many objects it has, and their checksum. "of" is how many the nodes count by themselves: where
-    nothing is written meanwhile the export fails unless it has them all. To `-`, standard output, they go as they are
+    hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object is
+    as some transaction left it, but two objects may be of two moments. The file appears when it is complete; its last
+    line says how many objects it has, and their checksum. "of" is how many objects the nodes count by themselves. If
+    nothing is written meanwhile, the export fails unless it has them all. To `-`, standard output, they go as they are
     read, and the summary goes to stderr.
 
     \b
@@ -53,7 +54,7 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
 
 
 def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
-    """{id of a key space: the type names wanted of it}. Without any: whatever is kept at this site."""
+    """Return {id of a key space: the type names wanted of it}. Without types, it is everything kept at this site."""
     definitions = connection.definitions
     here = {d.name for d in definitions.all() if connection.places.policy_of(d.name) is not None}
     named = types or sorted(here)
@@ -68,8 +69,8 @@ def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, froze
 def write_lines(
     connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]
 ) -> tuple[Counter[str], Counter[str]]:
-    """Write every object of the families, and their sum; how many of each type, and how many the nodes counted before.
-    RefusedError if these are not the same although nothing was written meanwhile."""
+    """Write every object of the families, and the checksum line. Return how many of each type were written, and how
+    many the nodes counted before. HalogError if the two differ although nothing was written meanwhile."""
     from halog.cli.shared.export_sum import Summing
 
     summing, there = Summing(out), Counter[str]()
@@ -104,7 +105,7 @@ def _short(partition: str, written: Counter[str], expected: Counter[str]) -> Hal
 
 
 def _counted(connection: Connection, family: bytes, names: frozenset[str], partition: str) -> tuple[Counter[str], int]:
-    """By the active node: how many objects of the types there are, and where in its log that was."""
+    """Return how many objects of the types the active node counts, and where in its log that was."""
     counted, lsn = connection.count(partition, family)
     found = Counter[str]()
     for type_id, n in counted.items():

@@ -1,4 +1,4 @@
-"""`halog get`: one object, by type and key, decoded by its stored definition."""
+"""`halog get` shows one object, found by type and key and decoded by its stored definition."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def get(
 ) -> None:
     """Show one object as the active node has committed it.
 
-    The key of several fields is given word by word, or as one JSON array. No code of the application is needed: what
-    the type looks like stands in the schemas topic. A base finds the objects of its subclasses. Of an object that
-    cannot be read its bytes are shown, and why.
+    Give a key of several fields word by word, or as one JSON array. No code of the application is needed: the schemas
+    topic says what the type looks like. A base finds the objects of its subclasses. If an object cannot be read, its
+    bytes are shown, and why.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def _text(value: Any) -> str:
 def find(
     connection: Connection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
 ) -> tuple[str, Found]:
-    """(partition, object); NotFoundError names type and key."""
+    """Return (partition, object). NotFoundError names type and key."""
     from halog.errors import NotFoundError
 
     if bool(words) == (key_bytes is not None):
@@ -115,7 +115,7 @@ def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) ->
 
 
 def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
-    """In every partition: a mapper may not know what these bytes mean."""
+    """Look in every partition: a mapper may not know what these bytes mean."""
     definitions = connection.definitions
     index_key = definitions.current(type_name).family_id + key_bytes
     policies = connection.policies_of(definitions.family(type_name))
@@ -126,7 +126,7 @@ def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Itera
 
 
 def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
-    """Also if it is not known what it is, for it is in their key space."""
+    """Is it an object of the family? One that cannot be told counts as one, for it is in their key space."""
     from halog.errors import HalogError
 
     try:
@@ -136,7 +136,7 @@ def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
 
 
 def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
-    """The index key, and where an object of the type or of one derived from it may be."""
+    """Return the index key, and where an object of the type or of a derived one may be."""
     from halog.cli.shared.values import parse_key
     from halog.schema import ForeignType
 

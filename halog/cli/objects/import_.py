@@ -1,4 +1,4 @@
-"""`halog import`: objects from JSON lines, created through ordinary transactions."""
+"""`halog import` creates the objects of JSON lines through ordinary transactions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def import_(
 ) -> None:
     """Create the objects of a file that `halog export` wrote; `-` is standard input.
 
-    The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file;
-    what is wrong is named by its line, and nothing has changed. Then objects are created, up to 500 in a transaction.
-    They are new instances: each gets a new reference, and references among objects of the file point to the new ones.
-    The types must have been published by a node that declares them.
+    The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file.
+    An error is named by its line; then nothing has changed. After that the objects are created, up to 500 in a
+    transaction. They are new instances: each gets a new reference, and references among objects of the file point to
+    the new ones. A node that declares the types must have published them.
 
-    An export that is cut or was changed is refused, by its checksum line. A file without one, written by hand or before
-    there were any, is taken as it is: nobody knows whether it is complete, which is told.
+    An export that is cut or was changed is refused, by its checksum line. A file without one, written by hand or by an
+    old halog, is taken as it is: a message says that it may be incomplete.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def _create(connection: Connection, plan: Plan) -> None:
     with progress() as bar:
         task = bar.add_task("objects", total=sum(plan.counts.values()), note="")
         try:
-            for objects, works in batches(connection, plan):  # a mapper may be asked where they go, and fail
+            for objects, works in batches(connection, plan):  # a mapper that is asked where they go may fail
                 connection.commit(works)
                 done += objects
                 bar.update(task, completed=done)

@@ -1,4 +1,4 @@
-"""`halog list`: the objects of a type, a line each."""
+"""This module has the command `halog list`. It lists the objects of a type, one a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = 100
 WIDTH = 60
-"""Fields are cut to so many columns; `halog get` shows one object whole."""
+"""The fields of an object are cut to so many columns; `halog get` shows one object whole."""
 
 
 @click.command("list")
@@ -33,8 +33,8 @@ def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: st
     """List the objects of a type and of its subclasses, as the active nodes have committed them.
 
     Each partition is read from its active node page by page, in the order of the keys' bytes: an object is as some
-    transaction left it, but two objects may be of two moments. `halog export` writes all of them to a file.
-    One that cannot be read is listed with the bytes of its key: `halog get --raw` shows it, `halog delete` deletes it.
+    transaction left it, but two objects may be of two moments. `halog export` writes all of them to a file. An object
+    that cannot be read is listed with the bytes of its key: `halog get --raw` shows it, `halog delete` deletes it.
 
     \b
     Examples:

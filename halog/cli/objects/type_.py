@@ -1,4 +1,4 @@
-"""`halog type list|retire`: what definitions of types the cluster has, who runs them, and taking one back."""
+"""`halog type list|retire` shows what definitions of types the cluster has and who runs them, and takes one back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group("type")
 def type_() -> None:
-    """The definitions of types that the cluster has: list them, take one back that no object uses.
+    """List the definitions of types that the cluster has; take one back that no object uses.
 
     \b
     Examples:
@@ -36,8 +36,8 @@ def type_() -> None:
 def list_(type_name: str | None, count: bool, config_path: Path, format_: str, timeout_s: float) -> None:
     """List the stored definitions, the newest of each type last, with the processes that run each.
 
-    A definition is published when the first process starts that declares its class so. Objects keep the definition that
-    wrote them until they are changed.
+    A definition is published when the first process starts that declares its class so. An object keeps the definition
+    that wrote it until it is changed.
 
     \b
     Examples:
@@ -72,10 +72,9 @@ def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, fo
     """Take a definition back that no stored object uses and no process runs.
 
     DEFINITION is its id, as `halog type list` and the error of a process that cannot start name it; the beginning is
-    enough. Refused with exit code 5, and nothing changed, where objects use it, a process runs it, or a transaction in
-    doubt would write objects with it, or may (`halog txn list`). Where no node is up the logs are searched for it; then
-    also an object that was changed since, or deleted, stands against it.
-    A class that declares it again publishes it again.
+    enough. Refused with exit code 5, and nothing changed, if objects use it, a process runs it, or a transaction in
+    doubt would or may write objects with it (`halog txn list`). If no node is up, the logs are searched for it; then it
+    is also refused for an object that was changed or deleted since. A class that declares it again publishes it again.
 
     \b
     Examples:

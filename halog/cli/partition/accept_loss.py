@@ -1,4 +1,4 @@
-"""`halog partition accept-loss`: go on without what only nodes that are gone had in memory (R6, local NO_SYNC)."""
+"""`halog partition accept-loss` goes on without what only nodes that are gone had in memory (R6, local NO_SYNC)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """Let a partition go on whose last acknowledged commits are with nodes that do not come back.
 
-    Only where commits do not wait for the log (local_sync = "NO_SYNC"): after all nodes that had acknowledged them died
-    at once, the partition waits for one of them (event HALOG-1018). Those that are started again end the wait by
-    themselves; this is for those that never will be. What the log lacks is lost then, so it is refused with exit code 5
-    unless --cluster confirms it with the name of the cluster. Event HALOG-1019 says who has done it, and why.
+    This is only for commits that do not wait for the log (local_sync = "NO_SYNC"). If all nodes that had acknowledged
+    them died at once, the partition waits for one of them (event HALOG-1018). The wait ends by itself when one is
+    started again; this command is for nodes that never will be. What the log lacks is lost then. So it is refused with
+    exit code 5 unless --cluster confirms it with the name of the cluster. Event HALOG-1019 says who has done it, and
+    why.
 
     \b
     Examples:
@@ -59,7 +60,7 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
 
 
 def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict[str, int]) -> None:
-    """RefusedError where nothing would be given up, or nobody says that it may be, in this cluster."""
+    """Raise RefusedError if nothing would be given up, or if nobody says that it may be, in this cluster."""
     from halog.metadata.groups import GiveUpUnlogged
 
     would = GiveUpUnlogged(up)
@@ -69,7 +70,8 @@ def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict
 
 
 def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
-    """Who has done it, and why; no node can know. It is done, whether or not the history takes it."""
+    """Write into the event history who has done it, and why; no node can know. It is done, whether or not the history
+    takes it."""
     from halog.cli.shared.event_log import note
     from halog.cli.shared.messages import say
     from halog.events import UNLOGGED_LOST, At, event

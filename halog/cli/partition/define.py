@@ -1,4 +1,5 @@
-"""`halog partition define|enable|disable|replicate`: what nodes say of a partition (P7), copies made anew (P12)."""
+"""This module has the commands `halog partition define|enable|disable|replicate`. They set where nodes have a partition
+(P7), and copy replicas anew (P12)."""
 
 from __future__ import annotations
 
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
     from halog.runtime.placement.definitions import Asked
 
-node_option = click.option(
-    "--node", type=Name(), required=True, metavar="NODE", help="The node in whose name it is said."
-)
+node_option = click.option("--node", type=Name(), required=True, metavar="NODE", help="The node that this is about.")
 
 
 @partition.command("define")
 @click.argument("name", type=Name(), metavar="PARTITION")
 @node_option
-@click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Where it is to be, preferred node first.")
+@click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Where it should be, preferred node first.")
 @click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
 @config_option
 @format_option
@@ -36,10 +35,10 @@ node_option = click.option(
 def define_(
     name: str, node: str, nodes: tuple[str, ...], sync: int | None, config_path: Path, format_: str, timeout_s: float
 ) -> None:
-    """Say, for one node, where a partition is to be; nothing moves before it is enabled there.
+    """Define, for one node, where a partition should be; nothing moves before it is enabled there.
 
-    If the node is none of --nodes the partition is foreign there, and --nodes is to be the cluster's list: refused
-    with exit code 5 otherwise, naming both.
+    If the node is not in --nodes, the partition is foreign there, and --nodes must be the cluster's list: otherwise it
+    is refused with exit code 5, naming both.
 
     \b
     Examples:
@@ -71,8 +70,7 @@ def define_(
 def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, config_path: Path, format_: str) -> None:
     """Put a node's definition of a partition into effect: it goes there, under traffic and without loss.
 
-    Where it is there already, nothing happens. Refused with exit code 5, and nothing changed, where it could not end
-    well.
+    If it is there already, nothing happens. Refused with exit code 5, and nothing changed, if it could not end well.
 
     \b
     Examples:
@@ -102,8 +100,8 @@ def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, c
 def disable_(name: str, node: str, wait: bool, timeout_s: float, config_path: Path, format_: str) -> None:
     """Take a node out of a partition's node list: it hands over if it is active, and deletes its copy.
 
-    The only node keeps its copy: it can be read, and takes nothing new until it is enabled again or moved. What the
-    configuration defines is disabled by this alone.
+    The only node keeps its copy: it can be read, and takes nothing new until it is enabled again or moved. Only this
+    command disables a partition that the configuration defines.
 
     \b
     Examples:
@@ -122,7 +120,7 @@ def disable_(name: str, node: str, wait: bool, timeout_s: float, config_path: Pa
 
 
 def _check_up(connection: Connection, node: str) -> None:
-    """A node that does not run would have to say it again when it starts (P8)."""
+    """Check that the node runs: one that does not would have to say it again when it starts (P8)."""
     from halog.errors import RefusedError
 
     if node in connection.config.nodes and node not in ask_up(connection):
@@ -181,9 +179,9 @@ def replicate_(
 ) -> None:
     """Have the replicas of a partition copied anew from the log, one after the other; commits go on.
 
-    Each leaves the node list, drops its copy, makes a new one, and is counted again, before the next one begins. It is
-    not needed for replicas that were away: they read what they missed. Refused with exit code 5 where too few nodes
-    would be left for a quorum meanwhile. Exit code 6 names replicas that were passed over: they have the copy they had.
+    Each leaves the node list, drops its copy, makes a new one, and is counted again, before the next one begins.
+    Replicas that were away do not need it: they read what they missed. Refused with exit code 5 if too few nodes would
+    be left for a quorum meanwhile. Exit code 6 names replicas that were passed over: they have the copy they had.
 
     \b
     Examples:

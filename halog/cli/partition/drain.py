@@ -1,4 +1,4 @@
-"""`halog drain`: move every copy off a node, so that it can be taken away (P12, X4)."""
+"""This module has the command `halog drain`. It moves every copy off a node, so that it can be taken away (P12, X4)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("node", type=Name())
-@click.option("--allow-fewer", is_flag=True, help="Where no other node is without a copy, go on with one copy less.")
+@click.option("--allow-fewer", is_flag=True, help="If every other node has a copy already, go on with one copy less.")
 @click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
-@click.option("--undo", is_flag=True, help="It may get new partitions again; nothing moves.")
+@click.option("--undo", is_flag=True, help="Let the node get new partitions again; nothing moves.")
 @rate_option
 @wait_option
 @patience_option
@@ -45,9 +45,9 @@ def drain(
 ) -> None:
     """Move every partition's copy off a node, to nodes of the zone that have none.
 
-    Under traffic, partition by partition as `halog partition migrate` does; the node goes on running, empty. If one
-    partition cannot move, nothing is changed, the table says why, and the exit code is 5. Until a migration or a plan
-    brings a copy back, or --undo, partitions that are added go to other nodes, if those are enough.
+    It moves them under traffic, partition by partition, as `halog partition migrate` does; the node goes on running,
+    empty. If one partition cannot move, nothing is changed, the table says why, and the exit code is 5. Until a
+    migration or a plan brings a copy back, or --undo, partitions that are added go to other nodes, if there are enough.
 
     \b
     Examples:
@@ -85,12 +85,15 @@ def drain(
     if done:
         say(f"{node} hosts nothing now, after {ms} ms")
     if not dry_run:
-        say(f"it gets no partitions that are added, if there are others enough; `halog drain {node} --undo` ends that")
+        say(
+            f"it gets no partitions that are added, if there are enough other nodes; `halog drain {node} --undo` "
+            "ends that"
+        )
 
 
 def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: float, format_: str) -> None:
-    """It counts as drained no more, also where the file has it no more: it may have been drained for that. UsageError
-    for what else is asked for."""
+    """Mark the node as not drained. That works for a node that the file no longer has: it may have been drained for
+    that. UsageError if another option is given, too."""
     from halog.cli.shared.connection import connect
     from halog.metadata.drains import drained_nodes, unmark
 
@@ -109,7 +112,7 @@ def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: f
 
 
 def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> list[tuple[PartitionTable, Target]]:
-    """Set them one after the other: each is a compare-and-set, and a node may host hundreds."""
+    """Ask for the moves one after the other: each is a compare-and-set, and a node may host hundreds."""
     from halog.cli.partition.move_events import Moves
 
     wishes = []

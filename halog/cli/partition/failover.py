@@ -1,4 +1,5 @@
-"""`halog failover`: move the active role of a partition to another node, planned and without loss."""
+"""This module has the command `halog failover`. It moves the active role of a partition to another node, planned and
+without loss."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 def failover(partition: str, target: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """Hand a partition over to another node of its node list.
 
-    Planned: the active node finishes the commits in flight, closes its epoch in the log and steps back; callers wait a
-    moment and go on. Refused with exit code 5, and nothing changed, if the node could not take over safely.
+    This is planned: the active node finishes the commits in flight, closes its epoch in the log and steps back; callers
+    wait a moment and go on. Refused with exit code 5, and nothing changed, if the node could not take over safely.
 
     \b
     Examples:
@@ -47,7 +48,7 @@ def failover(partition: str, target: str, config_path: Path, format_: str, timeo
 
 
 def _check(connection: Connection, partition: str, target: str) -> str | None:
-    """What can be refused without asking; the node that is active now."""
+    """Check what can be refused without asking a node. Return the node that is active now."""
     from halog.config.multi_site import check_nodes
     from halog.errors import NothingToDoError, RefusedError
 
@@ -64,7 +65,7 @@ def _check(connection: Connection, partition: str, target: str) -> str | None:
 
 
 def hand_over(connection: Connection, partition: str, target: str, timeout_s: float) -> None:
-    """Ask, then wait until the coordinator names the new node."""
+    """Ask for the hand-over, then wait until the coordinator names the new node."""
     from halog.errors import DeadlineError, RefusedError
     from halog.runtime.rpc import frames
 
@@ -73,7 +74,7 @@ def hand_over(connection: Connection, partition: str, target: str, timeout_s: fl
     try:
         connection.ask(partition, frames.HandOver(partition, target), frames.Committed)
     except RefusedError:
-        if router.active(partition) != target:  # else: done at the first attempt, whose answer was lost
+        if router.active(partition) != target:  # else the first request did it, and its answer was lost
             raise
     with router.changed:
         left = max(0.0, until - time.monotonic())

@@ -1,4 +1,5 @@
-"""`halog partition list|show|lag`: where partitions live and how far their copies are."""
+"""This module has the commands `halog partition list|show|lag`. They show where partitions live and how far their
+copies are."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def partition() -> None:
-    """Partitions: where they live, what their copies do.
+    """Show where partitions live and what their copies do; change it.
 
     \b
     Examples:
@@ -70,7 +71,7 @@ def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list
 
 
 def as_json(view: PartitionView) -> dict[str, Any]:
-    """A partition as plain values."""
+    """Return a partition as plain values."""
     import msgspec
 
     from halog.cli.shared.divergence_rows import document
@@ -138,12 +139,12 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
 
 
 def _votes(view: PartitionView) -> str:
-    """Whose they are."""
+    """Return the votes of sites, and whose they are."""
     return ", ".join(f"{v.site}'s {v.votes}: {v.given_to or 'not known'}" for v in view.votes)
 
 
 def _parted(view: PartitionView) -> list[tuple[str, object]]:
-    """What the other site has done, too."""
+    """Return what the other site has done, too."""
     from halog.cli.shared.divergence_rows import summary
 
     return [] if view.parted is None else [("parted", summary(view.parted))]
@@ -157,7 +158,7 @@ def _moving_json(table: PartitionTable) -> dict[str, object]:
 
 
 def _moving(table: PartitionTable) -> list[tuple[str, object]]:
-    """Where it is moving to, and what is left to do."""
+    """Return where it is moving to, and what is left to do."""
     from halog.core.table.migration import left
 
     if table.target is None:
@@ -166,14 +167,14 @@ def _moving(table: PartitionTable) -> list[tuple[str, object]]:
 
 
 def _copied_anew(table: PartitionTable) -> list[tuple[str, object]]:
-    """Replicas that are copied anew on demand."""
+    """Return the replicas that are copied anew on demand."""
     from halog.core.table.resync import left
 
     return [("replicates", "; ".join(left(table)))] if table.resync is not None else []
 
 
 def _show_seen(table: PartitionTable, view: PartitionView) -> None:
-    """How every node has it, foreign ones included, and what it said of it."""
+    """Show how every node has it, foreign ones included, and what each has defined."""
     rows = []
     for seen in view.seen:
         said = table.definitions.get(seen.node)
@@ -183,7 +184,7 @@ def _show_seen(table: PartitionTable, view: PartitionView) -> None:
 
 
 def _needed(table: PartitionTable) -> str:
-    """How many nodes a commit needs, and why."""
+    """Return how many nodes a commit needs, and why."""
     from halog.core.table.group import as_of, needed
     from halog.runtime.support.clock import wall_ms
 
@@ -195,7 +196,7 @@ def _needed(table: PartitionTable) -> str:
 
 
 def _overridden(table: PartitionTable, active: str) -> str:
-    """Which override says so, or ''."""
+    """Return which override says so, or ""."""
     group = table.group
     if group.designated and group.designated == active:
         what, until_ms, reason = f"{active} is designated", group.designated_until_ms, group.designated_reason

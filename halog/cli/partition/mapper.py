@@ -1,4 +1,5 @@
-"""`halog mapper list|explain`: which partition a key belongs to, and why; how evenly keys spread (P6). Reads only."""
+"""This module has the commands `halog mapper list|explain`. They say which partition a key belongs to, and why, and how
+evenly keys spread (P6). They only read."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
     from halog.cli.partition.distribution import Distribution, Growth, Share
 
 SAMPLE = 10_000
-"""Made-up keys: enough that twelve partitions show their shares to within some per cent."""
+"""So many made-up keys are enough for twelve partitions to show their shares to within some per cent."""
 MOST_KEYS = 10_000_000
-"""Made up and counted in a minute."""
+"""So many keys are made up and counted in a minute."""
 MOST_NODES = 4_096
-"""As many as a policy may have partitions: more nodes would have none."""
+"""A policy may have as many partitions: more nodes would have none."""
 
 _WHO = {False: "its turn is", True: "the mapper says, which is asked then, with the object in hand"}
-"""Whether the mapper is asked at create."""
+"""The keys say whether the mapper is asked at create."""
 _BY = {"name": "", "base": " by inheritance", "every type": " for every type"}
 
 
 @click.group()
 def mapper() -> None:
-    """Mappers: which partition a key belongs to.
+    """Say which partition a key belongs to, and how evenly keys spread.
 
     \b
     Examples:
@@ -110,9 +111,9 @@ def explain(
 ) -> None:
     """Say where an object of a type and key belongs, step by step; it need not exist.
 
-    With --distribution: how keys spread over partitions and nodes, and how many would move if there were more of them,
-    beside the fewest that an even spread takes. The keys are those of a file, made-up ones, or, where only a type is
-    given, those of all its objects.
+    With --distribution it shows how keys spread over partitions and nodes. It also shows how many keys would move if
+    there were more of them, beside the fewest that an even spread takes. The keys are those of a file, made-up ones,
+    or, if only a type is given, those of all its objects.
 
     \b
     Examples:

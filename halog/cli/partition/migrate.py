@@ -1,4 +1,4 @@
-"""`halog partition migrate`: move a partition to other nodes while it works (P12)."""
+"""This module has the command `halog partition migrate`. It moves a partition to other nodes while it works (P12)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable, Target
 
 TIMEOUT_S = 120.0
-"""How long to wait for a migration: a copy is made at some 100,000 records a second, and a node may be starting."""
+"""A command waits this long for a migration: a copy is made at some 100,000 records a second, and a node may be
+starting."""
 
 
 class Nodes(click.ParamType[tuple[str, ...]]):
-    """Node names, separated by commas."""
+    """Takes node names, separated by commas."""
 
     name = "nodes"
 
@@ -74,10 +75,10 @@ def migrate_(
 ) -> None:
     """Move a partition to other nodes, under traffic and without loss.
 
-    The new nodes copy it first; then the role goes to the preferred one by a planned hand-over, and nodes that are not
-    named delete their copies. What is to be stands in ZooKeeper: whatever node dies, and whether or not this command
-    still waits, the others go on. Refused with exit code 5, and nothing changed, where it could not end well. Given
-    again with another --copy-rate it goes on with that.
+    The new nodes copy it first. Then the role goes to the preferred one by a planned hand-over, and nodes that are not
+    named delete their copies. The target stands in ZooKeeper: whatever node dies, and whether or not this command still
+    waits, the others go on. Refused with exit code 5, and nothing changed, if it could not end well. Given again with
+    another --copy-rate, it goes on with that.
 
     \b
     Examples:
@@ -108,7 +109,7 @@ def ask(
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
-    """Set the wish; see `halog.runtime.placement.migration.migrate`."""
+    """Ask for the migration; see `halog.runtime.placement.migration.migrate`."""
     from halog.runtime.placement.migration import migrate
 
     return migrate(
@@ -125,7 +126,7 @@ def ask(
 
 
 def ask_up(connection: Connection) -> list[str]:
-    """The registered nodes that host partitions."""
+    """Return the registered nodes that host partitions."""
     return [info.name for info in connection.nodes.values() if info.hosts]
 
 

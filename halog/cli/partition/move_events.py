@@ -1,7 +1,7 @@
-"""Where an operator's command has wished partitions: told into the event history by the command (P12, O2).
+"""An operator's command writes into the event history where it has asked partitions to move (P12, O2).
 
-As with what it changes about a group (`table_events.py`), nobody need be up for it, and nodes tell none of it: only
-that a migration is over, which the last of them to do a step knows.
+As with its changes of a group (`table_events.py`), no node need be up for it, and nodes tell none of it. Nodes tell
+only that a migration is over; the last node to do a step knows that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Moves:
-    """What one command has wished; told when it ends, however it does, or before by `tell`."""
+    """Collects what one command has asked for, and tells it when it ends, however it does, or before by `tell`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class Moves:
         self._untold.append((before, now))
 
     def tell(self) -> None:
-        """It is wished, whether or not the history takes it."""
+        """Write what was asked for into the history. It stands, whether or not the history takes it."""
         wished = self._untold
         self._untold = []
         c = self._connection

@@ -1,4 +1,5 @@
-"""`halog plan create|show|apply|status|cancel`: spread partitions over the nodes, looked at before it is done (P13)."""
+"""This module has the commands `halog plan create|show|apply|status|cancel`. They spread partitions over the nodes; a
+plan is looked at before it is done (P13)."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
     from halog.runtime.placement.plan import Plan
 
 AT_ONCE = 2
-"""Partitions that move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
+"""So many partitions move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
 
 APPLY_S = 3_600.0
-"""How long `apply` may take: it is stopped and taken up again at any time."""
+"""`apply` may take this long: it can be stopped and taken up again at any time."""
 
 
 @click.group()
 def plan() -> None:
-    """Spread copies and roles evenly over the nodes of their zones: as a plan first, then under traffic.
+    """Make copies and roles even over the nodes of their zones: as a plan first, then under traffic.
 
     A plan also brings partitions to the number of copies that the configuration asks for by now, and copies of one
-    partition into different failure domains (`[nodes.NAME] failure_domain`). What a plan has moved, `rollback` brings
-    back.
+    partition into different failure domains (`[nodes.NAME] failure_domain`). `rollback` brings back what a plan has
+    moved.
 
     \b
     Examples:
@@ -63,15 +64,15 @@ def create(
     format_: str,
     timeout_s: float,
 ) -> None:
-    """Plan what is to move, and why. Moves nothing yet.
+    """Plan what should move, and why. Moves nothing yet.
 
-    As few copies move as evenness takes: within each policy one node has at most one copy, and is preferred for at most
-    one partition, more than another. Between policies only ties are even: a copy that moves anyway goes to the node
-    with the fewest copies of all policies, where that moves none more. A node that is down keeps what it has and gets
-    nothing new. The plan replaces the last one, unless that is half done (exit code 5).
+    It moves as few copies as evenness allows: within each policy one node has at most one copy more than another, and
+    is preferred for at most one partition more. Policies are not evened out against each other: only in a tie a copy
+    that moves anyway go to the node with the fewest copies of all policies. A node that is down keeps what it has and
+    gets nothing new. The plan replaces the last one, unless that is half done (exit code 5).
 
-    A partition that a running node has defined on other nodes than the cluster has it on, and not enabled, is an error
-    that names both lists (exit code 5); then nothing is planned, unless --skip-inconsistent.
+    If a running node has defined a partition on other nodes than the cluster has it on, and not enabled it, that is an
+    error that names both lists (exit code 5). Then nothing is planned, unless --skip-inconsistent.
 
     A static policy is planned only when it is named: its partitions go to where the configuration has them.
 
@@ -87,7 +88,7 @@ def create(
     from halog.runtime.placement.plan import check, make, store
 
     with connect(config_path, timeout_s) as connection:
-        drained = drained_at(connection.coordinator)  # first: who is drained meanwhile is not meant
+        drained = drained_at(connection.coordinator)  # read first: the plan does not know of nodes drained meanwhile
         if ignored := connection.activated.ignored(connection.name):
             say(f"the plan goes by version {connection.activated.number}, not by {config_path} in {ignored}")
         seen = survey(connection).nodes
@@ -129,7 +130,7 @@ def show(config_path: Path, format_: str, timeout_s: float) -> None:
 @format_option
 @timeout_option
 def status(config_path: Path, format_: str, timeout_s: float) -> None:
-    """How far the plan is, in figures. Exit code 4 while something waits or moves.
+    """Show how far the plan is, in figures. Exit code 4 while something waits or moves.
 
     \b
     Examples:
@@ -173,11 +174,12 @@ at_once_option = click.option(
 @format_option
 @timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
 def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Carry out the plan, a few partitions at a time, and wait until all of them are where they shall be.
+    """Carry out the plan, a few partitions at a time, and wait until all of them are where they should be.
 
-    Under traffic, as `halog partition migrate` does. May be interrupted: the nodes finish what was begun, and the next
-    `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are left alone. Exit code
-    5 if a move was refused; or if a node that is to get copies was drained since the plan was made, before any is.
+    It moves them under traffic, as `halog partition migrate` does. It may be interrupted: the nodes finish what was
+    begun, and the next `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are
+    left alone. Exit code 5 if a move was refused. Also if a node that should get copies was drained since the plan was
+    made; then nothing moves.
 
     \b
     Examples:
@@ -199,7 +201,7 @@ def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, 
 def carry_out(
     connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
 ) -> dict[str, str]:
-    """Move what waits, under a bar that counts partitions; how far each one is."""
+    """Move what waits, under a bar that counts partitions. Return how far each one is."""
     from halog.cli.partition.move_events import Moves
     from halog.runtime.placement import plan as plans
 
@@ -232,7 +234,7 @@ def carry_out(
 
 
 def exit_if_refused(states: dict[str, str]) -> None:
-    """Exit code 5 if a move was refused, or something was in its way that somebody is to look at."""
+    """Exit with code 5 if a move was refused, or something was in its way that somebody must look at."""
     from halog.runtime.placement.plan import CHANGED, DONE
 
     if any(s not in (DONE, CHANGED) for s in states.values()):
@@ -264,7 +266,7 @@ def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 def _pace(connection: Connection, partition: str) -> str:
-    """At what rate its new copy is read at most, where there is a limit."""
+    """Return the highest rate at which its new copy is read, if there is a limit."""
     from halog.core.table.migration import copy_rate
 
     known = connection.router.tables.get(partition)
@@ -274,14 +276,17 @@ def _pace(connection: Connection, partition: str) -> str:
 
 
 def _tell_drained(made: Plan) -> None:
-    """Nodes that were drained, and to which the plan brings copies again: these are spread as over any other."""
+    """Tell of nodes that were drained, and to which the plan brings copies again."""
     for node in sorted(made.drained):
         if comes := [m.partition for m in made.moves if node in m.target.nodes and node not in m.before]:
-            say(f"{node} was drained, and is to have {', '.join(comes)}: carried out, it counts as drained no more")
+            say(
+                f"{node} was drained, and is to have {', '.join(comes)}: when the plan is carried out, it no longer "
+                "counts as drained"
+            )
 
 
 def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
-    """Static policies that were left alone, and have partitions that the configuration places otherwise."""
+    """Tell of static policies that were left alone, and have partitions that the configuration places otherwise."""
     from halog.core.table.table import Target
     from halog.runtime.placement.bootstrap import by_hand
 
@@ -313,7 +318,8 @@ def show_plan(
     states: dict[str, str] | None = None,
     copied: Mapping[str, int | None] | None = None,
 ) -> None:
-    """What moves, and how far that is. `copied`: by partition, how many objects are copied for it, if that is known."""
+    """Show what moves, and how far that is. `copied` says by partition how many objects are copied for it, if that is
+    known."""
     from halog.runtime.placement.plan import states_of
 
     known = states_of(stored, connection.tables) if states is None else states
@@ -362,10 +368,10 @@ def _as_json(stored: Plan, states: dict[str, str], copied: Mapping[str, int | No
 
 
 def title(stored: Plan) -> str:
-    """Its name, and whether it ended early."""
+    """Return its name, and whether it ended early."""
     return f"{stored.id} (cancelled)" if stored.cancelled else stored.id
 
 
 def made_at(stored: Plan) -> str:
-    """When it was made, in UTC."""
+    """Return when it was made, in UTC."""
     return datetime.fromtimestamp(stored.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

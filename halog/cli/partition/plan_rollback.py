@@ -1,4 +1,4 @@
-"""`halog plan rollback|list`: what a plan has moved goes back to where it was (X10)."""
+"""`halog plan rollback|list` brings what a plan has moved back to where it was (X10)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from halog.runtime.placement.plan import Plan
 
 COUNT_S = 3.0
-"""How long to wait for the number of objects: a node that nobody has asked yet reads its keys, a million in a second or
-two."""
+"""The command waits this long for the number of objects. A node that nobody has asked yet reads its keys: a million in
+a second or two."""
 
 
 @plan.command()
@@ -58,12 +58,12 @@ def rollback(
 
     PLAN is one of `halog plan list`, the last one if it is left out. It is done, or was cancelled half-way. The way
     back is a plan, too: it takes the place of the last one, and is carried out as `halog plan apply` does, under
-    traffic. Interrupted, it goes on with the same command, or with `apply`; `cancel` ends it.
+    traffic. If it is interrupted, go on with the same command, or with `apply`; `cancel` ends it.
 
     Partitions that the plan did not move stay where they are. If one cannot go back (somebody has moved it since, or a
     node of before is gone), nothing is changed, the table says why, and the exit code is 5; --partition names those
-    that shall go back nevertheless. A plan that is not begun is refused, too: `halog plan cancel` ends it. A way back
-    is rolled back only when it is named: then it all goes forth again.
+    that should go back nevertheless. A plan that is not begun is refused, too: `halog plan cancel` ends it. A way back
+    is rolled back only when it is named: then everything moves again as the plan had moved it.
 
     \b
     Examples:
@@ -108,14 +108,14 @@ def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
 
 
 class _Told:
-    """What the event history says of moves; read once, when it is first asked."""
+    """Says what the event history has of moves. The history is read once, when it is first asked."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def __call__(self, partition: str, nodes: tuple[str, ...]) -> str:
-        """Because of what the partition was last moved, if that was to these nodes, and when; empty: it does not say,
-        or not yet."""
+        """Return why and when the partition was last moved, if that was to these nodes. Empty: the history does not
+        say, or not yet."""
         last = self._last.get(partition)
         return "" if last is None or last.more.get("to") != ", ".join(nodes) else f"{last.cause}, {_moment(last)}"
 
@@ -135,7 +135,7 @@ def _moment(event: Event) -> str:
 
 
 def _objects_copied(connection: Connection, way: Plan) -> dict[str, int | None]:
-    """By partition: its objects, as often as a node makes a copy of it; None: not counted in time."""
+    """Return, by partition, its objects, as often as a node makes a copy of it; None: not counted in time."""
     from halog.runtime.keys.loads import objects_of
     from halog.runtime.placement.plan_rollback import copies_of
 

@@ -1,4 +1,5 @@
-"""`halog rebalance`: change where a policy has keys, and move the objects there under traffic (P13, S1, T8)."""
+"""This module has the command `halog rebalance`. It changes where a policy has keys, and moves the objects there under
+traffic (P13, S1, T8)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from halog.runtime.remap.remap_request import Progress
 
 WAIT_S = 3_600.0
-"""How long it is waited for: a million objects take some minutes. The nodes go on without the command."""
+"""The command waits this long: a million objects take some minutes. The nodes go on without it."""
 
 
 policy_option = click.option(
@@ -31,7 +32,7 @@ policy_option = click.option(
 @click.group(invoke_without_command=True)
 @policy_option
 @click.option(
-    "--zone", type=Name(), metavar="NAME", help="All policies of a zone whose mapping is another one than the file's."
+    "--zone", type=Name(), metavar="NAME", help="All policies of a zone whose mapping differs from the file's."
 )
 @click.option("--dry-run", is_flag=True, help="Count what would move from where to where; change nothing.")
 @click.option("--no-wait", is_flag=True, help="Return once it is begun.")
@@ -64,9 +65,9 @@ def rebalance(
 ) -> None:
     """Bring a policy's mapping to what the configuration file says: ring size, mapper, its version, partitions.
 
-    Objects that belong elsewhere by then are moved while they are used; keys stay unique, and nothing is missed
-    meanwhile. Partitions that are new are made first. Nodes that do not have the code of a new mapper are named, and
-    nothing is changed (exit code 5). Whatever dies, the nodes go on by themselves; `cancel` turns the change back.
+    Objects that then belong elsewhere are moved while they are used; keys stay unique, and no object is missed
+    meanwhile. New partitions are made first. If nodes do not have the code of a new mapper, they are named, and nothing
+    is changed (exit code 5). Whatever dies, the nodes go on by themselves; `cancel` turns the change back.
 
     With --spark a job shows all objects to the mapper, on a Spark cluster or here, and the nodes move what it finds. It
     joins a change that is under way, so a job that was killed is started again with the same command.
@@ -112,7 +113,7 @@ def _by_spark(
     format_: str,
     wait_s: float,
 ) -> None:
-    """In this process: what `python -m spark_jobs.rebalance` does."""
+    """Run the job in this process, as `python -m spark_jobs.rebalance` does."""
     from halog.cli.shared.connection import modules_beside
     from halog.config import load_config
 
@@ -129,7 +130,7 @@ def _by_spark(
 
 
 def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
-    """All of them are checked before the first is begun."""
+    """Rebalance the policies of a zone. All of them are checked before the first is begun."""
     from halog.runtime.remap import remap_request as wishes
 
     config, coordinator, router = connection.activated.own, connection.coordinator, connection.router
@@ -151,7 +152,7 @@ def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, 
 
 
 def _only_policy(config: Config, given: str | None) -> str:
-    """The one that is meant. ConfigError where that is not clear."""
+    """Return the policy that is meant. ConfigError if that is not clear."""
     from halog.errors import ConfigError
 
     names = list(config.policies)
@@ -212,7 +213,8 @@ def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> N
 
 
 def _say_number(connection: Connection) -> None:
-    """Nodes that start go by the active version, until that is another one, too."""
+    """Tell that another version of the configuration is active: nodes that start go by it until this file is
+    activated."""
     say(f"version {connection.activated.number} of the configuration is active: `halog config activate` this file")
 
 
@@ -221,7 +223,7 @@ def _say_number(connection: Connection) -> None:
 @format_option
 @timeout_option
 def status(config_path: Path, format_: str, timeout_s: float) -> None:
-    """How far each policy is with its last change, and what is in the way. Exit code 4 while one is under way.
+    """Show how far each policy is with its last change, and what is in the way. Exit code 4 while one is under way.
 
     \b
     Examples:
@@ -245,7 +247,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
-    """What nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
+    """Return what nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
     from halog.errors import HalogError
     from halog.runtime.rpc import frames
 
@@ -269,7 +271,7 @@ def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
 @format_option
 @timeout_option
 def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Turn a change back that is under way: what has moved moves back, as another change. New partitions stay, empty.
+    """Turn back a change that is under way: what has moved moves back, as another change. New partitions stay, empty.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`halog safe-to-stop`: a proof that nodes may stop without stopping a partition (X4)."""
+"""`halog safe-to-stop` proves that nodes may stop without stopping a partition (X4)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
     """Prove that these nodes may stop, all of them at once.
 
-    For every partition they host: a node is left that may be active, has everything that was acknowledged, and finds
-    the quorum it needs; and no node is left offline because it reaches too few of its zone. Asks every node now, also
-    whom it reaches; what fails a moment later is not foreseen. Exit code 0: safe; 5: it is not, and the table says why.
+    For every partition they host, a node must be left that may be active, has everything that was acknowledged, and
+    finds the quorum it needs. And no node may be left offline because it reaches too few of its zone. The command asks
+    every node now, also which nodes it reaches; it does not foresee what fails a moment later. Exit code 0: safe; 5: it
+    is not, and the table says why.
 
     \b
     Examples:
@@ -58,7 +59,7 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
 
 
 def check_known(connection: Connection, nodes: Collection[str]) -> None:
-    """ConfigError for a name no node of this site has."""
+    """Raise ConfigError for a name that no node of this site has."""
     from halog.config.multi_site import elsewhere
     from halog.errors import ConfigError, UnknownNameError
 
@@ -71,7 +72,8 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
 
 
 def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
-    """Every partition hosted by these nodes, and by those that would be offline without them (Q1), from one look."""
+    """Return a verdict on every partition hosted by these nodes, and by those that would be offline without them (Q1),
+    from one look."""
     from halog.cli.shared.survey import survey
     from halog.core.placement.stop_check import judge
     from halog.core.table.group import as_of
@@ -92,8 +94,9 @@ def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
 
 
 def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
-    """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. Who does not
-    answer is reached by nobody: it may be registered, and still be heard, for a moment after it froze."""
+    """Return the nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. A node
+    that does not answer counts as reached by nobody: it may be registered, and still be heard, for a moment after it
+    froze."""
     from halog.cli.shared.survey import OFFLINE, UP
     from halog.core.table.zones import Sight, count
     from halog.metadata.zone_switches import read_switch
@@ -111,7 +114,7 @@ def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: se
 
 
 def _facts(view: PartitionView) -> Iterator[CopyFact]:
-    """The copies that run, as their nodes say."""
+    """Yield the copies that run, as their nodes say."""
     from halog.core.placement.stop_check import ACTIVE, CopyFact
 
     for c in view.copies:

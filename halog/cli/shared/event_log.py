@@ -1,4 +1,5 @@
-"""The event history as tools read it: the cluster's topic, each event once, oldest first; and what they tell there."""
+"""The event history is read here from the cluster's topic: each event once, oldest first. Tools also write their own
+events to it."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
 
 FOLLOW_S = 0.25
-"""How long one wait for new events takes; Ctrl-C is noticed between two."""
+"""One wait for new events takes this long; Ctrl-C is noticed between two waits."""
 
 
 class EventLog:
-    """One reader. Repeated events are told apart by their id."""
+    """Reads the event history. It tells repeated events apart by their id."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -32,13 +33,13 @@ class EventLog:
         self._next = 0
 
     def so_far(self) -> Iterator[Event]:
-        """Everything up to now."""
+        """Yield every event up to now."""
         start, end = self._connection.adapters.log.bounds(self._tp, self._connection.timeout_s)
         self._next = end
         yield from self._events(self._connection.read(self._tp, start, end))
 
     def new(self) -> Iterator[Event]:
-        """What comes behind that, without end."""
+        """Yield the events after `so_far`, without end."""
         reader = self._connection.adapters.log.tail()
         try:
             reader.follow(self._tp, self._next)
@@ -60,7 +61,7 @@ class EventLog:
 
 
 def note(connection: Connection, *events: Event) -> bool:
-    """Tell what no node can; False if the history does not take all of it."""
+    """Write events that no node can write. Return False if the history does not take all of them."""
     topic = TopicPartition(events_topic(connection.config.cluster.name), 0)
     try:
         with closing(connection.adapters.log.journal(topic)) as journal:
@@ -71,13 +72,13 @@ def note(connection: Connection, *events: Event) -> bool:
 
 
 def time_text(time_ms: int) -> str:
-    """ISO 8601, UTC, to the ms."""
+    """Return a time in ISO 8601, in UTC, to the millisecond."""
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The event as plain values, with its time in words too; without the records that HALOG-1014 carries, which
-    `halog history --discarded` shows decoded."""
+    """Return the event as plain values, with its time as text. The records that HALOG-1014 carries are left out: `halog
+    history --discarded` shows them decoded."""
     document: dict[str, Any] = {"time": time_text(event.time_ms), **msgspec.to_builtins(event)}
     if event.code == DISCARDED.code:
         document["more"] = _without_records(document["more"])

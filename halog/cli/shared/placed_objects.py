@@ -1,5 +1,4 @@
-"""Objects whose mapper is no function of the key (P6), as tools find and create them; see
-`halog.core.keys.directory`."""
+"""Objects whose mapper is no function of the key are found and created here (P6); see `halog.core.keys.directory`."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
 
 AGAIN_S = 0.02
-"""Pause before an object is looked for again that is not where its entry says: it is on its way."""
+"""The pause before an object is looked for again that is not where its entry says: it is being moved."""
 
 
 def located(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
-    """Where an object is, and what it is, asked as `place` says; None, and where a new one's entry belongs.
-    DeadlineError if it is not where its entry says for too long."""
+    """Return where an object is, and the object, asked as `place` says. For an object that does not exist, return where
+    a new one's entry belongs, and None. DeadlineError if it is not where its entry says for too long."""
     if place.listed:
         return _by_entry(connection, key, place)
     for partition in place.owners:
@@ -63,7 +62,7 @@ def _pause(connection: Connection, partition: str, place: Place, until: float) -
 
 
 def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
-    """The keys that are to be asked for where `place` says, to learn whether these objects exist."""
+    """Return the keys to ask for where `place` says, to learn whether these objects exist."""
     return [entry_key(key) for key in keys] if place.listed else list(keys)
 
 
@@ -75,7 +74,8 @@ class Spreading:
         self._choosing = Choosing(connection.config, Loads(connection.router), connection.name.encode())
 
     def spread(self, place: Place, owner: Owner, writes: Sequence[Write]) -> dict[str, Work]:
-        """Creates of one place, as works by partition. MapperError, ConfigError of a mapper that is asked at create."""
+        """Return the creates of one place as works by partition. MapperError, ConfigError of a mapper that is asked at
+        create."""
         if not place.listed:
             return {place.partition: Work((), tuple(writes))}
         parts: dict[str, list[Write]] = {place.partition: []}

@@ -1,4 +1,5 @@
-"""The snapshot marker of a partition, read from its state topic: the chain's state at a known offset of the log."""
+"""This module reads the snapshot marker of a partition from its state topic: the chain's state at a known offset of the
+log."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:
-    """(state, next offset), or None if there is no marker, or one of another log or format."""
+    """Return (state, next offset), or None if there is no marker, or one of another log or format."""
     tp = TopicPartition(topic_names.state_topic(connection.config, table.policy), table.index)
     raw: bytes | None = None
     for key, value in connection.adapters.log.read_keyed(tp):

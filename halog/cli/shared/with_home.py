@@ -1,4 +1,4 @@
-"""The partitions that commands on sites are about: those with a home."""
+"""Commands on sites are about partitions with a home. This module chooses them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ comparison_option = click.option(
 
 
 def is_two_way(connection: Connection, policy: str, said: bool | None) -> bool:
-    """How histories of a policy that parted are compared: as was `said`, else as the policy says (M3)."""
+    """Say whether histories of a policy that parted are compared two-way: as `said`, else as the policy says (M3)."""
     return connection.config.policies[policy].two_way if said is None else said
 
 
 def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
-    """The partitions named, or all whose policy has a home; ConfigError for one that has none."""
+    """Return the partitions named, or all whose policy has a home. ConfigError for a partition that has none."""
     from halog.errors import ConfigError
 
     config = connection.config

@@ -1,4 +1,5 @@
-"""`halog site list|lag|metrics|promote|demote|let-go`: which site serves what, how far mirrors are, and changing it."""
+"""`halog site list|lag|metrics|promote|demote|let-go` shows which site serves what and how far mirrors are, and changes
+it."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from halog.runtime.sites.split_watch import Parted
 
 SWITCH_S = 60.0
-"""A switch drains, mirrors what is left and elects: a second or two; a mirror may have to catch up first."""
+"""A switch drains, mirrors what is left and elects. That takes a second or two, but a mirror may have to catch up
+first."""
 
 
 @click.group()
 def site() -> None:
-    """Sites: which one serves, how far the others are behind, taking over.
+    """Show which site serves and how far the others are behind; take over.
 
     \b
     Examples:
@@ -56,7 +58,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     """List the sites as this one sees them: where partitions are served, whether requests for them can go there, and
     whether their histories are one.
 
-    Exit code 4 if histories have parted, a mirror stands still, or another site does not mirror what it is to.
+    Exit code 4 if histories have parted, a mirror stands still, or another site does not mirror what it should.
 
     \b
     Examples:
@@ -131,7 +133,7 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
 
 @site.command("promote")
 @partition_option
-@click.option("--may-fork", is_flag=True, help="Also where nobody knows whether the other site goes on.")
+@click.option("--may-fork", is_flag=True, help="Take over even if nobody knows whether the other site goes on.")
 @cluster_option
 @reason_option
 @config_option
@@ -148,10 +150,10 @@ def promote(
 ) -> None:
     """Make this configuration's site serve partitions that another one serves.
 
-    The other site's nodes end their epochs with everything logged, this one mirrors the rest, and takes over: nothing
-    is lost. If the other site cannot be reached it is refused with exit code 5, unless --may-fork says that two
-    histories are better than none, and --cluster confirms it with the name of the cluster; they can be told apart
-    later, and never mix.
+    The other site's nodes end their epochs with everything logged; this site mirrors the rest, and takes over: nothing
+    is lost. If the other site cannot be reached, this is refused with exit code 5, unless --may-fork says that two
+    histories are better than none, and --cluster confirms it with the name of the cluster. The two histories can be
+    told apart later, and never mix.
 
     \b
     Examples:
@@ -181,7 +183,7 @@ def promote(
         switching = Switching(connection.coordinator, here, reach, timeout_s)
         try:
             switches = switching.promote(epochs, may_fork=may_fork, done=done)
-        finally:  # of some, perhaps
+        finally:  # perhaps only some partitions were changed
             tell(connection, asked, reason)
     documents = [
         {"partition": s.partition, "site": here, "from": s.taken_over_from, "may_fork": s.may_fork, "lacks": s.lacks}
@@ -195,7 +197,7 @@ def promote(
 
 
 def _check_given_up(connection: Connection, tables: Iterable[PartitionTable], confirmed: str) -> None:
-    """Nothing is given up where this site serves already."""
+    """Check the confirmation. Nothing is given up where this site serves already."""
     if others := sorted({t.owner for t in tables if t.owner}):
         given_up = f"what site {', '.join(others)} serves would be served here, too, and the history may split"
         check_confirmed(connection, confirmed, given_up, "If that may be", site=others[0])
@@ -203,14 +205,14 @@ def _check_given_up(connection: Connection, tables: Iterable[PartitionTable], co
 
 
 def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> None:
-    """Of each policy whose histories cannot be merged again."""
+    """Warn of each policy whose histories cannot be merged again."""
     from halog.config.mapper import is_listed
 
     for policy in dict.fromkeys(t.policy for t in tables):
         if is_listed(mapper := config.policies[policy].mapper):
             say(
                 f"policy {policy} keeps a directory of keys (mapper {mapper}): where both sites go on with it they "
-                "cannot be merged, and one of them is to give up what it did"
+                "cannot be merged, and one of them must give up what it did"
             )
 
 
@@ -224,8 +226,8 @@ def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> Non
 def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """Stop serving here what another site has taken over, and mirror it from now on.
 
-    To be asked for at a site that came back and still serves: its nodes end their epochs. If the other site has all of
-    its history it mirrors that site; if not, both have gone on, `halog site list` shows it, and neither is changed.
+    Use it at a site that came back and still serves: its nodes end their epochs. If the other site has all of its
+    history, this one mirrors that site. If not, both have gone on: `halog site list` shows it, and neither is changed.
     Refused with exit code 5 if the other site says that it does not serve them: nobody would.
 
     \b
@@ -254,7 +256,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
         switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
         try:
             switching.demote(wanted, to, done)
-        finally:  # of some, perhaps
+        finally:  # perhaps only some partitions were changed
             tell(connection, [Asked(name, "demote", to, to, epochs[name]) for name in changed], reason)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
     rows = [(name, to, "stops here" if name in changed else "was not served here") for name in wanted]
@@ -265,7 +267,8 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
 
 
 def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list[PartitionTable]:
-    """The partitions named, or all with a home that are at that site, too. RefusedError for one named that is not."""
+    """Return the partitions named, or all with a home, that are also at that site. RefusedError for a named one that is
+    not."""
     from halog.config.multi_site import is_at
     from halog.errors import RefusedError
 
@@ -282,7 +285,8 @@ def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list
 
 
 def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:
-    """RefusedError for what that site says it does not serve. If it cannot be reached nobody knows."""
+    """Raise RefusedError for a partition that the site says it does not serve. If it cannot be reached, nobody
+    knows."""
     from halog.errors import RefusedError, UnreachableError
     from halog.metadata.partition_tables import serves
 
@@ -331,7 +335,8 @@ def _site(
 
 
 def _reached(connection: Connection, name: str) -> tuple[str, str]:
-    """Its servers, and how many of its nodes answer over the line; the latter "off" where none is asked."""
+    """Return how the site's servers are reached, and how many of its nodes answer over the line; "off" where none is
+    asked."""
     from halog.errors import HalogError
     from halog.metadata.nodes import read_nodes
 

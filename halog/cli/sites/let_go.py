@@ -1,4 +1,5 @@
-"""`halog site let-go`: commits go on without a site whose log, or whose votes, they need."""
+"""This module has the command `halog site let-go`. It lets commits go on without a site whose log, or whose votes, they
+need."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.command("let-go")
 @click.argument("name", type=Name(), metavar="SITE")
 @partition_option
-@click.option("--may-fork", is_flag=True, help="Also where that site may have the votes to go on by itself.")
+@click.option("--may-fork", is_flag=True, help="Also if that site may have the votes to go on by itself.")
 @cluster_option
 @reason_option
 @config_option
@@ -41,10 +42,10 @@ def let_go(
     """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again, or whose
     votes they need (takeover), until it gives them again.
 
-    To be asked for at the site that serves, while the other one is away. What is acknowledged from now on is lost with
-    this site. Once the other one has everything, commits wait for it again by themselves. Where sites vote on who goes
-    on, the other one may have done so: that is refused with exit code 5, unless --may-fork says that it has not, or
-    that two histories are better than none, and --cluster confirms it with the name of the cluster.
+    Use it at the site that serves, while the other one is away. What is acknowledged from now on is lost if this site
+    is lost. Once the other site has everything, commits wait for it again by themselves. If sites vote on which of them
+    goes on, the other one may have gone on. Then this is refused with exit code 5, unless --may-fork says that it has
+    not, or that two histories are better than none, and --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
@@ -73,7 +74,7 @@ def let_go(
 
         try:
             Switching(connection.coordinator, here, reach, timeout_s).let_go(by_name, name, done)
-        finally:  # of some, perhaps
+        finally:  # perhaps only some partitions were changed
             tell(connection, asked, reason)
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
     rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
@@ -81,8 +82,8 @@ def let_go(
 
 
 def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
-    """The partitions named, or all that are served here, whose commits wait for that site's log, or need its votes.
-    ConfigError for others."""
+    """Return the partitions whose commits wait for that site's log, or need its votes: those named, or all that are
+    served here. ConfigError for others."""
     from halog.errors import ConfigError, UnknownNameError
 
     config = connection.config
@@ -108,7 +109,7 @@ def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[P
 def _check_votes(
     connection: Connection, site: str, tables: Iterable[PartitionTable], may_fork: bool, confirmed: str
 ) -> None:
-    """RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
+    """Raise RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
     from halog.errors import RefusedError
 
     voted = next((t for t in tables if connection.config.policies[t.policy].votes_bind), None)

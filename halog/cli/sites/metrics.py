@@ -1,4 +1,5 @@
-"""`halog site metrics`: what a site knows of the others and of its copies as numbers, in Prometheus' text format."""
+"""This module has the command `halog site metrics`. It prints what a site knows of the others and of its copies as
+numbers, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Family(NamedTuple):
-    """A metric, with a help text, and its samples: labels and value. `kind`: gauge, or counter."""
+    """Holds a metric with a help text and its samples: labels and value. `kind`: gauge, or counter."""
 
     name: str
     help: str
@@ -28,7 +29,7 @@ class Family(NamedTuple):
 @config_option
 @timeout_option
 def metrics(config_path: Path, timeout_s: float) -> None:
-    """Print how mirrors stand, what commits wait for, what has parted and what replicas discarded, for Prometheus.
+    """Print for Prometheus how mirrors stand, what commits wait for, what has parted and what replicas discarded.
 
     In the text format that a node exporter's textfile collector takes: run it from a timer, into a file. All but the
     last are gauges. Exit code 0 whatever they say.
@@ -64,7 +65,7 @@ def metrics(config_path: Path, timeout_s: float) -> None:
 
 
 def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -> list[Family]:
-    """How far each mirror is."""
+    """Return how far each mirror is."""
     lag = Family("halog_site_mirror_lag_seconds", "Time that records take from the other site's log to this one's.", [])
     behind = Family("halog_site_mirror_behind_records", "Entries of the other site's log that are not here yet.", [])
     still = Family("halog_site_mirror_stalled", "1: nothing is mirrored; `halog site lag` says why.", [])
@@ -78,7 +79,7 @@ def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -
 
 
 def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> list[Family]:
-    """The sites that commits are to wait for, as the active nodes have them."""
+    """Return the sites that commits should wait for, as the active nodes have them."""
     from halog.core.sites.sync_sites import AWAY, SYNC
 
     sync = Family("halog_site_sync", "1: the other site's log has what is committed, and commits wait for it.", [])
@@ -94,7 +95,7 @@ def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> 
 
 
 def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, PartitionView]]) -> list[Family]:
-    """The votes of sites, as the active nodes have them. Those that an operator has overruled do not count."""
+    """Return the votes of sites, as the active nodes have them. Votes that an operator has overruled do not count."""
     from halog.core.sites.site_quorum import needed
 
     held = Family("halog_site_votes_held", "Votes of sites that this site has for a partition it serves.", [])
@@ -113,7 +114,7 @@ def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, 
 
 
 def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> list[Family]:
-    """Where histories parted, and what each side has touched since."""
+    """Return where histories parted, and how many objects each side has touched since."""
     told = Family("halog_site_parted", "1: two sites have both gone on with the partition.", [])
     fork = Family("halog_site_parted_fork_lsn", "The last lsn of both histories.", [])
     touched = Family("halog_site_parted_objects", "Objects touched since, here and there; at least so many.", [])
@@ -134,7 +135,7 @@ def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> 
 
 
 def of_copies(labels: Mapping[str, str], views: Iterable[PartitionView]) -> Family:
-    """What copies of every partition had to discard, as far as their nodes answer (R2)."""
+    """Return what copies of every partition had to discard, as far as their nodes answer (R2)."""
     help_ = "Objects of a copy that the log contradicted, since its node began."
     gone = Family("halog_discarded_objects_total", help_, [], "counter")
     for view in views:
@@ -146,7 +147,7 @@ def of_copies(labels: Mapping[str, str], views: Iterable[PartitionView]) -> Fami
 
 
 def text(families: Iterable[Family]) -> str:
-    """As Prometheus reads it; families without samples are left out."""
+    """Return the text that Prometheus reads; families without samples are left out."""
     lines = []
     for family in families:
         if not family.samples:

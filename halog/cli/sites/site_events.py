@@ -1,6 +1,6 @@
-"""Which site is to serve, as an operator has said it: told into the event history by the command that did it (F6).
+"""An operator says which site should serve; the command that did it writes that into the event history (F6).
 
-No node can tell it: the coordinator's table says what is so, and not who had it so, or that he knew it may fork.
+No node can tell it: the coordinator's table says what is so, but not who ordered it, nor that he knew it may fork.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """What became of one partition."""
+    """Says what became of one partition."""
 
     partition: str
     action: str
-    """"promote", "demote" or "let-go"."""
+    """The action is "promote", "demote" or "let-go"."""
     site: str
-    """The other one."""
+    """The other site."""
     to: str
-    """Who serves from now on."""
+    """The site that serves from now on."""
     epoch: int
-    """The last one of this site before."""
+    """The last epoch of this site before."""
     may_fork: bool = False
-    """Nobody knows what the other site does meanwhile."""
+    """True if nobody knows what the other site does meanwhile."""
     lacks: str = ""
 
     @property
     def what(self) -> str:
-        """In words."""
+        """Return it in words."""
         forks = ", and the history may split" if self.may_fork else ""
         match self.action:
             case "promote":
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 def tell(connection: Connection, asked: Iterable[Asked], reason: str) -> None:
-    """Who has done it, and why. It is done, whether or not the history takes it."""
+    """Write who has done it, and why. It is done, whether or not the history takes it."""
     by = who()
     told = []
     for one in asked:

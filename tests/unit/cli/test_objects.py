@@ -353,7 +353,7 @@ def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
         (lambda lines: [*lines[:6], lines[6].replace("}", "} ", 1), lines[7]], "it was changed since it was exported"),
         (lambda lines: [*lines, lines[0]], "stands behind the checksum line"),
         (lambda lines: [*lines, lines[-1]], "two checksum lines"),
-        (lambda lines: [*lines[:-1], '{"export": "complete"}\n'], "its checksum line is none"),
+        (lambda lines: [*lines[:-1], '{"export": "complete"}\n'], "its checksum line is not valid"),
     ],
 )
 def test_a_file_that_is_empty_or_cut_or_changed_is_refused(
