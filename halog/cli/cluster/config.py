@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, gathered
 from halog.cli.shared.messages import say
 from halog.cli.shared.options import Text, config_option, number_of, timeout_option
 from halog.cli.shared.output import emit, emit_json, format_option
@@ -82,12 +84,8 @@ def check(file: Path | None, config_path: Path, format_: str) -> None:
 @file_argument
 @click.option("--version", "number", type=number_of(1), help="Compare with this version, not the active one.")
 @click.option("--with", "with_", type=number_of(1), help="Compare this version, not a file.")
-@config_option
-@format_option
-@timeout_option
-def diff(
-    file: Path | None, number: int | None, with_: int | None, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def diff(file: Path | None, number: int | None, with_: int | None, options: ClusterOptions) -> None:
     """Show which keys a file changes, and when each change would take effect, or why it is refused.
 
     Changes nothing. If keys would belong to other partitions, all objects of the policy are read to count what moves.
@@ -103,17 +101,17 @@ def diff(
     from halog.config.read import name_of, operators_config
     from halog.metadata import config_versions as versions
 
-    with _reached(config_path, file, timeout_s) as connection:
+    with _reached(options, file) as connection:
         c = connection.coordinator
         left = versions.read(c).version if number is None else versions.find(c, number)
         if with_ is None:
-            path = file or config_path
+            path = file or options.config_path
             right, name = operators_config(path), name_of(path)
         else:
             right, name = versions.find(c, with_).parsed(), f"version {with_}"
         compared = compare(connection, left, right, name)
         moving = foresee(connection, right, compared.moving)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({**compared.document, "moving": moving})
     else:
         show(compared)
@@ -124,18 +122,8 @@ def diff(
 @click.option("--comment", type=Text(), default="", help="Why; stands in the history.")
 @click.option("--on", "on", type=number_of(), help="Only if this version is active (0: none); else exit 5.")
 @click.option("--dry-run", is_flag=True, help="Show what would become of each key; activate nothing.")
-@config_option
-@format_option
-@timeout_option
-def activate(
-    file: Path | None,
-    comment: str,
-    on: int | None,
-    dry_run: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def activate(file: Path | None, comment: str, on: int | None, dry_run: bool, options: ClusterOptions) -> None:
     """Make a file the configuration that the cluster goes by: as a new version, whole or not at all.
 
     Refused with exit code 5, and nothing changed, if a running cluster cannot have it: each such key is named with the
@@ -155,9 +143,9 @@ def activate(
     from halog.errors import RefusedError
     from halog.metadata import config_versions as versions
 
-    path = file or config_path
+    path = file or options.config_path
     new = operators_config(path)
-    with _reached(config_path, file, timeout_s) as connection:
+    with _reached(options, file) as connection:
         standing = versions.read(connection.coordinator)
         if on not in (None, standing.number):
             raise RefusedError(f"version {standing.number} is active, not {on}: look at `halog config diff` again")
@@ -168,7 +156,7 @@ def activate(
         elif not (compared.refused or compared.same):
             moving = begin(connection, new, compared.moving)
             made = _activate(connection, standing, path, new, comment)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({**compared.document, "activated": None if made is None else made.number, "moving": moving})
     elif compared.same:
         click.echo(f"version {standing.number} is this configuration already; nothing was changed")
@@ -200,7 +188,8 @@ def activate(
     help="As a file that can be activated again, or one JSON document.",
 )
 @timeout_option
-def show_(number: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@gathered
+def show_(number: int | None, options: ClusterOptions) -> None:
     """Show the active version, or an older one, with every key. Exit code 1 if nothing was ever activated.
 
     \b
@@ -215,12 +204,12 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
     from halog.errors import HalogError
     from halog.metadata import config_versions as versions
 
-    with _reached(config_path, None, timeout_s) as connection:
+    with _reached(options) as connection:
         c = connection.coordinator
         version = versions.read(c).version if number is None else versions.find(c, number)
     if version is None:
         raise HalogError("nothing was ever activated: every process goes by its own file")
-    if format_ == "json":
+    if options.format == "json":
         emit_json(msgspec.to_builtins(version))
         return
     click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
@@ -230,10 +219,8 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
 
 
 @config.command()
-@config_option
-@format_option
-@timeout_option
-def history(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def history(options: ClusterOptions) -> None:
     """List the versions that are kept, the active one first: when, by whom, from what file, why.
 
     \b
@@ -246,11 +233,11 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
     from halog.cli.cluster.config_views import DIGITS, when
     from halog.metadata import config_versions as versions
 
-    with _reached(config_path, None, timeout_s) as connection:
+    with _reached(options) as connection:
         found = versions.history(connection.coordinator)
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
     document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
-    emit(format_, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+    emit(options.format, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
 
 
 def _say_where(new: Config) -> None:
@@ -264,13 +251,14 @@ def _say_where(new: Config) -> None:
         say(f"it is active at site {here} alone; to have it at {at}, activate it with {whose} file, too")
 
 
-def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
+def _reached(options: ClusterOptions, file: Path | None = None) -> AbstractContextManager[Connection]:
     """Return a connection by --config, or by FILE where that is the only file."""
-    from halog.cli.shared.connection import connect
     from halog.config.read import STANDARD
 
-    path = config_path if file is None or config_path == STANDARD or config_path.exists() else file
-    return connect(path, timeout_s, as_in_file=True)
+    path = options.config_path
+    if file is not None and path != STANDARD and not path.exists():
+        options = options._replace(config_path=file)
+    return options.connect(as_in_file=True)
 
 
 def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_line, say
-from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.options import Name, config_option
 from halog.cli.shared.output import emit, format_option
 from halog.signals import STOPPING
 
@@ -212,11 +213,9 @@ def _degraded(failed: dict[str, str], copies: int) -> str:
 
 
 @node.command("list")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 @click.option("--all", "clients", is_flag=True, help="Clients too: processes that use objects and host nothing.")
-def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> None:
+def list_(options: ClusterOptions, clients: bool) -> None:
     """List the configured and the registered nodes.
 
     A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
@@ -231,10 +230,9 @@ def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> N
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import CLIENT, ask_nodes, node_views
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         views = list(node_views(list(connection.config.nodes), connection.nodes, ask_nodes(connection)))
     shown = [v for v in views if clients or v.state != CLIENT]
     document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
@@ -243,7 +241,7 @@ def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> N
         for v in shown
     ]
     emit(
-        format_,
+        options.format,
         document,
         ["node", "state", "address", "pid", "version", "config", "session", "active for", "replica of", ""],
         rows,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text, config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, Text
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -81,9 +82,7 @@ def _check_given(
     "it.",
 )
 @cluster_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def recover(
     *,
     from_logs: bool,
@@ -92,9 +91,7 @@ def recover(
     accepted: tuple[str, ...],
     layouts: tuple[str, ...],
     confirmed: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Make ZooKeeper's tables anew, after its data were lost, and Kafka's and the nodes' were not.
 
@@ -113,7 +110,7 @@ def recover(
       halog recover --from-logs --store B=/mnt/b/halog --store C=/mnt/c/halog
       halog recover --from-logs --accept-loss C --cluster fleet
     """
-    from halog.cli.shared.connection import connect, modules_beside
+    from halog.cli.shared.connection import modules_beside
     from halog.config import load_config
     from halog.errors import OutcomeUnknownError
     from halog.ports import UnknownResult
@@ -123,8 +120,8 @@ def recover(
 
     if not from_logs:
         raise click.UsageError("say what to recover from: --from-logs")
-    _check_given(load_config(config_path), places, accepted, layouts)
-    with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
+    _check_given(load_config(options.config_path), places, accepted, layouts)
+    with options.connect(as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
@@ -138,7 +135,7 @@ def recover(
             except UnknownResult as e:
                 raise OutcomeUnknownError(f"ZooKeeper did not answer ({e}): repeat this, it goes on") from None
             _tell(connection, plan, accepted)
-        _show(plan, format_, connection.config.cluster.name, dry_run=dry_run)
+        _show(plan, options.format, connection.config.cluster.name, dry_run=dry_run)
         if dry_run:
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
 

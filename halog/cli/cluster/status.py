@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import PartitionView, PlanView, Survey
@@ -23,10 +22,8 @@ SHOWN = 20
 
 
 @click.command()
-@config_option
-@format_option
-@timeout_option
-def status(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def status(options: ClusterOptions) -> None:
     """Show how the cluster is: nodes, partitions, replicas, lag.
 
     Exit code 4 if it is degraded: Kafka does not answer, or a partition has no active node, no quorum or fewer replicas
@@ -38,12 +35,11 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
       halog status --config /etc/halog.toml --format json
       halog status || echo "look at it"
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import survey
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         seen = survey(connection)
-    if format_ == "json":
+    if options.format == "json":
         emit_json(as_json(seen))
     else:
         show(seen)

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
-from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit, emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -34,10 +34,8 @@ def zone() -> None:
 
 
 @zone.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List zones with their state, quorum and nodes, those at other sites included.
 
     Exit code 4 if a zone is partial (a node is missed, or nothing is heard of a site where it has nodes), disabled (a
@@ -50,21 +48,17 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
-
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         views = _views(connection, list(connection.config.all_sites.zones))
     rows = [(v.zone, v.state, _quorum(v), _nodes(v), _missed(v)) for v in views]
-    emit(format_, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
+    emit(options.format, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
     _exit(views)
 
 
 @zone.command("show")
 @click.argument("name", type=Name(), metavar="ZONE")
-@config_option
-@format_option
-@timeout_option
-def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show(name: str, options: ClusterOptions) -> None:
     """Show one zone, and how each of its nodes stands in it, at every site.
 
     Exit code 4 if it is partial, disabled or unknown.
@@ -76,12 +70,10 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
-
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         _known(connection, name)
         (view,) = _views(connection, [name])
-    if format_ == "json":
+    if options.format == "json":
         emit_json(msgspec.to_builtins(view))
     else:
         _show(view)
@@ -93,12 +85,8 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
 @click.option("--off/--on", "off", default=None, help="Switch it off: no node goes offline for this zone; or on again.")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def quorum(
-    name: str, off: bool | None, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def quorum(name: str, off: bool | None, confirmed: str, reason: str, options: ClusterOptions) -> None:
     """Show whether a zone's quorum is on; switch it off, or on again.
 
     It takes effect at once, and lasts until it is switched back; no node need be up. Nodes that are offline because
@@ -115,11 +103,10 @@ def quorum(
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
     from halog.metadata.zone_switches import ZoneSwitch, read_switch, set_switch
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         _known(connection, name)
         demand = _demand(connection, name)
         if off is None:
@@ -132,7 +119,7 @@ def quorum(
             check_named(connection, confirmed)
             wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
             switch = set_switch(connection.coordinator, name, wanted)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"zone": name, "quorum": demand or None, **msgspec.to_builtins(switch)})
     else:
         how = _switched(switch.reason, switch.since_ms) if switch.off else ""

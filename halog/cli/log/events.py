@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_line
-from halog.cli.shared.options import Name, Text, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, Text, number_of
+from halog.cli.shared.output import emit
 from halog.events import ERROR, INFO, KINDS, STATE, WARNING
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--node", type=Name(), metavar="NODE", help="Only events that this node told, or that are about it.")
 @click.option("-n", "count", type=number_of(), help="Only the last so many.")
 @click.option("--all", "all_", is_flag=True, help=f"Also every change of a partition's state ({STATE.code}).")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def events(
     follow: bool,
     partition: str | None,
@@ -78,9 +76,7 @@ def events(
     node: str | None,
     count: int | None,
     all_: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Show the cluster's events: created, joined, left, added, removed, transfer requested, role change and others.
 
@@ -96,7 +92,6 @@ def events(
       halog events --partition flights-3 --code HALOG-1010 --code HALOG-1035
       halog events -f --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.event_log import EventLog, as_json
     from halog.config.multi_site import check_nodes
 
@@ -109,7 +104,7 @@ def events(
             and (event.code in codes if codes else all_ or event.code != STATE.code)
         )
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if partition is not None:
             connection.table(partition)
         if node is not None and node not in connection.nodes:
@@ -118,9 +113,9 @@ def events(
         found = sorted((e for e in log.so_far() if wanted(e)), key=lambda e: e.time_ms)
         found = found if count is None else found[len(found) - min(count, len(found)) :]
         if follow:
-            _follow(log, found, wanted, format_)
+            _follow(log, found, wanted, options.format)
             return
-    emit(format_, [as_json(e) for e in found], COLUMNS, map(_row, found))
+    emit(options.format, [as_json(e) for e in found], COLUMNS, map(_row, found))
 
 
 def _follow(log: EventLog, found: list[Event], wanted: Callable[[Event], bool], format_: str) -> None:

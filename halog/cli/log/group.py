@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_line
-from halog.cli.shared.options import Name, config_option, number_of, timeout_option
-from halog.cli.shared.output import format_option
+from halog.cli.shared.options import Name, number_of
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -38,10 +37,8 @@ def log() -> None:
 @click.argument("partition", type=Name())
 @click.option("-n", "count", type=number_of(), default=20, show_default=True, help="How many records.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
-@config_option
-@format_option
-@timeout_option
-def tail(partition: str, count: int, follow: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def tail(partition: str, count: int, follow: bool, options: ClusterOptions) -> None:
     """Show the last records of a partition's log.
 
     Values are decoded by the schemas topic; nothing of the application is imported. The verdict is what every reader of
@@ -56,14 +53,13 @@ def tail(partition: str, count: int, follow: bool, config_path: Path, format_: s
       halog log tail flights-3 -n 100 --format json
       halog log tail flights-3 -n 0 -f
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.record_text import as_json, as_lines
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         table = connection.table(partition)
 
         def show(judged: Judged) -> None:
-            if format_ == "json":
+            if options.format == "json":
                 echo_line(as_json(judged, connection.definitions))
             else:
                 click.echo("\n".join(as_lines(judged, connection.definitions)))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit, emit_json, format_option, table_lines
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit, emit_json, table_lines
 
 if TYPE_CHECKING:
     from halog.cli.log.discarded import Left
@@ -36,18 +37,8 @@ COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
     type=click.Path(path_type=Path, dir_okay=False),
     help="With --discarded: write them to this file (-: standard output), one JSON document a line.",
 )
-@config_option
-@format_option
-@timeout_option
-def history(
-    partition: str,
-    why: bool,
-    discarded: bool,
-    target: Path | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def history(partition: str, why: bool, discarded: bool, target: Path | None, options: ClusterOptions) -> None:
     """Show who was active for a partition: when, under which epoch, and with --why because of what.
 
     The epochs are those of the log. Who led them, and why, is what the nodes told (`halog events`); it is missing if it
@@ -69,13 +60,12 @@ def history(
         raise click.UsageError("--export belongs to --discarded")
     if why and discarded:
         raise click.UsageError("--why and --discarded are two questions: ask them one by one")
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if discarded:
-            _discarded(connection, partition, target, format_)
+            _discarded(connection, partition, target, options.format)
         else:
-            _show_epochs(_epochs(connection, partition), why, format_)
+            _show_epochs(_epochs(connection, partition), why, options.format)
 
 
 def _epochs(connection: Connection, partition: str) -> list[Epoch]:

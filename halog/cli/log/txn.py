@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+from halog.cli.shared.options import number_of
+from halog.cli.shared.output import emit, emit_json, emit_table
 from halog.errors import NotFoundError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
@@ -51,10 +51,8 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option("--outcomes", type=number_of(), default=0, metavar="N", help="The last N decisions of each, too.")
-@config_option
-@format_option
-@timeout_option
-def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(outcomes: int, options: ClusterOptions) -> None:
     """List transactions that are in doubt: how long, in which partitions, and where each is stuck.
 
     \b
@@ -62,10 +60,9 @@ def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> N
       halog txn list
       halog txn list --outcomes 20 --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.txn_views import gather, in_doubt
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         views, silent = in_doubt(connection)
         told = gather(connection, [], outcomes).by_partition if outcomes else {}
     decided = [
@@ -75,7 +72,7 @@ def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> N
     ]
     if silent:
         say(f"halog: nobody answers for {', '.join(silent)}")
-    if format_ == "json":
+    if options.format == "json":
         shown = {"in_doubt": [_document(v) for v in views], "silent": silent}
         emit_json({**shown, "decided": decided} if outcomes else shown)
         return
@@ -88,50 +85,43 @@ def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> N
 
 @txn.command("show")
 @click.argument("txn_id", metavar="TXN", type=Txn())
-@config_option
-@format_option
-@timeout_option
-def show_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show_(txn_id: str, options: ClusterOptions) -> None:
     """Show how one transaction stands in each partition that remembers it.
 
     \b
     Examples:
       halog txn show 17a2f3c4d5e6f708a1b2c3d4e5f60718
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.txn_views import UNSEEN, gather, stands as how
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tx = bytes.fromhex(txn_id)
         said = gather(connection, [tx]).by_partition
         stands = {p: s for p, votes in said.items() if (s := how(votes, tx)) != UNSEEN}
     if not stands:
         raise NotFoundError(f"no partition remembers transaction {txn_id}: it never prepared, or is long over")
     began = datetime.fromtimestamp(int.from_bytes(tx[:8], "big") / 1e9, UTC).isoformat(timespec="milliseconds")
-    emit(format_, {"txn": txn_id, "began": began, "partitions": stands}, ("partition", "state"), stands.items())
+    emit(options.format, {"txn": txn_id, "began": began, "partitions": stands}, ("partition", "state"), stands.items())
 
 
 @txn.command("abort")
 @click.argument("txn_id", metavar="TXN", type=Txn())
-@config_option
-@format_option
-@timeout_option
-def abort_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def abort_(txn_id: str, options: ClusterOptions) -> None:
     """Ask the first partition to abort a transaction; refused (exit 5) if it has committed it.
 
     \b
     Examples:
       halog txn abort 17a2f3c4d5e6f708a1b2c3d4e5f60718
     """
-    _decide(txn_id, config_path, format_, timeout_s, commit=False)
+    _decide(txn_id, options, commit=False)
 
 
 @txn.command("commit")
 @click.argument("txn_id", metavar="TXN", type=Txn())
-@config_option
-@format_option
-@timeout_option
-def commit_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def commit_(txn_id: str, options: ClusterOptions) -> None:
     """Ask the first partition to commit a transaction that all participants have voted for; else refused (exit 5).
 
     Its application may have been told that it did not happen, if it gave up before it asked for the decision.
@@ -140,15 +130,14 @@ def commit_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> N
     Examples:
       halog txn commit 17a2f3c4d5e6f708a1b2c3d4e5f60718
     """
-    _decide(txn_id, config_path, format_, timeout_s, commit=True)
+    _decide(txn_id, options, commit=True)
 
 
-def _decide(txn_id: str, config_path: Path, format_: str, timeout_s: float, *, commit: bool) -> None:
-    from halog.cli.shared.connection import connect
+def _decide(txn_id: str, options: ClusterOptions, *, commit: bool) -> None:
     from halog.runtime.rpc import frames
 
     wanted = "committed" if commit else "aborted"
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = _found(connection, txn_id)
         if commit:
             _check_votes(found)
@@ -158,7 +147,7 @@ def _decide(txn_id: str, config_path: Path, format_: str, timeout_s: float, *, c
         raise UnreachableError(f"{found.first} has not decided transaction {txn_id} yet; try again")
     if outcome != wanted:
         raise RefusedError(f"transaction {txn_id} is {outcome}: that cannot be undone")
-    emit(format_, {"txn": txn_id, "outcome": outcome}, ("transaction", "outcome"), [(txn_id, outcome)])
+    emit(options.format, {"txn": txn_id, "outcome": outcome}, ("transaction", "outcome"), [(txn_id, outcome)])
 
 
 def _found(connection: Connection, txn_id: str) -> TxnView:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.shared.options import Name, config_option, timeout_after
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
@@ -63,18 +63,8 @@ def conflicts() -> None:
 @partition_option
 @comparison_option
 @click.option("--all", "everything", is_flag=True, help="Also objects that only one site touched.")
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
-def list_(
-    source: str,
-    names: tuple[str, ...],
-    two_way: bool | None,
-    everything: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def list_(source: str, names: tuple[str, ...], two_way: bool | None, everything: bool, options: ClusterOptions) -> None:
     """List what this site's history and that of site SOURCE contradict each other in, since they parted.
 
     Each object is shown with what it was then, what each site made of it, and what would stand. The triggers of the
@@ -88,9 +78,8 @@ def list_(
       halog conflicts list --source east --partition flights-0 --all
       halog conflicts list --source east --two-way --format json
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         other = _other(connection, source)
         tables = with_home(connection, names)
         remote = connection.adapters.reach(other)
@@ -103,7 +92,7 @@ def list_(
                 lambda site: remote,
                 two_way=two_way,
                 everything=everything,
-                format_=format_,
+                format_=options.format,
             )
         finally:
             remote.close()

@@ -12,8 +12,9 @@ import click
 from halog.cli.merge.conflicts import conflicts as conflicts, stands, told
 from halog.cli.merge.log_reports import reports
 from halog.cli.merge.merge_ids import known
-from halog.cli.shared.options import Name, config_option, output_option, timeout_after
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
+from halog.cli.shared.options import Name, output_option
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
@@ -41,18 +42,8 @@ merge_option = click.option(
 @partition_option
 @click.option("--all", "everything", is_flag=True, help="Also keys that were no conflict.")
 @click.option("--open", "waiting", is_flag=True, help="Only what waits for an operator, of all merges.")
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
-def show(
-    merge: str | None,
-    names: tuple[str, ...],
-    everything: bool,
-    waiting: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def show(merge: str | None, names: tuple[str, ...], everything: bool, waiting: bool, options: ClusterOptions) -> None:
     """Show what merges found, and what they decided, from this site's logs.
 
     Each conflict is shown with both sites' states, what stood afterwards, and which trigger said so. What was left to
@@ -66,11 +57,10 @@ def show(
       halog conflicts show --merge 6150ebec5631
       halog conflicts show --partition flights-0 --all --format json
     """
-    from halog.cli.shared.connection import connect
 
     if everything and waiting:
         raise click.UsageError("--all and --open exclude each other")
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tables = with_home(connection, names)
         merge = known(connection, tables, merge)
         if waiting:
@@ -83,19 +73,15 @@ def show(
         for d in documents
         for o in d["objects"]
     ]
-    emit(format_, documents, ["partition", "merge", "object", "was", "stands", "by"], rows)
+    emit(options.format, documents, ["partition", "merge", "object", "was", "stands", "by"], rows)
 
 
 @conflicts.command("export")
 @merge_option
 @partition_option
 @output_option
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
-def export_(
-    merge: str | None, names: tuple[str, ...], target: Path, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def export_(merge: str | None, names: tuple[str, ...], target: Path, options: ClusterOptions) -> None:
     """Write what merges found and decided to a file, one JSON document a line: every object that any site touched.
 
     \b
@@ -103,11 +89,10 @@ def export_(
       halog conflicts export -o merged.jsonl
       halog conflicts export --partition flights-0 -o merged.jsonl
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.files import is_standard, written_whole
 
     lines = 0
-    with connect(config_path, timeout_s) as connection, written_whole(target) as out:
+    with options.connect() as connection, written_whole(target) as out:
         tables = with_home(connection, names)
         merge = known(connection, tables, merge)
         for table in tables:
@@ -116,7 +101,7 @@ def export_(
                     out.write(json.dumps({"partition": d["partition"], "merge": d["merge"], **o}) + "\n")
                     lines += 1
     document, rows = {"file": str(target), "objects": lines}, [(str(target), lines)]
-    emit(format_, document, ["file", "objects"], rows, aside=is_standard(target))
+    emit(options.format, document, ["file", "objects"], rows, aside=is_standard(target))
 
 
 def _all(report: Report) -> list[Entry]:

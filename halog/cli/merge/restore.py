@@ -11,9 +11,10 @@ import click
 
 from halog.cli.merge.merge_ids import of
 from halog.cli.shared.by_spark import LOCAL_SPARK
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text, config_option, timeout_after
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, Text
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
@@ -71,11 +72,9 @@ UNDONE_EXIT = 5
     help="Where a job that was killed goes on from; implies --spark.",
 )
 @click.option("--classified", is_flag=True, help="Merge by what a Spark job has found before.")
-@config_option
-@format_option
-@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+@cluster_options_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
 @click.pass_context
-def restore(context: click.Context, /, **options: Any) -> None:
+def restore(context: click.Context, /, **given: Any) -> None:
     """Merge this site's history into that of another one that has gone on, too, and follow it from then on.
 
     This site is the initiating one: where the two contradict each other, and no trigger says otherwise, the source's
@@ -98,7 +97,7 @@ def restore(context: click.Context, /, **options: Any) -> None:
       halog restore --active west-2
     """
     if context.invoked_subcommand is None:
-        _restore(**options)
+        _restore(**given)
 
 
 def _restore(
@@ -112,22 +111,17 @@ def _restore(
     spark_master: str | None,
     checkpoint: Path | None,
     classified: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
-    from halog.cli.shared.by_spark import check_installed, classifying
-    from halog.cli.shared.connection import connect
+    from halog.cli.shared.by_spark import classifying
     from halog.metadata.partition_tables import table_of
     from halog.runtime.merge.restore_command import Reuniting
     from halog.runtime.support.adapters import Remote
     from halog.runtime.topics.topic_names import state_topic
 
     if spark := spark or spark_master is not None or checkpoint is not None:
-        if dry_run or classified:
-            raise click.UsageError(f"--spark is of no use with {'--dry-run' if dry_run else '--classified'}")
-        check_installed("the nodes compare by themselves")
-    with connect(config_path, timeout_s) as connection:
+        _check_spark(dry_run=dry_run, classified=classified)
+    with options.connect() as connection:
         config, reach = connection.config, connection.adapters.reach
         tables, left = mergeable(config, with_home(connection, names), named=bool(names))
         if not dry_run:  # a dry run tells it in its answer
@@ -135,19 +129,19 @@ def _restore(
                 say(f"partition {name} is left out: {why}")
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
-        with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
-            named = _named(connection, [t.name for t in tables], source, nodes)
+        with Reuniting(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
+            remote, named = reuniting.remote, _named(connection, [t.name for t in tables], source, nodes)
             asked = _asked(tables, actives)
             sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
             if dry_run:
                 from halog.cli.merge.conflicts import preview
 
-                preview(connection, tables, sources, reuniting.remote, two_way=two_way, left=left, format_=format_)
+                preview(connection, tables, sources, remote, two_way=two_way, left=left, format_=options.format)
                 return
             manual = _two_way(connection, tables, two_way)
-            active = _active(tables, asked, lambda name: table_of(reuniting.remote(sources[name]).coordinator, name))
+            active = _active(tables, asked, lambda name: table_of(remote(sources[name]).coordinator, name))
             there = {name: node for name, (node, here) in active.items() if not here}
-            classify = classifying(config_path, tables, sources, checkpoint, spark_master) if spark else None
+            classify = classifying(options.config_path, tables, sources, checkpoint, spark_master) if spark else None
             ended = reuniting.restore(
                 tables,
                 sources,
@@ -158,9 +152,18 @@ def _restore(
                 told=_tell,
             )
         back = {name: node for name, (node, here) in active.items() if here and name in ended}
-        _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
+        _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, options.timeout_s)
         ended |= _left_out(connection, left)
-    _emit(format_, ended, sources | dict.fromkeys(left, ""))
+    _emit(options.format, ended, sources | dict.fromkeys(left, ""))
+
+
+def _check_spark(*, dry_run: bool, classified: bool) -> None:
+    """Raise UsageError if --spark is of no use with another option, and ConfigError if Spark is missing."""
+    from halog.cli.shared.by_spark import check_installed
+
+    if dry_run or classified:
+        raise click.UsageError(f"--spark is of no use with {'--dry-run' if dry_run else '--classified'}")
+    check_installed("the nodes compare by themselves")
 
 
 def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
@@ -272,10 +275,8 @@ def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Rest
     help="Which; the first digits will do.  [default: the last one of each partition]",
 )
 @partition_option
-@config_option
-@format_option
-@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
-def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+def undo_(merge: str | None, names: tuple[str, ...], options: ClusterOptions) -> None:
     """Undo a merge: what the source had before it stands again, except where objects were changed since.
 
     Give it at the site that serves. What the other site did stays in the report, and in its own log.
@@ -287,19 +288,18 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
       halog restore undo --merge 6150ebec5631
     """
     from halog.cli.merge.merge_ids import unknown
-    from halog.cli.shared.connection import connect
     from halog.errors import NothingToDoError
     from halog.runtime.merge.restore_command import undo
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tables = with_home(connection, names)
         found = _merges(connection, tables, merge)
         if not found and merge is not None:
             raise unknown(tables, merge)
         if not found:
             raise NothingToDoError(f"no merge was made here{of(tables)}; nothing was changed")
-        ended = undo(connection.coordinator, found, timeout_s, _tell)
-    _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
+        ended = undo(connection.coordinator, found, options.timeout_s, _tell)
+    _emit(options.format, ended, dict.fromkeys(found, connection.config.site.name))
 
 
 def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.merge.merge_ids import known, whole
 from halog.cli.merge.reports import READ_S, conflicts as conflicts
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
 from halog.cli.shared.exit_codes import REFUSED_EXIT
-from halog.cli.shared.options import Name, Text, config_option, of_arguments, reason_option, timeout_after
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, Text, of_arguments, reason_option
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.merge.settlement import Case, Outcome
+    from halog.cli.merge.settlement import Case, Outcome, Wanted
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import PartitionTable
 
@@ -50,9 +50,7 @@ class Fields(click.ParamType[Mapping[str, Any]]):
 @click.option("--force", is_flag=True, help="Settle it even if the object was changed since the merge.")
 @click.option("--dry-run", is_flag=True, help="Show what would stand, and change nothing.")
 @reason_option
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
 def settle(
     type_name: str | None,
     key: tuple[str, ...],
@@ -64,9 +62,7 @@ def settle(
     force: bool,
     dry_run: bool,
     reason: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Settle a conflict that a merge left to an operator: say what should stand. Give it at the site that serves.
 
@@ -84,37 +80,44 @@ def settle(
       halog conflicts settle Flight LH9 --as nothing --dry-run
       halog conflicts settle --all --partition flights-0 --as source
     """
-    from halog.cli.merge.settlement import Wanted, settled
-    from halog.cli.shared.connection import connect
-    from halog.errors import HalogError
+    from halog.cli.merge.settlement import Wanted
 
     _check_usage(type_name, key, choice, fields, everything=everything, force=force)
     wanted = Wanted(choice or "source", type_name or "", fields)
-    outcomes: list[Outcome] = []
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         for name in names:
             connection.table(name)
         if type_name is None:
             cases = _all_open(connection, names, merge)
         else:
             cases = [_named(connection, type_name, key, names, merge)]
-        try:
-            with of_arguments():
-                for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
-                    outcomes += done
-                    _tell(connection, done, wanted.said, reason)
-        except HalogError as error:
-            if count := sum(o.lsn > 0 for o in outcomes):
-                error.message = (
-                    f"after {count:,} conflicts: {error.message}; asked for again, it goes on with the others"
-                )
-            raise
+        outcomes = _settled(connection, cases, wanted, reason, force=force, dry_run=dry_run)
         documents = [_document(connection, o) for o in outcomes]
     if type_name is not None and outcomes[0].error is not None:
         raise outcomes[0].error
-    _emit(format_, documents if type_name is None else documents[0], documents, dry_run=dry_run)
+    _emit(options.format, documents if type_name is None else documents[0], documents, dry_run=dry_run)
     if any(o.error is not None for o in outcomes):
         raise click.exceptions.Exit(REFUSED_EXIT)
+
+
+def _settled(
+    connection: Connection, cases: Iterable[Case], wanted: Wanted, reason: str, *, force: bool, dry_run: bool
+) -> list[Outcome]:
+    """Settle the cases, and write each commit into the event history. An error says how many were settled before it."""
+    from halog.cli.merge.settlement import settled
+    from halog.errors import HalogError
+
+    outcomes: list[Outcome] = []
+    try:
+        with of_arguments():
+            for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
+                outcomes += done
+                _tell(connection, done, wanted.said, reason)
+    except HalogError as error:
+        if count := sum(o.lsn > 0 for o in outcomes):
+            error.message = f"after {count:,} conflicts: {error.message}; asked for again, it goes on with the others"
+        raise
+    return outcomes
 
 
 def _check_usage(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.objects.get import find, key_bytes_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text, config_option, timeout_option
-from halog.cli.shared.output import emit_json, format_option
+from halog.cli.shared.options import Name, Text
+from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.backend import Found, Work
@@ -24,17 +24,9 @@ if TYPE_CHECKING:
 @click.argument("key", type=Text(), metavar="KEY...", nargs=-1)
 @key_bytes_option
 @cluster_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def delete(
-    type_name: str,
-    key: tuple[str, ...],
-    key_bytes: bytes | None,
-    confirmed: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    type_name: str, key: tuple[str, ...], key_bytes: bytes | None, confirmed: str, options: ClusterOptions
 ) -> None:
     """Delete one object, also one that cannot be read.
 
@@ -46,10 +38,9 @@ def delete(
       halog delete Ticket T-17 --cluster fleet
       halog delete Reading --key-bytes 80a0c0 --cluster fleet
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.values import describe_any
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         partition, found = find(connection, type_name, key, key_bytes)
         shown = {**describe_any(connection.definitions, found, raw=True), "partition": partition}
         name = f"{shown['type']} {' '.join(map(str, shown['key']))}"
@@ -58,7 +49,7 @@ def delete(
         connection.commit(_works(connection, shown["type"], partition, found))
         if not _tell(connection, name, partition, shown):
             say("the event history did not take it")
-    if format_ == "json":
+    if options.format == "json":
         emit_json(shown)
     else:
         click.echo(f"{name} of partition {partition} is deleted; its bytes were {shown['bytes']}")

@@ -10,10 +10,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.files import is_standard, written_whole
 from halog.cli.shared.messages import progress
-from halog.cli.shared.options import Name, config_option, output_option, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, output_option
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("types", type=Name(), metavar="[TYPE]...", nargs=-1)
 @output_option
-@config_option
-@format_option
-@timeout_option
-def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def export(types: tuple[str, ...], target: Path, options: ClusterOptions) -> None:
     """Write objects to a file, one JSON document a line; all types, or those named with their subclasses.
 
     Each line holds type, key, fields and reference. No value is lost: decimals, dates and UUIDs are text, bytes are
@@ -43,14 +42,13 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
       halog export Flight -o flights.jsonl --format json
       halog export -o - | gzip > all.jsonl.gz
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection, written_whole(target) as out:
+    with options.connect() as connection, written_whole(target) as out:
         counts, there = write_lines(connection, _families(connection, types), out)
     document = {"file": str(target), "objects": counts.total(), "of": there.total(), "types": dict(counts)}
     rows = [(name, counts[name], there[name]) for name in dict.fromkeys([*counts, *there])]
     rows.append(("all", counts.total(), there.total()))
-    emit(format_, document, ["type", "objects", "of"], rows, aside=is_standard(target))
+    emit(options.format, document, ["type", "objects", "of"], rows, aside=is_standard(target))
 
 
 def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Hex, Name, Text, config_option, of_arguments, timeout_option
-from halog.cli.shared.output import emit_json, format_option
+from halog.cli.shared.options import Hex, Name, Text, of_arguments
+from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.backend import Found
@@ -32,18 +32,8 @@ key_bytes_option = click.option(
 @click.argument("key", type=Text(), metavar="KEY...", nargs=-1)
 @key_bytes_option
 @click.option("--raw", is_flag=True, help="Show the bytes of the object instead of its fields.")
-@config_option
-@format_option
-@timeout_option
-def get(
-    type_name: str,
-    key: tuple[str, ...],
-    key_bytes: bytes | None,
-    raw: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def get(type_name: str, key: tuple[str, ...], key_bytes: bytes | None, raw: bool, options: ClusterOptions) -> None:
     """Show one object as the active node has committed it.
 
     Give a key of several fields word by word, or as one JSON array. No code of the application is needed: the schemas
@@ -58,14 +48,13 @@ def get(
       halog get Aircraft N14228 --raw
       halog get Reading --key-bytes 80a0c0
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.values import describe_any, ref_text
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         partition, found = find(connection, type_name, key, key_bytes)
         shown = {**describe_any(connection.definitions, found, raw=raw), "partition": partition}
         active = connection.router.active(partition)
-    if format_ == "json":
+    if options.format == "json":
         emit_json(shown)
         return
     bytes_ = ("key_bytes", "bytes", "why")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import progress, say
-from halog.cli.shared.options import config_option, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
     from halog.cli.objects.import_plan import Plan
@@ -21,18 +21,8 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything, also for duplicates; change nothing.")
 @click.option("--skip-existing", is_flag=True, help="Leave objects whose key exists alone, instead of refusing.")
 @click.option("--unverified", is_flag=True, help="Import what is there, also of a file that was cut or changed.")
-@config_option
-@format_option
-@timeout_option
-def import_(
-    path: Path,
-    dry_run: bool,
-    skip_existing: bool,
-    unverified: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def import_(path: Path, dry_run: bool, skip_existing: bool, unverified: bool, options: ClusterOptions) -> None:
     """Create the objects of a file that `halog export` wrote; `-` is standard input.
 
     The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file.
@@ -51,11 +41,10 @@ def import_(
       gunzip < all.jsonl.gz | halog import -
     """
     from halog.cli.objects.import_plan import check_file
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.files import Source
 
     source = Source(path)
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         with progress() as bar:
             plan = check_file(connection, source, skip_existing, bar, strict=not unverified)
         if not dry_run:
@@ -79,7 +68,7 @@ def import_(
     verb = "would be created" if dry_run else "created"
     rows = [(name, plan.counts.get(name, 0), there) for name, there in plan.there.items()]
     all_of_it = "all", sum(plan.counts.values()), plan.there.total()
-    emit(format_, document, ["type", verb, "of"], [*rows, all_of_it])
+    emit(options.format, document, ["type", verb, "of"], [*rows, all_of_it])
 
 
 def _create(connection: Connection, plan: Plan) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, number_of
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -26,10 +26,8 @@ WIDTH = 60
 @click.argument("type_name", type=Name(), metavar="TYPE")
 @click.option("-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="At most so many objects.")
 @click.option("--all", "all_", is_flag=True, help="However many there are.")
-@config_option
-@format_option
-@timeout_option
-def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(type_name: str, count: int, all_: bool, options: ClusterOptions) -> None:
     """List the objects of a type and of its subclasses, as the active nodes have committed them.
 
     Each partition is read from its active node page by page, in the order of the keys' bytes: an object is as some
@@ -42,13 +40,12 @@ def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: st
       halog list Aircraft -n 10 --format json
       halog list Aircraft --all
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = list(islice(_objects(connection, type_name), None if all_ else count + 1))
     shown = found if all_ else found[:count]
     rows = [(d["type"], _key(d["key"]), d["partition"], d["version"], _fields(d)) for d in shown]
-    emit(format_, shown, ["type", "key", "partition", "version", "fields"], rows)
+    emit(options.format, shown, ["type", "key", "partition", "version", "fields"], rows)
     if len(found) > len(shown):
         say(f"there are more: these are the first {count}; -n says how many, --all shows all")
 

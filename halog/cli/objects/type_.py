@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit, emit_json, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit, emit_json
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -30,10 +30,8 @@ def type_() -> None:
 @type_.command("list")
 @click.argument("type_name", type=Name(), required=False, metavar="[TYPE]")
 @click.option("--objects", "count", is_flag=True, help="Count the objects that each definition wrote. Reads them all.")
-@config_option
-@format_option
-@timeout_option
-def list_(type_name: str | None, count: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(type_name: str | None, count: bool, options: ClusterOptions) -> None:
     """List the stored definitions, the newest of each type last, with the processes that run each.
 
     A definition is published when the first process starts that declares its class so. An object keeps the definition
@@ -46,10 +44,9 @@ def list_(type_name: str | None, count: bool, config_path: Path, format_: str, t
       halog type list --format json
     """
     from halog.cli.objects.retirement import counted, definitions_of
-    from halog.cli.shared.connection import connect
     from halog.runtime.topics.schema_compatibility import runners
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = definitions_of(connection, type_name)
         running = _running(connection)
         objects = counted(connection, found) if count else {}
@@ -58,17 +55,15 @@ def list_(type_name: str | None, count: bool, config_path: Path, format_: str, t
         (d["type"], d["id"], _or_dash(d["version"]), _or_dash(d["objects"]), ", ".join(d["run_by"]) or "-", _shown(d))
         for d in document
     ]
-    emit(format_, document, ["type", "definition", "version", "objects", "run by", "fields"], rows)
+    emit(options.format, document, ["type", "definition", "version", "objects", "run by", "fields"], rows)
 
 
 @type_.command()
 @click.argument("type_name", type=Name(), metavar="TYPE")
 @click.argument("definition", type=Name(), metavar="DEFINITION")
 @click.option("--dry-run", is_flag=True, help="Say whether it could be taken back; change nothing.")
-@config_option
-@format_option
-@timeout_option
-def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def retire(type_name: str, definition: str, dry_run: bool, options: ClusterOptions) -> None:
     """Take a definition back that no stored object uses and no process runs.
 
     DEFINITION is its id, as `halog type list` and the error of a process that cannot start name it; the beginning is
@@ -82,15 +77,14 @@ def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, fo
       halog type retire Aircraft 20cb --dry-run
     """
     from halog.cli.objects.retirement import check_unused, definition_of, retired
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = definition_of(connection, type_name, definition)
         check_unused(connection, found, lambda: _running(connection))
         if not dry_run and not retired(connection, found, lambda: _running(connection)):
             say("the event history does not answer: nothing tells of it")
     what = "could be" if dry_run else "was"
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"type": found.name, "id": found.type_id.hex(), "retired": not dry_run})
     else:
         click.echo(f"definition {found.type_id.hex()} of {found.name} {what} taken back: no object uses it")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halog.cli.partition.group import partition
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, cluster_option
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 @click.argument("name", type=Name(), metavar="PARTITION")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions) -> None:
     """Let a partition go on whose last acknowledged commits are with nodes that do not come back.
 
     This is only for commits that do not wait for the log (local_sync = "NO_SYNC"). If all nodes that had acknowledged
@@ -39,12 +37,11 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
       halog partition accept-loss flights-3 --cluster fleet
       halog partition accept-loss flights-3 --cluster fleet --reason "A and B burnt down"
     """
-    from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
     from halog.metadata.groups import GiveUpUnlogged
     from halog.metadata.partition_tables import change_table
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         policy = connection.config.policies.get(connection.table(name).policy)
         if policy is not None and not policy.unlogged:
             raise RefusedError(f"{name} waits for nobody's memory: its commits wait for the log", partition=name)
@@ -53,7 +50,7 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
         giving_up = GiveUpUnlogged(up)
         change_table(connection.coordinator, name, giving_up)
         _tell(connection, name, giving_up, reason)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"partition": name, "given_up": giving_up.names})
     else:
         emit_table(["partition", "goes on without the memory of"], [(name, ", ".join(giving_up.names))])

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.partition.group import partition
-from halog.cli.partition.migrate import Nodes, ask_up, patience_option, wait_for, wait_option
+from halog.cli.partition.migrate import Nodes, ask_up, wait_for, waiting_options
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import progress, say
-from halog.cli.shared.options import Name, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit_json, format_option
+from halog.cli.shared.options import Name, number_of
+from halog.cli.shared.output import emit_json
 from halog.config.multi_site import check_nodes
 
 if TYPE_CHECKING:
@@ -29,12 +29,8 @@ node_option = click.option("--node", type=Name(), required=True, metavar="NODE",
 @node_option
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Where it should be, preferred node first.")
 @click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
-@config_option
-@format_option
-@timeout_option
-def define_(
-    name: str, node: str, nodes: tuple[str, ...], sync: int | None, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def define_(name: str, node: str, nodes: tuple[str, ...], sync: int | None, options: ClusterOptions) -> None:
     """Define, for one node, where a partition should be; nothing moves before it is enabled there.
 
     If the node is not in --nodes, the partition is foreign there, and --nodes must be the cluster's list: otherwise it
@@ -45,14 +41,13 @@ def define_(
       halog partition define eu --node A --nodes A,B
       halog partition define eu --node C --nodes C,B --sync 1
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.definitions import define
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         _check_up(connection, node)
         table = define(connection.coordinator, connection.config, name, node, nodes, sync)
     definition = table.definitions[node]
-    if format_ == "json":
+    if options.format == "json":
         emit_json(_json(table, node))
         return
     click.echo(f"partition {name}: {node} has it on {', '.join(nodes)} with {definition.sync_replicas} sync")
@@ -63,11 +58,8 @@ def define_(
 @click.argument("name", type=Name(), metavar="PARTITION")
 @node_option
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
-@wait_option
-@patience_option
-@config_option
-@format_option
-def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, config_path: Path, format_: str) -> None:
+@waiting_options
+def enable_(name: str, node: str, replace: bool, wait: bool, options: ClusterOptions) -> None:
     """Put a node's definition of a partition into effect: it goes there, under traffic and without loss.
 
     If it is there already, nothing happens. Refused with exit code 5, and nothing changed, if it could not end well.
@@ -78,26 +70,22 @@ def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, c
       halog partition enable eu --node C --no-wait
     """
     from halog.cli.partition.move_events import Moves
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.definitions import enable
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         _check_up(connection, node)
         c, up = connection.coordinator, ask_up(connection)
         with Moves(connection) as told:
             asked = enable(c, connection.config, up, name, node, told=told, replace=replace)
-        table = _waited(connection, asked, wait, timeout_s)
-    _show(table, asked, node, "enabled", format_)
+        table = _waited(connection, asked, wait, options.timeout_s)
+    _show(table, asked, node, "enabled", options.format)
 
 
 @partition.command("disable")
 @click.argument("name", type=Name(), metavar="PARTITION")
 @node_option
-@wait_option
-@patience_option
-@config_option
-@format_option
-def disable_(name: str, node: str, wait: bool, timeout_s: float, config_path: Path, format_: str) -> None:
+@waiting_options
+def disable_(name: str, node: str, wait: bool, options: ClusterOptions) -> None:
     """Take a node out of a partition's node list: it hands over if it is active, and deletes its copy.
 
     The only node keeps its copy: it can be read, and takes nothing new until it is enabled again or moved. Only this
@@ -108,15 +96,14 @@ def disable_(name: str, node: str, wait: bool, timeout_s: float, config_path: Pa
       halog partition disable eu --node A
     """
     from halog.cli.partition.move_events import Moves
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.definitions import disable
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         c, up = connection.coordinator, ask_up(connection)
         with Moves(connection) as told:
             asked = disable(c, connection.config, up, name, node, told=told)
-        table = _waited(connection, asked, wait, timeout_s)
-    _show(table, asked, node, "disabled", format_)
+        table = _waited(connection, asked, wait, options.timeout_s)
+    _show(table, asked, node, "disabled", options.format)
 
 
 def _check_up(connection: Connection, node: str) -> None:
@@ -170,13 +157,8 @@ def _show(table: PartitionTable, asked: Asked, node: str, what: str, format_: st
 @partition.command("replicate")
 @click.argument("name", type=Name(), metavar="PARTITION")
 @click.option("--nodes", type=Nodes(), default=(), metavar="B", help="Only these replicas; without it all.")
-@wait_option
-@patience_option
-@config_option
-@format_option
-def replicate_(
-    name: str, nodes: tuple[str, ...], wait: bool, timeout_s: float, config_path: Path, format_: str
-) -> None:
+@waiting_options
+def replicate_(name: str, nodes: tuple[str, ...], wait: bool, options: ClusterOptions) -> None:
     """Have the replicas of a partition copied anew from the log, one after the other; commits go on.
 
     Each leaves the node list, drops its copy, makes a new one, and is counted again, before the next one begins.
@@ -188,19 +170,18 @@ def replicate_(
       halog partition replicate flights-3
       halog partition replicate flights-3 --nodes B
     """
-    from halog.cli.shared.connection import connect
     from halog.core.table.resync import left
     from halog.runtime.placement.definitions import replicate
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         began = time.monotonic()
         check_nodes(connection.config, nodes)
         table = replicate(connection.coordinator, name, nodes)
         asked = table.resync.nodes if table.resync is not None else ()
         if wait:
-            table = _replicated(connection, table, len(asked), timeout_s)
+            table = _replicated(connection, table, len(asked), options.timeout_s)
         ms = round((time.monotonic() - began) * 1000)
-    if format_ == "json":
+    if options.format == "json":
         done = table.resync is None
         emit_json({"partition": name, "nodes": list(asked), "done": done, "still_to_do": list(left(table)), "ms": ms})
     elif table.resync is None:

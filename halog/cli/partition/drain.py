@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.partition.migrate import ask, patience_option, rate_option, wait_for, wait_option
+from halog.cli.partition.migrate import ask, rate_option, wait_for, waiting_options
 from halog.cli.partition.safe_to_stop import check_known
+from halog.cli.shared.cluster_options import ClusterOptions
 from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import progress, say
-from halog.cli.shared.options import Name, config_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -28,20 +28,9 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
 @click.option("--undo", is_flag=True, help="Let the node get new partitions again; nothing moves.")
 @rate_option
-@wait_option
-@patience_option
-@config_option
-@format_option
+@waiting_options
 def drain(
-    node: str,
-    allow_fewer: bool,
-    dry_run: bool,
-    undo: bool,
-    copy_rate: int | None,
-    wait: bool,
-    timeout_s: float,
-    config_path: Path,
-    format_: str,
+    node: str, allow_fewer: bool, dry_run: bool, undo: bool, copy_rate: int | None, wait: bool, options: ClusterOptions
 ) -> None:
     """Move every partition's copy off a node, to nodes of the zone that have none.
 
@@ -57,16 +46,15 @@ def drain(
       halog drain A --copy-rate 5000000
       halog drain A --undo
     """
-    from halog.cli.shared.connection import connect
     from halog.metadata.drains import mark
     from halog.runtime.support.clock import wall_ms
 
     if undo:
         others = {"--allow-fewer": allow_fewer, "--dry-run": dry_run}
         others |= {"--copy-rate": copy_rate is not None, "--no-wait": not wait}
-        _undo(node, others, config_path, timeout_s, format_)
+        _undo(node, others, options)
         return
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         check_known(connection, (node,))
         moves = _plan(connection, node, allow_fewer=allow_fewer)
         stuck = [m for m in moves if m.target is None]
@@ -75,10 +63,10 @@ def drain(
             mark(connection.coordinator, node, wall_ms())
             wishes = _wish(connection, moves, copy_rate)
             if wait:
-                wait_for(connection, wishes, timeout_s)
+                wait_for(connection, wishes, options.timeout_s)
                 done = True
         ms = round((time.monotonic() - began) * 1000)
-    _show(node, stuck or moves, ms, done=done, format_=format_)
+    _show(node, stuck or moves, ms, done=done, format_=options.format)
     if stuck:
         say(f"halog: {len(stuck)} of {len(moves)} partitions cannot leave {node}; nothing was changed")
         raise click.exceptions.Exit(REFUSED_EXIT)
@@ -91,19 +79,18 @@ def drain(
         )
 
 
-def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: float, format_: str) -> None:
+def _undo(node: str, others: Mapping[str, bool], options: ClusterOptions) -> None:
     """Mark the node as not drained. That works for a node that the file no longer has: it may have been drained for
     that. UsageError if another option is given, too."""
-    from halog.cli.shared.connection import connect
     from halog.metadata.drains import drained_nodes, unmark
 
     for other in (name for name, given in others.items() if given):
         raise click.UsageError(f"--undo moves nothing: leave {other} away")
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if node not in drained_nodes(connection.coordinator):
             check_known(connection, (node,))
         was = bool(unmark(connection.coordinator, (node,)))
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"node": node, "was_drained": was})
     elif was:
         say(f"{node} may get partitions again; what it had stays where it is: `halog plan create` spreads it")

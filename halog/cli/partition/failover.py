@@ -4,13 +4,13 @@ without loss."""
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit_json, format_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("partition", type=Name())
 @click.option("--to", "target", type=Name(), required=True, metavar="NODE", help="The node that shall be active.")
-@config_option
-@format_option
-@timeout_option
-def failover(partition: str, target: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def failover(partition: str, target: str, options: ClusterOptions) -> None:
     """Hand a partition over to another node of its node list.
 
     This is planned: the active node finishes the commits in flight, closes its epoch in the log and steps back; callers
@@ -33,15 +31,14 @@ def failover(partition: str, target: str, config_path: Path, format_: str, timeo
       halog failover flights-3 --to B
       halog failover flights-3 --to B --timeout 3 --format json
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         was = _check(connection, partition, target)
         began = time.monotonic()
-        hand_over(connection, partition, target, timeout_s)
+        hand_over(connection, partition, target, options.timeout_s)
         ms = round((time.monotonic() - began) * 1000)
         epoch = connection.table(partition).epoch.number
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"partition": partition, "from": was, "to": target, "epoch": epoch, "ms": ms})
     else:
         click.echo(f"partition {partition}: {was} handed over to {target} in {ms} ms, epoch {epoch}")

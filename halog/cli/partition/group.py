@@ -4,14 +4,14 @@ copies are."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import CopyView, PartitionView
@@ -31,11 +31,9 @@ def partition() -> None:
 
 
 @partition.command("list")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 @click.option("--degraded", is_flag=True, help="Only those that `halog status` calls degraded.")
-def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> None:
+def list_(options: ClusterOptions, degraded: bool) -> None:
     """List partitions with their active node, node list and state.
 
     `state` says whether anything is missing, `life` what the partition does: Initial, Active, Migrating, Replicating,
@@ -49,8 +47,8 @@ def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> 
     """
     from halog.cli.shared.survey import WELL
 
-    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state not in WELL]
-    if format_ == "json":
+    views = [v for v in _views(options) if not degraded or v.state not in WELL]
+    if options.format == "json":
         emit_json([as_json(v) for v in views])
         return
     rows = [
@@ -59,11 +57,10 @@ def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> 
     emit_table(["partition", "state", "life", "active", "epoch", "lsn", "replicas", "missing"], rows)
 
 
-def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list[PartitionView]:
-    from halog.cli.shared.connection import connect
+def _views(options: ClusterOptions, only: str | None = None) -> list[PartitionView]:
     from halog.cli.shared.survey import survey, survey_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if only is None:
             return list(survey(connection).partitions)
         table = connection.table(only)
@@ -86,10 +83,8 @@ def _node_list(view: PartitionView) -> str:
 
 @partition.command("show")
 @click.argument("name", type=Name(), metavar="PARTITION")
-@config_option
-@format_option
-@timeout_option
-def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show(name: str, options: ClusterOptions) -> None:
     """Show one partition: its table in the coordinator, and every copy.
 
     \b
@@ -99,13 +94,12 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import survey_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         table = connection.table(name)
         view = survey_of(connection, table)
-    if format_ == "json":
+    if options.format == "json":
         group = msgspec.to_builtins(table.group)
         place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
         said = {"definitions": msgspec.to_builtins(table.definitions), "resync": msgspec.to_builtins(table.resync)}
@@ -224,10 +218,8 @@ def _ms(copy: CopyView) -> str | None:
 
 @partition.command("lag")
 @click.argument("name", type=Name(), metavar="[PARTITION]", required=False)
-@config_option
-@format_option
-@timeout_option
-def lag(name: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def lag(name: str | None, options: ClusterOptions) -> None:
     """Show how far each replica is behind its active node, the furthest first.
 
     A replica's lag is what it knows itself: the active node tells its last lsn with every keep-alive.
@@ -238,9 +230,9 @@ def lag(name: str | None, config_path: Path, format_: str, timeout_s: float) -> 
       halog partition lag flights-3
       halog partition lag --format json
     """
-    rows = [(v, c) for v in _views(config_path, timeout_s, name) for c in v.copies if c.kind != "active"]
+    rows = [(v, c) for v in _views(options, name) for c in v.copies if c.kind != "active"]
     rows.sort(key=lambda row: _urgency(row[1]), reverse=True)
-    if format_ == "json":
+    if options.format == "json":
         emit_json([_lag_json(v, c) for v, c in rows])
         return
     emit_table(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, Text, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, Text, number_of
+from halog.cli.shared.output import emit, emit_json, emit_table
 from halog.config.mapper import is_at_create
 
 if TYPE_CHECKING:
@@ -41,10 +42,8 @@ def mapper() -> None:
 
 
 @mapper.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List the policies with their mappers, as the cluster holds them, and the types bound to each.
 
     \b
@@ -53,15 +52,14 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog mapper list --format json
     """
     from halog.cli.partition.mapper_views import listed
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         policies = listed(connection)
     rows = [
         (p["policy"], p["kind"], p["partitions"], p["mapper"], p["version"], _text(p["parameters"]), _words(p["types"]))
         for p in policies
     ]
-    emit(format_, policies, ["policy", "kind", "partitions", "mapper", "version", "parameters", "types"], rows)
+    emit(options.format, policies, ["policy", "kind", "partitions", "mapper", "version", "parameters", "types"], rows)
 
 
 @mapper.command()
@@ -94,9 +92,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     metavar="N",
     help="With --distribution: as if the zone had so many nodes more.",
 )
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def explain(
     words: tuple[str, ...],
     distribution: bool,
@@ -105,9 +101,7 @@ def explain(
     sample: int | None,
     partitions: int | None,
     added: int | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Say where an object of a type and key belongs, step by step; it need not exist.
 
@@ -124,7 +118,6 @@ def explain(
       halog mapper explain Aircraft --distribution --keys tails.txt
     """
     from halog.cli.partition.mapper_views import Asked, explained, spread_of
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.files import Source
 
     if not distribution and (len(words) < 2 or policy or file or sample or partitions or added):
@@ -133,7 +126,7 @@ def explain(
         raise click.UsageError(
             "with --distribution give a type or none, and --keys or --sample; made-up keys have no type"
         )
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if distribution:
             asked = Asked(
                 words[0] if words else "",
@@ -143,9 +136,9 @@ def explain(
                 partitions,
                 added,
             )
-            _show_spread(spread_of(connection, asked), format_)
+            _show_spread(spread_of(connection, asked), options.format)
         else:
-            _show_one(explained(connection, words[0], words[1:]), format_)
+            _show_one(explained(connection, words[0], words[1:]), options.format)
 
 
 def _show_one(found: dict[str, Any], format_: str) -> None:

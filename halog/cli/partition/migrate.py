@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +10,7 @@ import click
 import halog.cli.partition.accept_loss
 import halog.cli.partition.quorum  # noqa: F401 - their commands belong to the same group
 from halog.cli.partition.group import partition
+from halog.cli.shared.cluster_options import ClusterOptions, Command, R, gathered
 from halog.cli.shared.messages import progress, say
 from halog.cli.shared.options import MOST_BYTES, Name, config_option, number_of, timeout_after
 from halog.cli.shared.output import emit_json, format_option
@@ -52,16 +52,18 @@ rate_option = click.option(
 patience_option = timeout_after(TIMEOUT_S, "Wait no longer (exit 6); the nodes go on by themselves.")
 
 
+def waiting_options(command: Command[R]) -> Command[R]:
+    """Add `--wait`, `--timeout` for a wait, `--config` and `--format`."""
+    return wait_option(patience_option(config_option(format_option(gathered(command)))))
+
+
 @partition.command("migrate")
 @click.argument("name", type=Name(), metavar="PARTITION")
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Its new nodes, the preferred one first.")
 @click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
 @rate_option
-@wait_option
-@patience_option
-@config_option
-@format_option
+@waiting_options
 def migrate_(
     name: str,
     nodes: tuple[str, ...],
@@ -69,9 +71,7 @@ def migrate_(
     replace: bool,
     copy_rate: int | None,
     wait: bool,
-    timeout_s: float,
-    config_path: Path,
-    format_: str,
+    options: ClusterOptions,
 ) -> None:
     """Move a partition to other nodes, under traffic and without loss.
 
@@ -88,15 +88,14 @@ def migrate_(
       halog partition migrate flights-3 --nodes C,B --copy-rate 5000000
     """
     from halog.cli.partition.move_events import Moves
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         was, began = connection.table(name), time.monotonic()
         with Moves(connection) as told:
             wished, target = ask(connection, name, nodes, sync, told=told, replace=replace, copy_rate=copy_rate)
-        table = wait_for(connection, [(wished, target)], timeout_s)[0] if wait else wished
+        table = wait_for(connection, [(wished, target)], options.timeout_s)[0] if wait else wished
         ms = round((time.monotonic() - began) * 1000)
-    _show(was, table, target, ms, format_)
+    _show(was, table, target, ms, options.format)
 
 
 def ask(

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.partition.migrate import rate_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.exit_codes import DEGRADED_EXIT, REFUSED_EXIT
 from halog.cli.shared.messages import progress, say
-from halog.cli.shared.options import Name, config_option, number_of, timeout_after, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, number_of
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -52,23 +52,15 @@ def plan() -> None:
 @click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
 @click.option("--skip-inconsistent", is_flag=True, help="Leave partitions that a node has defined elsewhere.")
 @click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def create(
-    policies: tuple[str, ...],
-    replace_down: bool,
-    skip_inconsistent: bool,
-    dry_run: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    policies: tuple[str, ...], replace_down: bool, skip_inconsistent: bool, dry_run: bool, options: ClusterOptions
 ) -> None:
     """Plan what should move, and why. Moves nothing yet.
 
     It moves as few copies as evenness allows: within each policy one node has at most one copy more than another, and
-    is preferred for at most one partition more. Policies are not evened out against each other: only in a tie a copy
-    that moves anyway go to the node with the fewest copies of all policies. A node that is down keeps what it has and
+    is preferred for at most one partition more. Policies are not evened out against each other: only in a tie, a copy
+    that moves anyway goes to the node with the fewest copies of all policies. A node that is down keeps what it has and
     gets nothing new. The plan replaces the last one, unless that is half done (exit code 5).
 
     If a running node has defined a partition on other nodes than the cluster has it on, and not enabled it, that is an
@@ -82,15 +74,14 @@ def create(
       halog plan create --policy fleet --dry-run
       halog plan create --replace-down
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.metadata.drains import drained_at
     from halog.runtime.placement.plan import check, make, store
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         drained = drained_at(connection.coordinator)  # read first: the plan does not know of nodes drained meanwhile
         if ignored := connection.activated.ignored(connection.name):
-            say(f"the plan goes by version {connection.activated.number}, not by {config_path} in {ignored}")
+            say(f"the plan goes by version {connection.activated.number}, not by {options.config_path} in {ignored}")
         seen = survey(connection).nodes
         serving = [n.node for n in seen if n.state == UP]
         running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
@@ -100,7 +91,7 @@ def create(
         made = make(connection.config, connection.tables, serving, running, policies, replaced=down, drained=drained)
         if not dry_run:
             store(connection.coordinator, made, connection.tables)
-        show_plan(connection, made, format_)
+        show_plan(connection, made, options.format)
         _tell_static(connection, policies)
         _tell_drained(made)
     if made.moves and not dry_run:
@@ -108,10 +99,8 @@ def create(
 
 
 @plan.command()
-@config_option
-@format_option
-@timeout_option
-def show(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show(options: ClusterOptions) -> None:
     """Show the plan: what moves from where to where, why, and how far that is.
 
     \b
@@ -119,17 +108,14 @@ def show(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan show
       halog plan show --format json
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
-        show_plan(connection, _stored(connection), format_)
+    with options.connect() as connection:
+        show_plan(connection, _stored(connection), options.format)
 
 
 @plan.command()
-@config_option
-@format_option
-@timeout_option
-def status(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def status(options: ClusterOptions) -> None:
     """Show how far the plan is, in figures. Exit code 4 while something waits or moves.
 
     \b
@@ -137,13 +123,12 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan status
       halog plan status --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.plan import MOVING, WAITING, states_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         stored = _stored(connection)
         counts = Counter(states_of(stored, connection.tables).values())
-    if format_ == "json":
+    if options.format == "json":
         emit_json(
             {
                 "plan": stored.id,
@@ -170,10 +155,8 @@ at_once_option = click.option(
 @plan.command()
 @at_once_option
 @rate_option
-@config_option
-@format_option
-@timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
-def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
+def apply(at_once: int, copy_rate: int | None, options: ClusterOptions) -> None:
     """Carry out the plan, a few partitions at a time, and wait until all of them are where they should be.
 
     It moves them under traffic, as `halog partition migrate` does. It may be interrupted: the nodes finish what was
@@ -186,15 +169,14 @@ def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, 
       halog plan apply
       halog plan apply --at-once 1 --copy-rate 5000000
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         stored = _stored(connection)
         if stored.cancelled:
             say(f"plan {stored.id} was cancelled; `halog plan create` makes another one")
             raise click.exceptions.Exit(REFUSED_EXIT)
-        states = carry_out(connection, stored, at_once, copy_rate, timeout_s)
-        show_plan(connection, stored, format_, states)
+        states = carry_out(connection, stored, at_once, copy_rate, options.timeout_s)
+        show_plan(connection, stored, options.format, states)
     exit_if_refused(states)
 
 
@@ -242,10 +224,8 @@ def exit_if_refused(states: dict[str, str]) -> None:
 
 
 @plan.command()
-@config_option
-@format_option
-@timeout_option
-def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def cancel(options: ClusterOptions) -> None:
     """Begin nothing more of the plan. What moves already is finished by the nodes.
 
     \b
@@ -253,13 +233,12 @@ def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan cancel
       halog plan cancel --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.plan import MOVING, WAITING, cancel as cancel_plan, states_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         cancelled = cancel_plan(connection.coordinator)
         counts = Counter(states_of(cancelled, connection.tables).values())
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"plan": cancelled.id, "cancelled": True, "moving": counts[MOVING], "stay": counts[WAITING]})
     else:
         click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,10 +19,11 @@ from halog.cli.partition.plan import (
     show_plan,
     title,
 )
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import TIMEOUT_S, Name, config_option, timeout_after, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import TIMEOUT_S, Name
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -41,18 +41,9 @@ a second or two."""
 @click.option("--dry-run", is_flag=True, help="Show what would go back; change nothing.")
 @at_once_option
 @rate_option
-@config_option
-@format_option
-@timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
+@cluster_options_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
 def rollback(
-    name: str,
-    only: tuple[str, ...],
-    dry_run: bool,
-    at_once: int,
-    copy_rate: int | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    name: str, only: tuple[str, ...], dry_run: bool, at_once: int, copy_rate: int | None, options: ClusterOptions
 ) -> None:
     """Bring what a plan has moved back to where it was before, and wait until it is there.
 
@@ -72,23 +63,22 @@ def rollback(
       halog plan rollback 51d6f0c2 --at-once 1 --copy-rate 5000000
       halog plan rollback 51d6f0c2 --partition flights-0 --partition flights-3
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement import plan as plans, plan_rollback as back
 
-    with connect(config_path, min(timeout_s, TIMEOUT_S)) as connection:
+    with options.connect(at_most_s=TIMEOUT_S) as connection:
         for each in only:
             connection.table(each)
         found = back.under_way(connection.coordinator, connection.tables, name, only)
         way = found or _made(connection, name, only)
         copied = _objects_copied(connection, way)
         if dry_run or way.stay:
-            show_plan(connection, way, format_, copied=copied)
+            show_plan(connection, way, options.format, copied=copied)
             _exit_if_some_stay(way)
             return
         if found is None:
             plans.store(connection.coordinator, way, connection.tables)
-        states = carry_out(connection, way, at_once, copy_rate, timeout_s)
-        show_plan(connection, way, format_, states, copied)
+        states = carry_out(connection, way, at_once, copy_rate, options.timeout_s)
+        show_plan(connection, way, options.format, states, copied)
     exit_if_refused(states)
 
 
@@ -154,10 +144,8 @@ def _exit_if_some_stay(way: Plan) -> None:
 
 
 @plan.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List the last plan and those before it that can be rolled back, the newest first.
 
     \b
@@ -165,10 +153,9 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan list
       halog plan list --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.plan import known, states_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = [(p, Counter(states_of(p, connection.tables).values())) for p in known(connection.coordinator)]
     document = [
         {
@@ -187,7 +174,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
         (title(p), made_at(p), len(p.moves), ", ".join(f"{n} {state}" for state, n in counts.items()), _whose(p))
         for p, counts in found
     ]
-    emit(format_, document, ["plan", "made", "moves", "now", "by"], rows)
+    emit(options.format, document, ["plan", "made", "moves", "now", "by"], rows)
 
 
 def _whose(stored: Plan) -> str:

@@ -4,15 +4,15 @@ how few nodes a partition may go on."""
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halog.cli.partition.group import partition
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
-from halog.cli.shared.options import Name, config_option, for_option, number_of, reason_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, for_option, number_of, reason_option
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,7 @@ nobody."""
 
 def _change(
     target: str,
-    config_path: Path,
-    timeout_s: float,
+    options: ClusterOptions,
     change: Change,
     node: str = "",
     *,
@@ -45,7 +44,6 @@ def _change(
     `known` names a node that must exist, whatever is changed. `gives_up` says what promise is given up, which must be
     confirmed; empty: none.
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import ask_nodes, partition_view
     from halog.cli.shared.table_events import Watched, tell
     from halog.config.multi_site import check_nodes
@@ -53,7 +51,7 @@ def _change(
     from halog.runtime.support.clock import wall_ms
 
     asked_ms = wall_ms()  # before any `--for` can be over
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         of_policy = [t for t in connection.tables if t.policy == target]
         alone = [t for t in connection.tables if t.name == target]  # a partition goes before a policy of the same name
         tables = alone or of_policy or [connection.table(target)]
@@ -121,10 +119,8 @@ def _until(for_ms: int | None, takes_back: bool) -> int:
 @click.argument("target", type=Name(), metavar="PARTITION|POLICY")
 @click.argument("node", type=Name())
 @click.argument("level", type=click.Choice(LEVELS))
-@config_option
-@format_option
-@timeout_option
-def priority_(target: str, node: str, level: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def priority_(target: str, node: str, level: str, options: ClusterOptions) -> None:
     """Set how much a node should be active, among nodes that hold the same.
 
     A node of priority never replicates and votes, and is never active; if it is active now it hands over at once.
@@ -136,7 +132,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
     """
     from halog.metadata.groups import priority_of
 
-    _shown(_change(target, config_path, timeout_s, priority_of(node, level), node), format_)
+    _shown(_change(target, options, priority_of(node, level), node), options.format)
 
 
 @partition.command("require")
@@ -146,19 +142,9 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 @reason_option
 @click.option("--may-fork", is_flag=True, help="Allow so few that two halves could go on without each other.")
 @cluster_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def require_(
-    target: str,
-    nodes: int,
-    for_ms: int | None,
-    reason: str,
-    may_fork: bool,
-    confirmed: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    target: str, nodes: int, for_ms: int | None, reason: str, may_fork: bool, confirmed: str, options: ClusterOptions
 ) -> None:
     """Set how many nodes commits and elections need, instead of the quorum; 0 takes it back.
 
@@ -176,9 +162,13 @@ def require_(
 
     change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)
     tables = _change(
-        target, config_path, timeout_s, change, gives_up=lambda table: forks(table, nodes), confirmed=confirmed
+        target,
+        options,
+        change,
+        gives_up=lambda table: forks(table, nodes),
+        confirmed=confirmed,
     )
-    _shown(tables, format_)
+    _shown(tables, options.format)
 
 
 @partition.command("designate")
@@ -186,12 +176,8 @@ def require_(
 @click.argument("node", type=Name(), metavar="NODE|none")
 @for_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def designate_(
-    target: str, node: str, for_ms: int | None, reason: str, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def designate_(target: str, node: str, for_ms: int | None, reason: str, options: ClusterOptions) -> None:
     """Let one node of a group of two go on alone; `none` takes it back.
 
     \b
@@ -203,4 +189,7 @@ def designate_(
 
     back = node == "none"
     change = designated("" if back else node, until_ms=_until(for_ms, back), reason=reason)
-    _shown(_change(target, config_path, timeout_s, change, known=node if node != "none" else ""), format_)
+    _shown(
+        _change(target, options, change, known=node if node != "none" else ""),
+        options.format,
+    )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.shared.by_spark import LOCAL_SPARK, check_installed
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts, progress, say
-from halog.cli.shared.options import Name, Text, config_option, timeout_after, timeout_option
-from halog.cli.shared.output import emit, emit_json, format_option
+from halog.cli.shared.options import TIMEOUT_S, Name, Text
+from halog.cli.shared.output import emit, emit_json
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -46,9 +47,7 @@ policy_option = click.option(
     metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark. Of a zone, a directory in it for each policy.",
 )
-@config_option
-@format_option
-@timeout_after(WAIT_S, "Stop waiting (exit 6) after this long; the nodes go on.")
+@cluster_options_after(WAIT_S, "Stop waiting (exit 6) after this long; the nodes go on.")
 @click.pass_context
 def rebalance(
     ctx: click.Context,
@@ -59,9 +58,7 @@ def rebalance(
     spark: bool,
     spark_master: str | None,
     checkpoint: Path | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Bring a policy's mapping to what the configuration file says: ring size, mapper, its version, partitions.
 
@@ -88,30 +85,29 @@ def rebalance(
     if spark or spark_master is not None or checkpoint is not None:
         if no_wait or (dry_run and checkpoint is not None):
             raise click.UsageError(f"{'--no-wait' if no_wait else '--checkpoint'} is of no use to this job")
-        _by_spark(config_path, policy, zone, spark_master or LOCAL_SPARK, checkpoint, dry_run, format_, timeout_s)
+        _by_spark(policy, zone, spark_master or LOCAL_SPARK, checkpoint, options, dry_run=dry_run)
         return
-    from halog.cli.shared.connection import connect, modules_beside
+    from halog.cli.shared.connection import modules_beside
 
-    with connect(config_path, min(timeout_s, 10.0)) as connection:
+    with options.connect(at_most_s=TIMEOUT_S) as connection:
         modules_beside(connection.activated.own)
-        wait_s = 0.0 if no_wait else timeout_s
+        wait_s = 0.0 if no_wait else options.timeout_s
         if zone is not None:
-            _of_zone(connection, zone, format_, wait_s, dry_run=dry_run)
+            _of_zone(connection, zone, options.format, wait_s, dry_run=dry_run)
         elif dry_run:
-            _preview(connection, [_only_policy(connection.config, policy)], format_, single=True)
+            _preview(connection, [_only_policy(connection.config, policy)], options.format, single=True)
         else:
-            _begin(connection, _only_policy(connection.config, policy), format_, wait_s)
+            _begin(connection, _only_policy(connection.config, policy), options.format, wait_s)
 
 
 def _by_spark(
-    config_path: Path,
     policy: str | None,
     zone: str | None,
     master: str,
     checkpoint: Path | None,
+    options: ClusterOptions,
+    *,
     dry_run: bool,
-    format_: str,
-    wait_s: float,
 ) -> None:
     """Run the job in this process, as `python -m spark_jobs.rebalance` does."""
     from halog.cli.shared.connection import modules_beside
@@ -120,13 +116,13 @@ def _by_spark(
     check_installed("the nodes find by themselves what is to move")
     import spark_jobs.rebalance as job
 
-    config = load_config(config_path)
+    config = load_config(options.config_path)
     modules_beside(config)
     name = None if zone is not None else _only_policy(config, policy)
     if dry_run:
-        job.count(config_path, name, zone, master, format_)
+        job.count(options.config_path, name, zone, master, options.format)
     else:
-        job.move(config_path, name, zone, master, checkpoint, wait_s, format_)
+        job.move(options.config_path, name, zone, master, checkpoint, options.timeout_s, options.format)
 
 
 def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
@@ -219,10 +215,8 @@ def _say_number(connection: Connection) -> None:
 
 
 @rebalance.command()
-@config_option
-@format_option
-@timeout_option
-def status(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def status(options: ClusterOptions) -> None:
     """Show how far each policy is with its last change, and what is in the way. Exit code 4 while one is under way.
 
     \b
@@ -230,14 +224,13 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
       halog rebalance status
       halog rebalance status --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.remap import remap_request as wishes
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = [wishes.progress(connection.coordinator, name) for name in connection.coordinator.children("policies")]
         said = _said(connection) if any(p.state != wishes.DONE for p in found) else ([], {})
     problems, left_to = said
-    _show(found, format_, problems, left_to)
+    _show(found, options.format, problems, left_to)
     for policy, job in left_to.items():
         say(f"policy {policy}: {job} finds what is to move, and the nodes leave that to it")
     for problem in problems:
@@ -267,23 +260,20 @@ def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
 
 @rebalance.command()
 @policy_option
-@config_option
-@format_option
-@timeout_option
-def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def cancel(policy: str | None, options: ClusterOptions) -> None:
     """Turn back a change that is under way: what has moved moves back, as another change. New partitions stay, empty.
 
     \b
     Examples:
       halog rebalance cancel --policy fleet
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.remap import remap_request as wishes
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         name = _only_policy(connection.config, policy)
         wishes.turn_back(connection.coordinator, name)
-        _show([wishes.progress(connection.coordinator, name)], format_, single=True)
+        _show([wishes.progress(connection.coordinator, name)], options.format, single=True)
 
 
 def _show(

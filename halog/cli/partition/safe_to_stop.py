@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 @click.command("safe-to-stop")
 @click.argument("nodes", type=Name(), nargs=-1, required=True, metavar="NODE...")
-@config_option
-@format_option
-@timeout_option
-def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def safe_to_stop(nodes: tuple[str, ...], options: ClusterOptions) -> None:
     """Prove that these nodes may stop, all of them at once.
 
     For every partition they host, a node must be left that may be active, has everything that was acknowledged, and
@@ -39,13 +37,12 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
       halog safe-to-stop A B --format json
       halog safe-to-stop A && ssh a systemctl restart halog
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         check_known(connection, nodes)
         verdicts = judge_all(connection, set(nodes))
     unsafe = [v for v in verdicts if not v.safe]
-    if format_ == "json":
+    if options.format == "json":
         rows = [{"partition": v.partition, "safe": v.safe, "heir": v.heir or None, "why": v.why} for v in verdicts]
         emit_json({"nodes": list(nodes), "safe": not unsafe, "partitions": rows})
     else:

@@ -4,17 +4,17 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import say
 from halog.cli.shared.mirror_status import mirrors, unmirrored
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_after, timeout_option
-from halog.cli.shared.output import emit, emit_table, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit, emit_table
 from halog.cli.shared.with_home import partition_option, with_home
 from halog.cli.sites.let_go import let_go
 from halog.cli.sites.metrics import metrics
@@ -51,10 +51,8 @@ site.add_command(let_go)
 
 
 @site.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List the sites as this one sees them: where partitions are served, whether requests for them can go there, and
     whether their histories are one.
 
@@ -65,11 +63,10 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog site list
       halog site list --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.divergence_rows import COLUMNS, row
     from halog.runtime.sites.split_watch import parted
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         own, others = connection.config.site.name, connection.config.other_sites
         found = mirrors(connection, with_home(connection, ()))
         serves = dict.fromkeys((own, *others), 0)
@@ -92,8 +89,8 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
         for d in documents
     ]
     heads = ["site", "state", "serves", "mirrored here", "waited for", "requests go there", "parted"]
-    emit(format_, documents, heads, rows)
-    if apart and format_ != "json":
+    emit(options.format, documents, heads, rows)
+    if apart and options.format != "json":
         emit_table(COLUMNS, map(row, apart))
     for d in documents:
         if d["not_mirrored_there"]:
@@ -104,10 +101,8 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 
 @site.command("lag")
 @partition_option
-@config_option
-@format_option
-@timeout_option
-def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def lag(names: tuple[str, ...], options: ClusterOptions) -> None:
     """Show how far this site's mirrors are behind: log entries, and the time records take from there to here.
 
     Exit code 4 if one stands still.
@@ -117,16 +112,15 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
       halog site lag
       halog site lag --partition flights-0 --format json
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = mirrors(connection, [t for t in with_home(connection, names) if t.owner])
     rows = [
         (m["partition"], m["site"], m["by"], m["behind"], m["lag_ms"], m["age_s"], _yes(m["commits_wait"]), m["why"])
         for m in found
     ]
     heads = ["partition", "from site", "by", "entries behind", "lag ms", "told s ago", "commits wait", ""]
-    emit(format_, found, heads, rows)
+    emit(options.format, found, heads, rows)
     if any(m["why"] for m in found):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
@@ -136,18 +130,8 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
 @click.option("--may-fork", is_flag=True, help="Take over even if nobody knows whether the other site goes on.")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_after(SWITCH_S, "Give up after this long; what is not taken over by then stays where it is.")
-def promote(
-    names: tuple[str, ...],
-    may_fork: bool,
-    confirmed: str,
-    reason: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options_after(SWITCH_S, "Give up after this long; what is not taken over by then stays where it is.")
+def promote(names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str, options: ClusterOptions) -> None:
     """Make this configuration's site serve partitions that another one serves.
 
     The other site's nodes end their epochs with everything logged; this site mirrors the rest, and takes over: nothing
@@ -161,11 +145,10 @@ def promote(
       halog site promote --partition flights-0 --partition flights-1
       halog site promote --may-fork --cluster fleet --reason "west burns"
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
     from halog.runtime.sites.switchover import Switch, Switching
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
         tables = with_home(connection, names)
         _check_given_up(connection, tables if may_fork else (), confirmed)
@@ -180,7 +163,7 @@ def promote(
                 epoch = epochs[s.partition]
                 asked.append(Asked(s.partition, "promote", s.taken_over_from, here, epoch, s.may_fork, s.lacks))
 
-        switching = Switching(connection.coordinator, here, reach, timeout_s)
+        switching = Switching(connection.coordinator, here, reach, options.timeout_s)
         try:
             switches = switching.promote(epochs, may_fork=may_fork, done=done)
         finally:  # perhaps only some partitions were changed
@@ -193,7 +176,7 @@ def promote(
         (d["partition"], d["from"] or "was here", "perhaps" if d["may_fork"] else "no", d["lacks"] or "nothing")
         for d in documents
     ]
-    emit(format_, documents, ["partition", "taken over from", "forked", "may lack"], rows)
+    emit(options.format, documents, ["partition", "taken over from", "forked", "may lack"], rows)
 
 
 def _check_given_up(connection: Connection, tables: Iterable[PartitionTable], confirmed: str) -> None:
@@ -220,10 +203,8 @@ def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> Non
 @click.option("--to", "to", type=Name(), required=True, metavar="SITE", help="The site that is to serve them.")
 @partition_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def demote(to: str, names: tuple[str, ...], reason: str, options: ClusterOptions) -> None:
     """Stop serving here what another site has taken over, and mirror it from now on.
 
     Use it at a site that came back and still serves: its nodes end their epochs. If the other site has all of its
@@ -235,12 +216,11 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
       halog site demote --to east
       halog site demote --to east --reason "east has the better branch"
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
     from halog.errors import UnknownNameError
     from halog.runtime.sites.switchover import Switching
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         config = connection.config
         if to not in config.other_sites:
             raise UnknownNameError.of("site", to, list(config.other_sites), str(config.source))
@@ -253,14 +233,14 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
             changed.append(name)
             say(f"partition {name}: stops here, for site {to} to serve it")
 
-        switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
+        switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, options.timeout_s)
         try:
             switching.demote(wanted, to, done)
         finally:  # perhaps only some partitions were changed
             tell(connection, [Asked(name, "demote", to, to, epochs[name]) for name in changed], reason)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
     rows = [(name, to, "stops here" if name in changed else "was not served here") for name in wanted]
-    emit(format_, documents, ["partition", "to", ""], rows)
+    emit(options.format, documents, ["partition", "to", ""], rows)
 
 
 # --- what is known ---

@@ -4,15 +4,15 @@ need."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
@@ -26,18 +26,9 @@ if TYPE_CHECKING:
 @click.option("--may-fork", is_flag=True, help="Also if that site may have the votes to go on by itself.")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def let_go(
-    name: str,
-    names: tuple[str, ...],
-    may_fork: bool,
-    confirmed: str,
-    reason: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    name: str, names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str, options: ClusterOptions
 ) -> None:
     """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again, or whose
     votes they need (takeover), until it gives them again.
@@ -53,11 +44,10 @@ def let_go(
       halog site let-go east --partition flights-0
       halog site let-go east --may-fork --cluster fleet --reason "its building burns"
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
     from halog.runtime.sites.switchover import Switching
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tables = _awaiting(connection, names, name)
         _check_votes(connection, name, tables, may_fork, confirmed)
         check_named(connection, confirmed)
@@ -73,12 +63,12 @@ def let_go(
             asked.append(Asked(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
 
         try:
-            Switching(connection.coordinator, here, reach, timeout_s).let_go(by_name, name, done)
+            Switching(connection.coordinator, here, reach, options.timeout_s).let_go(by_name, name, done)
         finally:  # perhaps only some partitions were changed
             tell(connection, asked, reason)
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
     rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
-    emit(format_, documents, ["partition", "site", ""], rows)
+    emit(options.format, documents, ["partition", "site", ""], rows)
 
 
 def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
