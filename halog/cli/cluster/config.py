@@ -17,7 +17,7 @@ from halog.cli.shared.options import Text, config_option, number_of, timeout_opt
 from halog.cli.shared.output import emit, emit_json, format_option
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.metadata.config_versions import Standing, Version
 
@@ -251,7 +251,7 @@ def _say_where(new: Config) -> None:
         say(f"it is active at site {here} alone; to have it at {at}, activate it with {whose} file, too")
 
 
-def _reached(options: ClusterOptions, file: Path | None = None) -> AbstractContextManager[Connection]:
+def _reached(options: ClusterOptions, file: Path | None = None) -> AbstractContextManager[ClusterConnection]:
     """Return a connection by --config, or by FILE where that is the only file."""
     from halog.config.read import STANDARD
 
@@ -261,7 +261,7 @@ def _reached(options: ClusterOptions, file: Path | None = None) -> AbstractConte
     return options.connect(as_in_file=True)
 
 
-def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
+def _activate(connection: ClusterConnection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
     from halog.cli.cluster.config_views import tell
     from halog.config.read import STANDARD, name_of
     from halog.metadata.config_versions import Draft, activate as activate_version

@@ -17,7 +17,7 @@ from halog.metadata.config_versions import Version, digest
 from halog.runtime.placement.config_admission import Facts, facts, judged, turned_away
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 DIGITS = 12
 """So many digits of a digest tell a few hundred versions apart."""
@@ -51,7 +51,7 @@ class Compared(NamedTuple):
         return {"version": None if self.left is None else self.left.number, "with": self.right, "changes": changes}
 
 
-def compare(connection: Connection, left: Version | None, right: Config, name: str) -> Compared:
+def compare(connection: ClusterConnection, left: Version | None, right: Config, name: str) -> Compared:
     """Return what differs, and what would become of it on the cluster as it is now."""
     same = left is not None and left.digest == digest(right)
     there = known(connection)
@@ -60,7 +60,7 @@ def compare(connection: Connection, left: Version | None, right: Config, name: s
     return Compared(left, name, same, changes, away)
 
 
-def known(connection: Connection) -> Facts:
+def known(connection: ClusterConnection) -> Facts:
     """Return the facts of the cluster that a change is judged by. A cluster that does not exist yet has none."""
     types = {d.name: d.bases for d in connection.definitions.all()} if connection.tables else {}
     nodes, own = connection.nodes.values(), connection.config
@@ -92,7 +92,7 @@ def when(version: Version) -> str:
     return datetime.fromtimestamp(version.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def tell(connection: Connection, version: Version) -> bool:
+def tell(connection: ClusterConnection, version: Version) -> bool:
     """Write the activation into the event history; where no node runs, nobody else would. Return False if the history
     does not take it."""
     why = f"by {version.by} from {version.file}" + (f": {version.comment}" if version.comment else "")

@@ -30,7 +30,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Target:
+class DoctorTarget:
     """Says what is to be checked: existing servers, or an embedded site's directory."""
 
     data_dir: Path
@@ -61,13 +61,13 @@ class Target:
         return cls(directory, True, info.bootstrap, info.zookeeper)
 
 
-def run(target: Target) -> list[Finding]:
+def run(target: DoctorTarget) -> list[Finding]:
     """Run all checks, in the order in which a reader can act on them."""
-    checks: list[Callable[[Target], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
+    checks: list[Callable[[DoctorTarget], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
     return [finding for check in checks for finding in check(target)]
 
 
-def java(target: Target) -> Iterator[Finding]:
+def java(target: DoctorTarget) -> Iterator[Finding]:
     """Look for a Java that can run the servers."""
     from halog.embedded.java import find_java
 
@@ -79,7 +79,7 @@ def java(target: Target) -> Iterator[Finding]:
         yield Finding("java", "ok", f"{found.version} ({found.path})")
 
 
-def jars(target: Target) -> Iterator[Finding]:
+def jars(target: DoctorTarget) -> Iterator[Finding]:
     """Check the servers' jars in the cache, and their class archives."""
     from halog.embedded import archives, jars
     from halog.embedded.java import find_java
@@ -115,7 +115,7 @@ def jars(target: Target) -> Iterator[Finding]:
         yield Finding("class archives", "ok", str(built))
 
 
-def disk(target: Target) -> Iterator[Finding]:
+def disk(target: DoctorTarget) -> Iterator[Finding]:
     """Check the data directory and its disk."""
     from halog.embedded import datadir
 
@@ -130,7 +130,7 @@ def disk(target: Target) -> Iterator[Finding]:
         yield Finding("data directory", "ok", f"{target.data_dir}, {free:,} MB free")
 
 
-def kafka(target: Target) -> Iterator[Finding]:
+def kafka(target: DoctorTarget) -> Iterator[Finding]:
     """Ask Kafka for its metadata, and for settings that could lose data."""
     if not target.bootstrap:
         yield Finding("kafka", "fail" if target.configured else "skip", target.why_not or "none configured")
@@ -166,7 +166,7 @@ def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
         )
 
 
-def zookeeper(target: Target) -> Iterator[Finding]:
+def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
     """Ask ZooKeeper for a session."""
     if not target.zookeeper:
         yield Finding("zookeeper", "fail" if target.configured else "skip", target.why_not or "none configured")

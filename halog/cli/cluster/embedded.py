@@ -23,7 +23,7 @@ LOOK_S = 0.2
 """`--foreground` looks this often whether a site has ended by itself."""
 
 
-class _Names(click.ParamType[tuple[str, ...]]):
+class SiteNames(click.ParamType[tuple[str, ...]]):
     """Takes names of sites, each once: west,east."""
 
     name = "name,name,…"
@@ -46,7 +46,9 @@ data_dir_option = click.option(
     help="Where the site keeps its data.  [default: $HALOG_SITE or ~/.local/share/halog/site]",
 )
 sites_option = click.option(
-    "--sites", type=_Names(), help="Several sites by their names, each in a directory of its own in the data directory."
+    "--sites",
+    type=SiteNames(),
+    help="Several sites by their names, each in a directory of its own in the data directory.",
 )
 
 

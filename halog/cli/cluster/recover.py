@@ -17,7 +17,7 @@ from halog.cli.shared.options import Name, Text
 from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.ports import Store
     from halog.runtime.node.cluster_recovery import Plan, Recovered
@@ -140,7 +140,7 @@ def recover(
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
 
 
-def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
+def _look(connection: ClusterConnection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
     from halog.runtime.node.cluster_recovery import Looking
 
     log, coordinator = connection.adapters.log, connection.coordinator
@@ -229,7 +229,7 @@ def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], clus
         )
 
 
-def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None:
+def _tell(connection: ClusterConnection, plan: Plan, accepted: tuple[str, ...]) -> None:
     """Write into the event history who has done it; no node can know."""
     from halog.cli.shared.event_log import note
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event

@@ -17,7 +17,7 @@ from halog.cli.shared.options import Name, reason_option
 from halog.cli.shared.output import emit, emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.zone_views import Heard, ZoneSiteView, ZoneView
 
 
@@ -126,13 +126,13 @@ def quorum(name: str, off: bool | None, confirmed: str, reason: str, options: Cl
         echo_facts([("zone", name), ("quorum", f"{demand or 'none'}{how}")])
 
 
-def _check_given_up(connection: Connection, name: str, confirmed: str) -> None:
+def _check_given_up(connection: ClusterConnection, name: str, confirmed: str) -> None:
     apart = "each side of a network that is cut in two would go on with what it reaches"
     given_up = f"zone {name} would have no quorum, and {apart}"
     check_confirmed(connection, confirmed, given_up, "If that may be", zone=name)
 
 
-def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
+def _views(connection: ClusterConnection, names: list[str]) -> list[ZoneView]:
     from halog.cli.shared.zone_views import zone_sites, zone_view
 
     config = connection.config
@@ -141,7 +141,7 @@ def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
     return [zone_view(config, name, heard) for name in names]
 
 
-def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
+def _heard(connection: ClusterConnection, site: str, names: list[str]) -> Heard:
     from halog.cli.shared.remote_nodes import hear_zones
     from halog.cli.shared.survey import ask_nodes
     from halog.cli.shared.zone_views import Heard
@@ -152,7 +152,7 @@ def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
     return Heard(ask_nodes(connection), {name: read_switch(connection.coordinator, name) for name in names})
 
 
-def _demand(connection: Connection, name: str) -> str:
+def _demand(connection: ClusterConnection, name: str) -> str:
     """Return what the zone's quorum asks for at this site; only its nodes count for it."""
     from halog.errors import RefusedError
     from halog.runtime.membership.node_quorum import zones_of
@@ -167,7 +167,7 @@ def _demand(connection: Connection, name: str) -> str:
     return next(z.demand for z in zones_of(config, config.nodes_of(name)[0]) if z.name == name)
 
 
-def _known(connection: Connection, name: str) -> None:
+def _known(connection: ClusterConnection, name: str) -> None:
     from halog.errors import UnknownNameError
 
     zones = connection.config.all_sites.zones

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from halog.cli.log.unlogged import Told, found_in
+from halog.cli.log.unlogged import UnloggedTransaction, found_in
 from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.log.chain import Verdict
@@ -30,17 +30,17 @@ _PASSED_OVER = frozenset({Verdict.SKIPPED.value, Verdict.VOIDED.value})
 _COUNTED = frozenset({Verdict.ACCEPTED.value, Verdict.OPENED.value})
 
 
-class Left(msgspec.Struct, frozen=True):
+class DiscardedRecord(msgspec.Struct, frozen=True):
     """Holds a discarded record. `outcome` is discarded, undecided, or "committed as lsn N". Undecided means that no
     higher epoch has opened yet, so it may still be committed anew; or that it is prepared anew, and in doubt. `told` is
     what its node told of it, where the log does not have it."""
 
     judged: Judged
     outcome: str
-    told: Told | None = None
+    told: UnloggedTransaction | None = None
 
 
-def discarded(judged: Iterable[Judged], events: Iterable[Event] = ()) -> Iterator[Left]:
+def discarded(judged: Iterable[Judged], events: Iterable[Event] = ()) -> Iterator[DiscardedRecord]:
     """Yield the skipped transactions among these records, which are all there are, in log order. Then yield those of
     this partition that the events tell and the log does not have, in the order of the events."""
     passed: list[tuple[Judged, records.Commit | records.Prepare]] = []
@@ -52,11 +52,11 @@ def discarded(judged: Iterable[Judged], events: Iterable[Event] = ()) -> Iterato
         elif record is not None:
             history.read(item, record)
     for item, record in passed:
-        yield Left(item, history.outcome(record.header.tx, record.header.epoch.number))
+        yield DiscardedRecord(item, history.outcome(record.header.tx, record.header.epoch.number))
     logged = {(r.header.epoch.number, r.header.lsn, r.header.tx) for _, r in passed}
     for told in found_in(events):
         if told.key not in logged:
-            yield Left(told.judged(), history.outcome(told.tx, told.epoch), told)
+            yield DiscardedRecord(told.judged(), history.outcome(told.tx, told.epoch), told)
 
 
 class _History:

@@ -13,7 +13,7 @@ from halog.cli.shared.messages import echo_line
 from halog.cli.shared.options import Name, number_of
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.ports import Entry
     from halog.runtime.topics.log_judge import Judge, Judged
@@ -70,7 +70,7 @@ def tail(partition: str, count: int, follow: bool, options: ClusterOptions) -> N
 
 
 def _show_last(
-    connection: Connection, table: PartitionTable, count: int, show: Callable[[Judged], None]
+    connection: ClusterConnection, table: PartitionTable, count: int, show: Callable[[Judged], None]
 ) -> tuple[Judge, int]:
     """Show the last `count` records, judged. Return the judge and the offset to go on from."""
     from halog.cli.shared.partition_log import PartitionLog
@@ -86,7 +86,7 @@ def _show_last(
 
 
 def _follow(
-    connection: Connection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[Judged], None]
+    connection: ClusterConnection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[Judged], None]
 ) -> None:
     try:
         for entry in _new_entries(connection, table, offset):
@@ -95,7 +95,7 @@ def _follow(
         pass  # Ctrl-C is the way to end it
 
 
-def _new_entries(connection: Connection, table: PartitionTable, offset: int) -> Iterator[Entry]:
+def _new_entries(connection: ClusterConnection, table: PartitionTable, offset: int) -> Iterator[Entry]:
     from halog.cli.shared.partition_log import place_of
     from halog.errors import LogError
     from halog.ports import OutOfRange

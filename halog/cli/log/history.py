@@ -17,9 +17,9 @@ from halog.cli.shared.options import Name
 from halog.cli.shared.output import emit, emit_json, table_lines
 
 if TYPE_CHECKING:
-    from halog.cli.log.discarded import Left
+    from halog.cli.log.discarded import DiscardedRecord
     from halog.cli.log.epochs import Epoch
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 WIDTH = 120
 """Reasons are broken into lines of so many columns."""
@@ -68,7 +68,7 @@ def history(partition: str, why: bool, discarded: bool, target: Path | None, opt
             _show_epochs(_epochs(connection, partition), why, options.format)
 
 
-def _epochs(connection: Connection, partition: str) -> list[Epoch]:
+def _epochs(connection: ClusterConnection, partition: str) -> list[Epoch]:
     from halog.cli.log.epochs import epochs_of
     from halog.cli.shared.event_log import EventLog
     from halog.cli.shared.partition_log import PartitionLog
@@ -112,7 +112,7 @@ def _as_json(epoch: Epoch) -> dict[str, Any]:
 # --- discarded transactions ---
 
 
-def _discarded(connection: Connection, partition: str, target: Path | None, format_: str) -> None:
+def _discarded(connection: ClusterConnection, partition: str, target: Path | None, format_: str) -> None:
     from halog.cli.log.discarded import discarded
     from halog.cli.shared.event_log import EventLog
     from halog.cli.shared.files import is_standard
@@ -130,7 +130,7 @@ def _discarded(connection: Connection, partition: str, target: Path | None, form
         _show_discarded(connection, list(found))
 
 
-def _documents(connection: Connection, found: Iterator[Left]) -> Iterator[dict[str, Any]]:
+def _documents(connection: ClusterConnection, found: Iterator[DiscardedRecord]) -> Iterator[dict[str, Any]]:
     from halog.cli.shared.record_text import as_json
 
     for left in found:
@@ -149,7 +149,7 @@ def _export(documents: Iterator[dict[str, Any]], target: Path) -> int:
     return count
 
 
-def _show_discarded(connection: Connection, found: list[Left]) -> None:
+def _show_discarded(connection: ClusterConnection, found: list[DiscardedRecord]) -> None:
     from halog.cli.shared.record_text import as_lines
 
     for left in found:
@@ -159,7 +159,7 @@ def _show_discarded(connection: Connection, found: list[Left]) -> None:
         say("nothing was discarded: no record of this log was skipped, and no node told of one that never reached it")
 
 
-def _what(left: Left) -> str:
+def _what(left: DiscardedRecord) -> str:
     told = left.told
     if told is None:
         return left.outcome

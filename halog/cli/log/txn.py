@@ -14,7 +14,7 @@ from halog.cli.shared.output import emit, emit_json, emit_table
 from halog.errors import NotFoundError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.txn_views import TxnView
 
 ID_BYTES = 16
@@ -150,7 +150,7 @@ def _decide(txn_id: str, options: ClusterOptions, *, commit: bool) -> None:
     emit(options.format, {"txn": txn_id, "outcome": outcome}, ("transaction", "outcome"), [(txn_id, outcome)])
 
 
-def _found(connection: Connection, txn_id: str) -> TxnView:
+def _found(connection: ClusterConnection, txn_id: str) -> TxnView:
     from halog.cli.shared.txn_views import in_doubt
 
     views, silent = in_doubt(connection)

@@ -34,7 +34,7 @@ class _More(msgspec.Struct, frozen=True):
     transactions: list[_Item]
 
 
-class Told(msgspec.Struct, frozen=True):
+class UnloggedTransaction(msgspec.Struct, frozen=True):
     """Describes one of these transactions. `size` is that of its record in bytes; 0: it was in the log when it was
     told. `data` is the record."""
 
@@ -75,10 +75,10 @@ class Told(msgspec.Struct, frozen=True):
         }
 
 
-def found_in(events: Iterable[Event]) -> list[Told]:
+def found_in(events: Iterable[Event]) -> list[UnloggedTransaction]:
     """Return each of them once, in the order of the events. If one is told twice, the one with its record counts. An
     event of another form is passed over: it is for people, and any node may write it."""
-    found: dict[tuple[int, int, bytes], Told] = {}
+    found: dict[tuple[int, int, bytes], UnloggedTransaction] = {}
     for event in events:
         if event.code != DISCARDED.code:
             continue
@@ -92,10 +92,10 @@ def found_in(events: Iterable[Event]) -> list[Told]:
     return list(found.values())
 
 
-def _of(event: Event) -> list[Told]:
+def _of(event: Event) -> list[UnloggedTransaction]:
     more = msgspec.convert(event.more, _More)
     return [
-        Told(
+        UnloggedTransaction(
             bytes.fromhex(item.tx),
             more.of_epoch,
             item.lsn,

@@ -15,7 +15,7 @@ from halog.cli.shared.output import emit_json, emit_table
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.ports import Log
     from halog.runtime.merge.compensation import Compensate, Compensations
@@ -99,7 +99,7 @@ def list_(source: str, names: tuple[str, ...], two_way: bool | None, everything:
 
 
 def preview(
-    connection: Connection,
+    connection: ClusterConnection,
     tables: Iterable[PartitionTable],
     sources: Mapping[str, str],
     reach: Callable[[str], Remote],
@@ -131,7 +131,7 @@ def preview(
         _show(documents, ", ".join(dict.fromkeys(sources.values())), connection.config.site.name)
 
 
-def _deciding(connection: Connection) -> tuple[Compensations, str]:
+def _deciding(connection: ClusterConnection) -> tuple[Compensations, str]:
     """Return what decides conflicts as the source's nodes do. If the application's modules cannot be imported here,
     what a trigger may be asked about is left open, and the reason is returned: a preview that is wrong is worse than
     none."""
@@ -153,7 +153,7 @@ def _deciding(connection: Connection) -> tuple[Compensations, str]:
     return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide, ""
 
 
-def _other(connection: Connection, source: str) -> str:
+def _other(connection: ClusterConnection, source: str) -> str:
     from halog.errors import UnknownNameError
 
     config = connection.config
@@ -163,7 +163,7 @@ def _other(connection: Connection, source: str) -> str:
 
 
 def _partition(
-    connection: Connection,
+    connection: ClusterConnection,
     remote: Remote,
     table: PartitionTable,
     decide: Compensate,
@@ -198,7 +198,7 @@ def _partition(
     }
 
 
-def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
+def _foreseen(connection: ClusterConnection, decided: Decided) -> dict[str, Any]:
     """Return one key as a document. What fails here need not fail at the node, which has what a trigger reads."""
     choice = decided.choice
     document = told(connection, choice.found, choice.then, decided.by, choice.deferred) | {"undecided": ""}
@@ -208,7 +208,7 @@ def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
     return document | {"stands": UNDECIDED, "then": None, "deferred": "", "undecided": why}
 
 
-def _even(connection: Connection, source: Remote) -> Even | None:
+def _even(connection: ClusterConnection, source: Remote) -> Even | None:
     """Return what brings values of types with several definitions to one form. The source's definitions come first, as
     its nodes will have them."""
     from halog.runtime.topics.schemas import of_both
@@ -230,7 +230,7 @@ def _left_out(partition: str, why: str) -> dict[str, Any]:
     }
 
 
-def _side(connection: Connection, site: str, log: Log, table: PartitionTable) -> Side:
+def _side(connection: ClusterConnection, site: str, log: Log, table: PartitionTable) -> Side:
     """Return a site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
     from halog.cli.shared.partition_log import place_of
     from halog.ports import TopicPartition
@@ -249,7 +249,7 @@ def _side(connection: Connection, site: str, log: Log, table: PartitionTable) ->
     return read_on(Side(site, log, tp, at.state, at.next_offset, in_doubt), max(end, at.next_offset))
 
 
-def told(connection: Connection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
+def told(connection: ClusterConnection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
     """Return one key as a document. `by` is the trigger that decided; `why` says why an operator must decide."""
     name, key = _named(connection, found, then)
     stands = "source" if then == found.source else "initiating" if then == found.initiating else "merged"
@@ -269,7 +269,7 @@ def told(connection: Connection, found: Difference, then: State, by: str, why: s
     }
 
 
-def _named(connection: Connection, found: Difference, then: State) -> tuple[str, list[Any]]:
+def _named(connection: ClusterConnection, found: Difference, then: State) -> tuple[str, list[Any]]:
     from halog.cli.shared.values import describe_key
     from halog.errors import HalogError
 
@@ -283,7 +283,7 @@ def _named(connection: Connection, found: Difference, then: State) -> tuple[str,
         return family, key
 
 
-def state_of(connection: Connection, state: State) -> dict[str, Any] | None:
+def state_of(connection: ClusterConnection, state: State) -> dict[str, Any] | None:
     """Return a state as a document."""
     from halog.cli.shared.record_text import fields_of
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.errors import UnknownNameError
 
@@ -21,7 +21,7 @@ LISTED = 10
 """An error names so many ids."""
 
 
-def whole(connection: Connection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
+def whole(connection: ClusterConnection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
     """Return the id that begins so, of the merges that the logs of these partitions still have. If there is none,
     return what was said. ConfigError if there are several, or if these are no digits."""
     if said is None:
@@ -30,7 +30,7 @@ def whole(connection: Connection, tables: Iterable[PartitionTable], said: str | 
     return found
 
 
-def known(connection: Connection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
+def known(connection: ClusterConnection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
     """Return the id as `whole` does. UnknownNameError if the logs have no merge of this id."""
     from halog.cli.merge.log_reports import reports
 
@@ -53,7 +53,7 @@ def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
     )
 
 
-def meant(connection: Connection, tables: Iterable[PartitionTable], said: str) -> dict[str, str]:
+def meant(connection: ClusterConnection, tables: Iterable[PartitionTable], said: str) -> dict[str, str]:
     """Return, by partition, the id that begins so; partitions without such a merge are left out. A whole id is looked
     for in no log: it may be of any of them."""
     from halog.cli.merge.log_reports import reports

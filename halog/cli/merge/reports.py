@@ -18,7 +18,7 @@ from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from restore.report import Entry
     from restore.waiting import Report
@@ -116,7 +116,7 @@ def _told(report: Report) -> list[Entry]:
 
 
 def _documents(
-    connection: Connection, table: PartitionTable, merge: str | None, pick: Pick
+    connection: ClusterConnection, table: PartitionTable, merge: str | None, pick: Pick
 ) -> Iterator[dict[str, Any]]:
     """Yield the last merge of a partition, or the one that is named, of those the log still holds."""
     found = reports(connection, table)
@@ -124,7 +124,7 @@ def _documents(
         yield _document(connection, table, report, pick(report))
 
 
-def _open(connection: Connection, table: PartitionTable, merge: str | None) -> Iterator[dict[str, Any]]:
+def _open(connection: ClusterConnection, table: PartitionTable, merge: str | None) -> Iterator[dict[str, Any]]:
     """Yield what waits for an operator, of any merge or of the one that is named."""
     for report in reports(connection, table):
         if report.open and merge in (None, report.name.hex()):
@@ -132,7 +132,7 @@ def _open(connection: Connection, table: PartitionTable, merge: str | None) -> I
 
 
 def _document(
-    connection: Connection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
+    connection: ClusterConnection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
 ) -> dict[str, Any]:
     return {
         "partition": table.name,
@@ -141,7 +141,7 @@ def _document(
     }
 
 
-def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
+def _object(connection: ClusterConnection, report: Report, e: Entry) -> dict[str, Any]:
     closed = report.closing(e.found.key) if e.why else None
     return {
         **told(connection, e.found, e.then, e.verdict, e.why),

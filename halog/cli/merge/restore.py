@@ -18,7 +18,7 @@ from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
     from halog.metadata.restore_requests import Restore
@@ -166,7 +166,7 @@ def _check_spark(*, dry_run: bool, classified: bool) -> None:
     check_installed("the nodes compare by themselves")
 
 
-def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
+def _two_way(connection: ClusterConnection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
     """Are they compared without the common ancestor? RefusedError if some are, and others are not."""
     from halog.errors import RefusedError
 
@@ -213,7 +213,7 @@ def _active(
     return found
 
 
-def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: float) -> None:
+def _take_back(connection: ClusterConnection, active: Mapping[str, str], timeout_s: float) -> None:
     """Have this site serve again what its own nodes should serve."""
     from halog.cli.partition.failover import hand_over
     from halog.runtime.sites.switchover import Switching
@@ -258,7 +258,7 @@ def mergeable(
     return found, left
 
 
-def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Restore]:
+def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[str, Restore]:
     from halog.metadata.identity import who
     from halog.metadata.restore_requests import FAILED, Restore
 
@@ -302,7 +302,7 @@ def undo_(merge: str | None, names: tuple[str, ...], options: ClusterOptions) ->
     _emit(options.format, ended, dict.fromkeys(found, connection.config.site.name))
 
 
-def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
+def _merges(connection: ClusterConnection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
     """Return, by partition, the merge asked for, else the last one made here. A partition without one is left out."""
     from halog.cli.merge.merge_ids import meant
     from halog.metadata.restore_requests import last_merge, restore_of
@@ -314,7 +314,7 @@ def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str
 
 
 def _named(
-    connection: Connection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
+    connection: ClusterConnection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
 ) -> dict[str, str]:
     """Return the site that was named for each partition."""
     from halog.errors import ConfigError, UnknownNameError
@@ -331,7 +331,7 @@ def _named(
     return named
 
 
-def _site_of(connection: Connection, partition: str, node: str) -> str:
+def _site_of(connection: ClusterConnection, partition: str, node: str) -> str:
     """Return the other site at which this node is active for the partition."""
     from halog.errors import HalogError, RefusedError
     from halog.metadata.partition_tables import table_of

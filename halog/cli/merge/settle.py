@@ -17,8 +17,8 @@ from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.merge.settlement import Case, Outcome, Wanted
-    from halog.cli.shared.connection import Connection
+    from halog.cli.merge.settlement import Case, CaseOutcome, OperatorChoice
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 STATES = ("source", "initiating", "base", "nothing")
@@ -80,10 +80,10 @@ def settle(
       halog conflicts settle Flight LH9 --as nothing --dry-run
       halog conflicts settle --all --partition flights-0 --as source
     """
-    from halog.cli.merge.settlement import Wanted
+    from halog.cli.merge.settlement import OperatorChoice
 
     _check_usage(type_name, key, choice, fields, everything=everything, force=force)
-    wanted = Wanted(choice or "source", type_name or "", fields)
+    wanted = OperatorChoice(choice or "source", type_name or "", fields)
     with options.connect() as connection:
         for name in names:
             connection.table(name)
@@ -101,13 +101,19 @@ def settle(
 
 
 def _settled(
-    connection: Connection, cases: Iterable[Case], wanted: Wanted, reason: str, *, force: bool, dry_run: bool
-) -> list[Outcome]:
+    connection: ClusterConnection,
+    cases: Iterable[Case],
+    wanted: OperatorChoice,
+    reason: str,
+    *,
+    force: bool,
+    dry_run: bool,
+) -> list[CaseOutcome]:
     """Settle the cases, and write each commit into the event history. An error says how many were settled before it."""
     from halog.cli.merge.settlement import settled
     from halog.errors import HalogError
 
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     try:
         with of_arguments():
             for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
@@ -139,7 +145,7 @@ def _check_usage(
         raise click.UsageError("--all is about what was not changed since: --force is of no use")
 
 
-def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None) -> list[Case]:
+def _all_open(connection: ClusterConnection, names: tuple[str, ...], merge: str | None) -> list[Case]:
     """Return the open conflicts in the partitions that are named, or in all that this site serves."""
     from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
@@ -157,7 +163,7 @@ def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None)
 
 
 def _named(
-    connection: Connection, type_name: str, words: tuple[str, ...], names: tuple[str, ...], merge: str | None
+    connection: ClusterConnection, type_name: str, words: tuple[str, ...], names: tuple[str, ...], merge: str | None
 ) -> Case:
     """Return the conflict of this object. NotFoundError or RefusedError if there is none."""
     from halog.cli.objects.get import sought
@@ -182,7 +188,9 @@ def _named(
     )
 
 
-def _left(connection: Connection, table: PartitionTable, key: bytes, said: str, merge: str | None) -> Case | None:
+def _left(
+    connection: ClusterConnection, table: PartitionTable, key: bytes, said: str, merge: str | None
+) -> Case | None:
     """Return the conflict as the last merge left it to an operator. RefusedError if merges did touch the object, and
     none left it."""
     from halog.cli.merge.log_reports import reports
@@ -202,7 +210,7 @@ def _left(connection: Connection, table: PartitionTable, key: bytes, said: str, 
     return None
 
 
-def _check_served(connection: Connection, tables: Iterable[PartitionTable]) -> None:
+def _check_served(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> None:
     from halog.errors import RefusedError
 
     for table in tables:
@@ -218,7 +226,7 @@ def _check_served(connection: Connection, tables: Iterable[PartitionTable]) -> N
 # --- what is said of it ---
 
 
-def _tell(connection: Connection, done: Sequence[Outcome], stands: str, reason: str) -> None:
+def _tell(connection: ClusterConnection, done: Sequence[CaseOutcome], stands: str, reason: str) -> None:
     from halog.cli.merge.settlement import tell
     from halog.cli.shared.messages import say
 
@@ -228,7 +236,7 @@ def _tell(connection: Connection, done: Sequence[Outcome], stands: str, reason: 
             say("the event history does not have it: its log does not answer")
 
 
-def _document(connection: Connection, o: Outcome) -> dict[str, Any]:
+def _document(connection: ClusterConnection, o: CaseOutcome) -> dict[str, Any]:
     from halog.cli.merge.conflicts import state_of, told
 
     case = o.case

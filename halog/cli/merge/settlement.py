@@ -33,7 +33,7 @@ from restore.report import Entry, is_known
 from restore.waiting import UNDONE, Report, ending
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.schema import ForeignType
 
 BATCH_OBJECTS = ITEMS
@@ -42,7 +42,7 @@ BATCH_BYTES = 1_000_000
 """A transaction has no more bytes than this, or a fifth of the largest record allowed, if that is less."""
 
 
-class Wanted(NamedTuple):
+class OperatorChoice(NamedTuple):
     """Says what should stand: a state, with some of its fields as the operator gives them."""
 
     choice: str
@@ -68,7 +68,7 @@ class Case(NamedTuple):
         return self.told.found.key
 
 
-class Outcome(NamedTuple):
+class CaseOutcome(NamedTuple):
     """Says what became of one conflict. `error` says why it is not settled."""
 
     case: Case
@@ -103,8 +103,13 @@ class _Ready(NamedTuple):
 
 
 def settled(
-    connection: Connection, cases: Iterable[Case], wanted: Wanted, *, force: bool = False, dry_run: bool = False
-) -> Iterator[list[Outcome]]:
+    connection: ClusterConnection,
+    cases: Iterable[Case],
+    wanted: OperatorChoice,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Iterator[list[CaseOutcome]]:
     """Yield what became of each conflict, commit by commit. A conflict is refused if its object does not stand as its
     merge left it, unless `force` says that this does not matter. With `dry_run` nothing is committed."""
     for _, grouped in groupby(cases, lambda case: (case.partition, case.report.name)):
@@ -114,15 +119,15 @@ def settled(
             if others:
                 yield others
             if dry_run:
-                yield [Outcome(r.case, r.was, r.then) for r in ready]
+                yield [CaseOutcome(r.case, r.was, r.then) for r in ready]
             elif ready:
                 yield from _committed(connection, ready)
 
 
 def _looked_at(
-    connection: Connection, cases: Sequence[Case], wanted: Wanted, force: bool
-) -> tuple[list[_Ready], list[Outcome]]:
-    ready, others = list[_Ready](), list[Outcome]()
+    connection: ClusterConnection, cases: Sequence[Case], wanted: OperatorChoice, force: bool
+) -> tuple[list[_Ready], list[CaseOutcome]]:
+    ready, others = list[_Ready](), list[CaseOutcome]()
     for case, now in zip(cases, connection.fetch(cases[0].partition, [c.key for c in cases]), strict=True):
         was, then = _state(now), None
         try:
@@ -130,9 +135,9 @@ def _looked_at(
             if _may_be_settled(case, now, then, force):
                 ready.append(_Ready(case, now, then))
             else:
-                others.append(Outcome(case, was, then, already=True))
+                others.append(CaseOutcome(case, was, then, already=True))
         except RefusedError as error:
-            others.append(Outcome(case, was, then, error))
+            others.append(CaseOutcome(case, was, then, error))
     return ready, others
 
 
@@ -168,7 +173,7 @@ def _state(found: Found | None) -> State:
 # --- what is to stand ---
 
 
-def _wanted_state(connection: Connection, case: Case, wanted: Wanted) -> State:
+def _wanted_state(connection: ClusterConnection, case: Case, wanted: OperatorChoice) -> State:
     found = case.told.found
     states = {"source": found.source, "initiating": found.initiating, "base": found.base, "nothing": None}
     chosen = states[wanted.choice]
@@ -180,7 +185,7 @@ def _wanted_state(connection: Connection, case: Case, wanted: Wanted) -> State:
     return chosen if wanted.fields is None else _with_fields(connection, case, chosen, wanted)
 
 
-def _with_fields(connection: Connection, case: Case, chosen: State, wanted: Wanted) -> Instance:
+def _with_fields(connection: ClusterConnection, case: Case, chosen: State, wanted: OperatorChoice) -> Instance:
     """Return the chosen state's instance with the given fields. If nothing stood there, it is the one that did at
     either site, or a new one."""
     assert wanted.fields is not None
@@ -195,7 +200,7 @@ def _with_fields(connection: Connection, case: Case, chosen: State, wanted: Want
     return Instance(connection.new_reference().to_bytes() if there is None else there.ref, value)
 
 
-def _written_by(connection: Connection, case: Case, chosen: State, type_name: str) -> ForeignType:
+def _written_by(connection: ClusterConnection, case: Case, chosen: State, type_name: str) -> ForeignType:
     """Return the definition that wrote it. If there is nothing, return the newest one of what was there at some
     time."""
     definitions, found = connection.definitions, case.told.found
@@ -215,7 +220,7 @@ def _key_of(foreign: ForeignType, fields: Mapping[str, Any]) -> bytes:
 # --- commits ---
 
 
-def _committed(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
+def _committed(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterator[list[CaseOutcome]]:
     """Commit all at once but those that change nothing; commit one by one where that is refused for any of them."""
     changing = [r for r in ready if r.changes]
     room = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
@@ -232,16 +237,16 @@ def _size_of(one: _Ready) -> int:
     return was + sum(len(c.key) + len(c.value or b"") + ITEM_BYTES for c in one.changes)
 
 
-def _at_once(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
+def _at_once(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterator[list[CaseOutcome]]:
     try:
         lsn = _commit(connection, ready)
-        yield [Outcome(r.case, r.was, r.then, lsn=lsn) for r in ready]
+        yield [CaseOutcome(r.case, r.was, r.then, lsn=lsn) for r in ready]
     except (ConflictError, DuplicateKeyError, RecordTooLargeError) as error:
         if len(ready) > 1:
             for one in ready:
                 yield from _at_once(connection, [one])
         else:
-            yield [Outcome(r.case, r.was, r.then, _refusal(error)) for r in ready]
+            yield [CaseOutcome(r.case, r.was, r.then, _refusal(error)) for r in ready]
 
 
 def _refusal(error: HalogError) -> HalogError:
@@ -250,7 +255,7 @@ def _refusal(error: HalogError) -> HalogError:
     return RefusedError(f"it was changed just now, and not by this: {error.message}")
 
 
-def _commit(connection: Connection, ready: Sequence[_Ready]) -> int:
+def _commit(connection: ClusterConnection, ready: Sequence[_Ready]) -> int:
     case, writes = ready[0].case, [w for r in ready for w in r.changes]
     if not writes:
         return connection.submit(case.partition, Work(((case.key, ABSENT),), ()), ending(case.report.name, case.key))
@@ -258,7 +263,9 @@ def _commit(connection: Connection, ready: Sequence[_Ready]) -> int:
     return connection.submit(case.partition, Work((), made), ending(case.report.name))
 
 
-def tell(connection: Connection, done: Sequence[Outcome], stands: str, names: Sequence[str], reason: str) -> bool:
+def tell(
+    connection: ClusterConnection, done: Sequence[CaseOutcome], stands: str, names: Sequence[str], reason: str
+) -> bool:
     """Write a commit into the event history: what, who, why. Return False if it does not take it."""
     from halog.cli.shared.event_log import note
     from halog.metadata.identity import who

@@ -16,7 +16,7 @@ from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.backend import Found, Work
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 
 @click.command()
@@ -55,7 +55,7 @@ def delete(
         click.echo(f"{name} of partition {partition} is deleted; its bytes were {shown['bytes']}")
 
 
-def _works(connection: Connection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
+def _works(connection: ClusterConnection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
     """Return the delete of the object, and of its entry in the key directory if it has one."""
     from halog.backend import Work, Write
     from halog.core.keys.directory import beside, entries_of
@@ -74,7 +74,7 @@ def _works(connection: Connection, type_name: str, partition: str, found: Found)
     return {at: Work((), tuple(writes)) for at, writes in parts.items()}
 
 
-def _tell(connection: Connection, name: str, partition: str, shown: dict[str, Any]) -> bool:
+def _tell(connection: ClusterConnection, name: str, partition: str, shown: dict[str, Any]) -> bool:
     """Write into the event history what was deleted, and by whom."""
     from halog.cli.shared.event_log import note
     from halog.events import DELETED, At, event

@@ -17,7 +17,7 @@ from halog.cli.shared.options import Name, output_option
 from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.errors import HalogError
 
 
@@ -51,7 +51,7 @@ def export(types: tuple[str, ...], target: Path, options: ClusterOptions) -> Non
     emit(options.format, document, ["type", "objects", "of"], rows, aside=is_standard(target))
 
 
-def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
+def _families(connection: ClusterConnection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
     """Return {id of a key space: the type names wanted of it}. Without types, it is everything kept at this site."""
     definitions = connection.definitions
     here = {d.name for d in definitions.all() if connection.places.policy_of(d.name) is not None}
@@ -65,7 +65,7 @@ def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, froze
 
 
 def write_lines(
-    connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]
+    connection: ClusterConnection, families: dict[bytes, frozenset[str]], out: IO[str]
 ) -> tuple[Counter[str], Counter[str]]:
     """Write every object of the families, and the checksum line. Return how many of each type were written, and how
     many the nodes counted before. HalogError if the two differ although nothing was written meanwhile."""
@@ -102,7 +102,9 @@ def _short(partition: str, written: Counter[str], expected: Counter[str]) -> Hal
     )
 
 
-def _counted(connection: Connection, family: bytes, names: frozenset[str], partition: str) -> tuple[Counter[str], int]:
+def _counted(
+    connection: ClusterConnection, family: bytes, names: frozenset[str], partition: str
+) -> tuple[Counter[str], int]:
     """Return how many objects of the types the active node counts, and where in its log that was."""
     counted, lsn = connection.count(partition, family)
     found = Counter[str]()
@@ -111,13 +113,13 @@ def _counted(connection: Connection, family: bytes, names: frozenset[str], parti
     return Counter({name: n for name, n in found.items() if name in names}), lsn
 
 
-def _partitions(connection: Connection, names: Sequence[str]) -> list[str]:
+def _partitions(connection: ClusterConnection, names: Sequence[str]) -> list[str]:
     policies = connection.policies_of(names)
     return [t.name for t in connection.tables if t.policy in policies]
 
 
 def _described(
-    connection: Connection, family: bytes, names: frozenset[str], partition: str
+    connection: ClusterConnection, family: bytes, names: frozenset[str], partition: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     from halog.cli.shared.values import describe
 

@@ -15,7 +15,7 @@ from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.backend import Found
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.keys.mapping import Place
 
 
@@ -76,7 +76,7 @@ def _text(value: Any) -> str:
 
 
 def find(
-    connection: Connection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
+    connection: ClusterConnection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
 ) -> tuple[str, Found]:
     """Return (partition, object). NotFoundError names type and key."""
     from halog.errors import NotFoundError
@@ -95,7 +95,9 @@ def find(
     raise NotFoundError(f"no {type_name} has the key {shown}", type=type_name, key=list(words) or in_hex)
 
 
-def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) -> Iterator[tuple[str, Found | None]]:
+def _by_words(
+    connection: ClusterConnection, type_name: str, words: tuple[str, ...]
+) -> Iterator[tuple[str, Found | None]]:
     from halog.cli.shared.placed_objects import located
 
     index_key, places = sought(connection, type_name, words)
@@ -103,7 +105,7 @@ def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) ->
         yield located(connection, index_key, place)
 
 
-def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
+def _by_bytes(connection: ClusterConnection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
     """Look in every partition: a mapper may not know what these bytes mean."""
     definitions = connection.definitions
     index_key = definitions.current(type_name).family_id + key_bytes
@@ -114,7 +116,7 @@ def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Itera
             yield table.name, found
 
 
-def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
+def _is_of(connection: ClusterConnection, found: Found, family: Sequence[str]) -> bool:
     """Is it an object of the family? One that cannot be told counts as one, for it is in their key space."""
     from halog.errors import HalogError
 
@@ -124,7 +126,7 @@ def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
         return True
 
 
-def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
+def sought(connection: ClusterConnection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
     """Return the index key, and where an object of the type or of a derived one may be."""
     from halog.cli.shared.values import parse_key
     from halog.schema import ForeignType

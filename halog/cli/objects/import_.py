@@ -12,8 +12,8 @@ from halog.cli.shared.messages import progress, say
 from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.objects.import_plan import Plan
-    from halog.cli.shared.connection import Connection
+    from halog.cli.objects.import_plan import ImportPlan
+    from halog.cli.shared.connection import ClusterConnection
 
 
 @click.command("import")
@@ -71,7 +71,7 @@ def import_(path: Path, dry_run: bool, skip_existing: bool, unverified: bool, op
     emit(options.format, document, ["type", verb, "of"], [*rows, all_of_it])
 
 
-def _create(connection: Connection, plan: Plan) -> None:
+def _create(connection: ClusterConnection, plan: ImportPlan) -> None:
     from halog.cli.objects.import_plan import batches
     from halog.errors import HalogError
 

@@ -42,7 +42,7 @@ from halog.schema import ForeignType
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.runtime.topics.schemas import Definitions
 
 BATCH_OBJECTS = 500
@@ -54,7 +54,7 @@ CHECK_OBJECTS, CHECK_BYTES = 500, 8_000_000
 """So many keys are asked for at once, and so many bytes of their objects are held meanwhile."""
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExportLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Holds a line of the file. `version`, `definition` and `number` are the exporter's."""
 
     type: str
@@ -70,7 +70,7 @@ class Item(msgspec.Struct, frozen=True):
     """Holds a checked line: where its object goes."""
 
     number: int
-    line: Line
+    line: ExportLine
     foreign: ForeignType
     index_key: bytes
     place: Place
@@ -80,7 +80,7 @@ class Item(msgspec.Struct, frozen=True):
     """The size of its value."""
 
 
-class Plan(msgspec.Struct):
+class ImportPlan(msgspec.Struct):
     """Holds what importing the file would do."""
 
     source: Source
@@ -104,10 +104,12 @@ class Plan(msgspec.Struct):
 # --- reading and checking ---
 
 
-def check_file(connection: Connection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
+def check_file(
+    connection: ClusterConnection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool
+) -> ImportPlan:
     """Check every line, and every key against the cluster and the file. Return the plan, or raise the first error by
     line. With `strict`, also check that an export is whole."""
-    plan = Plan(source, {})
+    plan = ImportPlan(source, {})
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
     group: list[Item] = []
@@ -130,7 +132,7 @@ def check_file(connection: Connection, source: Source, skip_existing: bool, bar:
     return plan
 
 
-def items(connection: Connection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
+def items(connection: ClusterConnection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
     """Yield the lines of the file that have objects, checked one by one; errors name the line. `verifying` reads
     along."""
     try:
@@ -177,11 +179,11 @@ def _document(raw: bytes) -> Any:
         raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
 
 
-def _item(connection: Connection, number: int, document: Any) -> Item:
+def _item(connection: ClusterConnection, number: int, document: Any) -> Item:
     from halog.cli.shared.values import key_from_plain
 
     try:
-        line = msgspec.convert(document, Line)
+        line = msgspec.convert(document, ExportLine)
     except ValueError as error:
         raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
     foreign = _foreign(connection.definitions, line)
@@ -196,7 +198,7 @@ def _item(connection: Connection, number: int, document: Any) -> Item:
     return Item(number, line, foreign, foreign.index_key(key), place, owner)
 
 
-def _foreign(definitions: Definitions, line: Line) -> ForeignType:
+def _foreign(definitions: Definitions, line: ExportLine) -> ForeignType:
     """Return the definition that wrote the line, if this cluster knows it, else the current one of the name."""
     for definition in reversed(definitions.named(line.type)):
         if definition.type_id.hex() == line.definition:
@@ -214,7 +216,7 @@ def _check_unique(item: Item, seen: dict[bytes, int]) -> None:
         )
 
 
-def _check_size(connection: Connection, item: Item) -> None:
+def _check_size(connection: ClusterConnection, item: Item) -> None:
     """Raise RecordTooLargeError for an object that no active node would take."""
     config = connection.config
     keeps = config.policies[item.owner.policy].before_images
@@ -224,7 +226,7 @@ def _check_size(connection: Connection, item: Item) -> None:
         raise RecordTooLargeError(object_too_large(name, size, limit), size=size, limit=limit, type=item.line.type)
 
 
-def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_existing: bool) -> None:
+def _admit(connection: ClusterConnection, group: Sequence[Item], plan: ImportPlan, skip_existing: bool) -> None:
     """Ask the cluster for the keys of a group, and give the new objects their references."""
     present = _present(connection, group)
     for item in group:
@@ -243,7 +245,7 @@ def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_exist
             plan.renamed[item.line.ref] = ref or connection.new_reference().to_bytes()
 
 
-def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
+def _check_admissible(item: Item, plan: ImportPlan, *, exists: bool) -> None:
     if exists:
         raise DuplicateKeyError(
             f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} exists; nothing was imported "
@@ -257,7 +259,7 @@ def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
         )
 
 
-def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
+def _present(connection: ClusterConnection, group: Sequence[Item]) -> dict[int, bytes]:
     """Return {line number: reference} of the objects that exist."""
     by_place: dict[Place, list[Item]] = {}
     for item in group:
@@ -273,7 +275,7 @@ def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
 # --- writing ---
 
 
-def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[str, Work]]]:
+def batches(connection: ClusterConnection, plan: ImportPlan) -> Iterator[tuple[int, Mapping[str, Work]]]:
     """Yield the transactions that create what the plan says, place by place as they fill: how many objects, and the
     works by partition. MapperError, ConfigError of a mapper that is asked at create."""
     spreading, owners = Spreading(connection), dict[Place, Owner]()
@@ -298,7 +300,7 @@ def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[s
         yield len(waiting), spreading.spread(place, owners[place], waiting)
 
 
-def _write(connection: Connection, item: Item, plan: Plan) -> Write:
+def _write(connection: ClusterConnection, item: Item, plan: ImportPlan) -> Write:
     ref = plan.renamed.get(item.line.ref) if item.line.ref else None
     with at_line(plan.source, item.number):
         value = item.foreign.encode(with_refs(item.foreign, item.line.fields, plan.renamed))

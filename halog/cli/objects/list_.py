@@ -15,7 +15,7 @@ from halog.cli.shared.options import Name, number_of
 from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 SHOWN = 100
 WIDTH = 60
@@ -50,7 +50,7 @@ def list_(type_name: str, count: int, all_: bool, options: ClusterOptions) -> No
         say(f"there are more: these are the first {count}; -n says how many, --all shows all")
 
 
-def _objects(connection: Connection, type_name: str) -> Iterator[dict[str, Any]]:
+def _objects(connection: ClusterConnection, type_name: str) -> Iterator[dict[str, Any]]:
     from halog.cli.shared.values import describe_any
 
     definitions = connection.definitions

@@ -19,19 +19,19 @@ from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 Counts = dict[bytes, dict[str, int]]
 """Maps type id → partition → number of objects."""
 
 
-def definitions_of(connection: Connection, type_name: str | None) -> list[Definition]:
+def definitions_of(connection: ClusterConnection, type_name: str | None) -> list[Definition]:
     """Return all definitions, or those of a type. UnknownTypeError if it has none."""
     known = connection.definitions.all() if type_name is None else connection.definitions.named(type_name)
     return sorted(known, key=lambda d: d.name)
 
 
-def definition_of(connection: Connection, type_name: str, id_: str) -> Definition:
+def definition_of(connection: ClusterConnection, type_name: str, id_: str) -> Definition:
     """Return the definition whose id begins so. UnknownNameError if there is none, or if there are several."""
     known = {d.type_id.hex(): d for d in definitions_of(connection, type_name)}
     found = [d for name, d in known.items() if id_ and name.startswith(id_.lower())]
@@ -40,7 +40,7 @@ def definition_of(connection: Connection, type_name: str, id_: str) -> Definitio
     return found[0]
 
 
-def counted(connection: Connection, definitions: Sequence[Definition]) -> Counts:
+def counted(connection: ClusterConnection, definitions: Sequence[Definition]) -> Counts:
     """Return how many objects each of them wrote, as the active nodes have them."""
     found: Counts = {d.type_id: {} for d in definitions}
     families = {d.family_id for d in definitions}
@@ -53,7 +53,7 @@ def counted(connection: Connection, definitions: Sequence[Definition]) -> Counts
     return found
 
 
-def check_unused(connection: Connection, definition: Definition, running: Callable[[], Runs]) -> None:
+def check_unused(connection: ClusterConnection, definition: Definition, running: Callable[[], Runs]) -> None:
     """Raise RefusedError if the definition is used or may be; it names by whom."""
     _check_not_run(definition, running())
     id_, name = definition.type_id.hex(), definition.name
@@ -95,7 +95,7 @@ def _check_not_run(definition: Definition, running: Runs) -> None:
         )
 
 
-def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
+def _check_not_in_doubt(connection: ClusterConnection, definition: Definition) -> None:
     """Check that no transaction in doubt would write with it: that is no object yet, and may become one at any time."""
     doubts = [(t.name, d) for t in connection.tables for d in votes_of(connection, t.name).doubts]
     would = [(p, d.tx.hex()) for p, d in doubts if definition.type_id in d.types]
@@ -112,7 +112,7 @@ def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
         )
 
 
-def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:
+def _mentioned(connection: ClusterConnection, definition: Definition) -> Iterator[str]:
     """Yield the partitions whose log or state topic holds a value of it: each object that it ever wrote is in one of
     the two. That is not so where commits do not wait for the log: nodes' stores may hold more."""
     config, log, id_ = connection.config, connection.adapters.log, definition.type_id
@@ -129,7 +129,7 @@ def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:
             yield table.name
 
 
-def retired(connection: Connection, definition: Definition, running: Callable[[], Runs]) -> bool:
+def retired(connection: ClusterConnection, definition: Definition, running: Callable[[], Runs]) -> bool:
     """Take it back, and return whether the event history tells of it. RefusedError, and it is there again, if a process
     began to run it just then."""
     log, tp = connection.adapters.log, connection.definitions.tp

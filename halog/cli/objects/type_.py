@@ -12,7 +12,7 @@ from halog.cli.shared.options import Name
 from halog.cli.shared.output import emit, emit_json
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.schema import Definition
 
 
@@ -90,7 +90,7 @@ def retire(type_name: str, definition: str, dry_run: bool, options: ClusterOptio
         click.echo(f"definition {found.type_id.hex()} of {found.name} {what} taken back: no object uses it")
 
 
-def _running(connection: Connection) -> Any:
+def _running(connection: ClusterConnection) -> Any:
     from halog.runtime.topics.schema_compatibility import runs
 
     return runs(connection.coordinator, connection.name)

@@ -14,7 +14,7 @@ from halog.cli.shared.options import Name, reason_option
 from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.metadata.groups import GiveUpUnlogged
 
 
@@ -56,7 +56,7 @@ def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions)
         emit_table(["partition", "goes on without the memory of"], [(name, ", ".join(giving_up.names))])
 
 
-def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict[str, int]) -> None:
+def _check_confirmed(connection: ClusterConnection, name: str, confirmed: str, up: dict[str, int]) -> None:
     """Raise RefusedError if nothing would be given up, or if nobody says that it may be, in this cluster."""
     from halog.metadata.groups import GiveUpUnlogged
 
@@ -66,7 +66,7 @@ def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict
     check_confirmed(connection, confirmed, lost, "If they do not come back", partition=name)
 
 
-def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
+def _tell(connection: ClusterConnection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
     """Write into the event history who has done it, and why; no node can know. It is done, whether or not the history
     takes it."""
     from halog.cli.shared.event_log import note

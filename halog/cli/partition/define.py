@@ -17,7 +17,7 @@ from halog.cli.shared.output import emit_json
 from halog.config.multi_site import check_nodes
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.runtime.placement.definitions import Asked
 
@@ -69,13 +69,13 @@ def enable_(name: str, node: str, replace: bool, wait: bool, options: ClusterOpt
       halog partition enable eu --node A
       halog partition enable eu --node C --no-wait
     """
-    from halog.cli.partition.move_events import Moves
+    from halog.cli.partition.move_events import MoveEvents
     from halog.runtime.placement.definitions import enable
 
     with options.connect() as connection:
         _check_up(connection, node)
         c, up = connection.coordinator, ask_up(connection)
-        with Moves(connection) as told:
+        with MoveEvents(connection) as told:
             asked = enable(c, connection.config, up, name, node, told=told, replace=replace)
         table = _waited(connection, asked, wait, options.timeout_s)
     _show(table, asked, node, "enabled", options.format)
@@ -95,18 +95,18 @@ def disable_(name: str, node: str, wait: bool, options: ClusterOptions) -> None:
     Examples:
       halog partition disable eu --node A
     """
-    from halog.cli.partition.move_events import Moves
+    from halog.cli.partition.move_events import MoveEvents
     from halog.runtime.placement.definitions import disable
 
     with options.connect() as connection:
         c, up = connection.coordinator, ask_up(connection)
-        with Moves(connection) as told:
+        with MoveEvents(connection) as told:
             asked = disable(c, connection.config, up, name, node, told=told)
         table = _waited(connection, asked, wait, options.timeout_s)
     _show(table, asked, node, "disabled", options.format)
 
 
-def _check_up(connection: Connection, node: str) -> None:
+def _check_up(connection: ClusterConnection, node: str) -> None:
     """Check that the node runs: one that does not would have to say it again when it starts (P8)."""
     from halog.errors import RefusedError
 
@@ -114,7 +114,7 @@ def _check_up(connection: Connection, node: str) -> None:
         raise RefusedError(f"node {node} is not running: start it first")
 
 
-def _waited(connection: Connection, asked: Asked, wait: bool, timeout_s: float) -> PartitionTable:
+def _waited(connection: ClusterConnection, asked: Asked, wait: bool, timeout_s: float) -> PartitionTable:
     if asked.target is None or not wait:
         return asked.table
     return wait_for(connection, [(asked.table, asked.target)], timeout_s)[0]
@@ -191,7 +191,7 @@ def replicate_(name: str, nodes: tuple[str, ...], wait: bool, options: ClusterOp
         say(f"still to do: {'; '.join(left(table))}")
 
 
-def _replicated(connection: Connection, table: PartitionTable, count: int, timeout_s: float) -> PartitionTable:
+def _replicated(connection: ClusterConnection, table: PartitionTable, count: int, timeout_s: float) -> PartitionTable:
     """Wait for all of them, and show whose turn it is."""
     from halog.runtime.placement.definitions import wait_until_replicated
 

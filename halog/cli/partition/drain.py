@@ -17,7 +17,7 @@ from halog.cli.shared.options import Name
 from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.placement.drain import Move
     from halog.core.table.table import PartitionTable, Target
 
@@ -98,12 +98,14 @@ def _undo(node: str, others: Mapping[str, bool], options: ClusterOptions) -> Non
         say(f"{node} was not drained, or has got a copy since; nothing was changed")
 
 
-def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> list[tuple[PartitionTable, Target]]:
+def _wish(
+    connection: ClusterConnection, moves: list[Move], copy_rate: int | None
+) -> list[tuple[PartitionTable, Target]]:
     """Ask for the moves one after the other: each is a compare-and-set, and a node may host hundreds."""
-    from halog.cli.partition.move_events import Moves
+    from halog.cli.partition.move_events import MoveEvents
 
     wishes = []
-    with Moves(connection) as told, progress() as bar:
+    with MoveEvents(connection) as told, progress() as bar:
         for move in bar.track(moves, description="moves asked for"):
             if move.target is not None:
                 to = move.target
@@ -113,7 +115,7 @@ def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> l
     return wishes
 
 
-def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
+def _plan(connection: ClusterConnection, node: str, *, allow_fewer: bool) -> list[Move]:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.core.placement.drain import plan
     from halog.metadata.drains import drained_nodes

@@ -13,7 +13,7 @@ from halog.cli.shared.options import Name
 from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 
 @click.command()
@@ -44,7 +44,7 @@ def failover(partition: str, target: str, options: ClusterOptions) -> None:
         click.echo(f"partition {partition}: {was} handed over to {target} in {ms} ms, epoch {epoch}")
 
 
-def _check(connection: Connection, partition: str, target: str) -> str | None:
+def _check(connection: ClusterConnection, partition: str, target: str) -> str | None:
     """Check what can be refused without asking a node. Return the node that is active now."""
     from halog.config.multi_site import check_nodes
     from halog.errors import NothingToDoError, RefusedError
@@ -61,7 +61,7 @@ def _check(connection: Connection, partition: str, target: str) -> str | None:
     return None if table.active is None else table.active.node
 
 
-def hand_over(connection: Connection, partition: str, target: str, timeout_s: float) -> None:
+def hand_over(connection: ClusterConnection, partition: str, target: str, timeout_s: float) -> None:
     """Ask for the hand-over, then wait until the coordinator names the new node."""
     from halog.errors import DeadlineError, RefusedError
     from halog.runtime.rpc import frames

@@ -117,7 +117,7 @@ def explain(
       halog mapper explain Aircraft --distribution --nodes 1
       halog mapper explain Aircraft --distribution --keys tails.txt
     """
-    from halog.cli.partition.mapper_views import Asked, explained, spread_of
+    from halog.cli.partition.mapper_views import DistributionQuery, explained, spread_of
     from halog.cli.shared.files import Source
 
     if not distribution and (len(words) < 2 or policy or file or sample or partitions or added):
@@ -128,7 +128,7 @@ def explain(
         )
     with options.connect() as connection:
         if distribution:
-            asked = Asked(
+            asked = DistributionQuery(
                 words[0] if words else "",
                 policy,
                 None if file is None else Source(file),

@@ -16,8 +16,8 @@ from halog.cli.shared.options import MOST_BYTES, Name, config_option, number_of,
 from halog.cli.shared.output import emit_json, format_option
 
 if TYPE_CHECKING:
-    from halog.cli.partition.move_events import Moves
-    from halog.cli.shared.connection import Connection
+    from halog.cli.partition.move_events import MoveEvents
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable, Target
 
 TIMEOUT_S = 120.0
@@ -87,11 +87,11 @@ def migrate_(
       halog partition migrate flights-3 --nodes A,B --replace --no-wait
       halog partition migrate flights-3 --nodes C,B --copy-rate 5000000
     """
-    from halog.cli.partition.move_events import Moves
+    from halog.cli.partition.move_events import MoveEvents
 
     with options.connect() as connection:
         was, began = connection.table(name), time.monotonic()
-        with Moves(connection) as told:
+        with MoveEvents(connection) as told:
             wished, target = ask(connection, name, nodes, sync, told=told, replace=replace, copy_rate=copy_rate)
         table = wait_for(connection, [(wished, target)], options.timeout_s)[0] if wait else wished
         ms = round((time.monotonic() - began) * 1000)
@@ -99,12 +99,12 @@ def migrate_(
 
 
 def ask(
-    connection: Connection,
+    connection: ClusterConnection,
     name: str,
     nodes: tuple[str, ...],
     sync: int | None = None,
     *,
-    told: Moves,
+    told: MoveEvents,
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
@@ -124,13 +124,13 @@ def ask(
     )
 
 
-def ask_up(connection: Connection) -> list[str]:
+def ask_up(connection: ClusterConnection) -> list[str]:
     """Return the registered nodes that host partitions."""
     return [info.name for info in connection.nodes.values() if info.hosts]
 
 
 def wait_for(
-    connection: Connection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
+    connection: ClusterConnection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
 ) -> list[PartitionTable]:
     """Wait for all of them, and show how many are there and what is left to do for the next one."""
     from halog.runtime.placement.migration import is_there, wait_until_there

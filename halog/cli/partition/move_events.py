@@ -15,14 +15,14 @@ from halog.cli.shared.table_events import as_event
 from halog.core.table.changes import migration_asked
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 
-class Moves:
+class MoveEvents:
     """Collects what one command has asked for, and tells it when it ends, however it does, or before by `tell`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._untold: list[tuple[PartitionTable, PartitionTable]] = []
 
@@ -38,7 +38,7 @@ class Moves:
         if told and not note(c, *told):
             say("the event history does not have it: its log does not answer")
 
-    def __enter__(self) -> Moves:
+    def __enter__(self) -> MoveEvents:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

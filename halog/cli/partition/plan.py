@@ -18,7 +18,7 @@ from halog.cli.shared.options import Name, number_of
 from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.runtime.placement.plan import Plan
 
 AT_ONCE = 2
@@ -181,13 +181,13 @@ def apply(at_once: int, copy_rate: int | None, options: ClusterOptions) -> None:
 
 
 def carry_out(
-    connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
+    connection: ClusterConnection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
 ) -> dict[str, str]:
     """Move what waits, under a bar that counts partitions. Return how far each one is."""
-    from halog.cli.partition.move_events import Moves
+    from halog.cli.partition.move_events import MoveEvents
     from halog.runtime.placement import plan as plans
 
-    with Moves(connection) as told, progress() as bar:
+    with MoveEvents(connection) as told, progress() as bar:
         task = bar.add_task("partitions moved", total=len(stored.moves), note="")
         said = ""
 
@@ -244,7 +244,7 @@ def cancel(options: ClusterOptions) -> None:
         click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
 
 
-def _pace(connection: Connection, partition: str) -> str:
+def _pace(connection: ClusterConnection, partition: str) -> str:
     """Return the highest rate at which its new copy is read, if there is a limit."""
     from halog.core.table.migration import copy_rate
 
@@ -264,7 +264,7 @@ def _tell_drained(made: Plan) -> None:
             )
 
 
-def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
+def _tell_static(connection: ClusterConnection, named: tuple[str, ...]) -> None:
     """Tell of static policies that were left alone, and have partitions that the configuration places otherwise."""
     from halog.core.table.table import Target
     from halog.runtime.placement.bootstrap import by_hand
@@ -280,7 +280,7 @@ def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
             )
 
 
-def _stored(connection: Connection) -> Plan:
+def _stored(connection: ClusterConnection) -> Plan:
     from halog.errors import NothingToDoError
     from halog.runtime.placement.plan import read
 
@@ -291,7 +291,7 @@ def _stored(connection: Connection) -> Plan:
 
 
 def show_plan(
-    connection: Connection,
+    connection: ClusterConnection,
     stored: Plan,
     format_: str,
     states: dict[str, str] | None = None,

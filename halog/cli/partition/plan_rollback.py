@@ -26,7 +26,7 @@ from halog.cli.shared.options import TIMEOUT_S, Name
 from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.events import Event
     from halog.runtime.placement.plan import Plan
 
@@ -82,7 +82,7 @@ def rollback(
     exit_if_refused(states)
 
 
-def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
+def _made(connection: ClusterConnection, name: str, only: tuple[str, ...]) -> Plan:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.metadata.drains import drained_nodes
     from halog.runtime.placement import plan_rollback as back
@@ -100,7 +100,7 @@ def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
 class _Told:
     """Says what the event history has of moves. The history is read once, when it is first asked."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
 
     def __call__(self, partition: str, nodes: tuple[str, ...]) -> str:
@@ -124,7 +124,7 @@ def _moment(event: Event) -> str:
     return time_text(event.time_ms)
 
 
-def _objects_copied(connection: Connection, way: Plan) -> dict[str, int | None]:
+def _objects_copied(connection: ClusterConnection, way: Plan) -> dict[str, int | None]:
     """Return, by partition, its objects, as often as a node makes a copy of it; None: not counted in time."""
     from halog.runtime.keys.loads import objects_of
     from halog.runtime.placement.plan_rollback import copies_of

@@ -16,7 +16,7 @@ from halog.cli.shared.options import TIMEOUT_S, Name, Text
 from halog.cli.shared.output import emit, emit_json
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.keys.mapping import Layout
     from halog.runtime.remap.remap_request import Progress
@@ -125,7 +125,7 @@ def _by_spark(
         job.move(options.config_path, name, zone, master, checkpoint, options.timeout_s, options.format)
 
 
-def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
+def _of_zone(connection: ClusterConnection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
     """Rebalance the policies of a zone. All of them are checked before the first is begun."""
     from halog.runtime.remap import remap_request as wishes
 
@@ -157,7 +157,7 @@ def _only_policy(config: Config, given: str | None) -> str:
     return given or names[0]
 
 
-def _preview(connection: Connection, policies: list[str], format_: str, *, single: bool = False) -> None:
+def _preview(connection: ClusterConnection, policies: list[str], format_: str, *, single: bool = False) -> None:
     documents = [_previewed(connection, policy) for policy in policies]
     rows = [(m["from"], m["to"], m["objects"]) for d in documents for m in d["moves"]]
     emit(format_, documents[0] if single else {"policies": documents}, ["from", "to", "objects"], rows)
@@ -165,7 +165,7 @@ def _preview(connection: Connection, policies: list[str], format_: str, *, singl
     say(f"{moves:,} of {objects:,} objects would move; nothing was changed")
 
 
-def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
+def _previewed(connection: ClusterConnection, policy: str) -> dict[str, Any]:
     from halog.cli.shared.remap_begin import counted
     from halog.metadata import mapped_policies
     from halog.runtime.remap import remap_request as wishes
@@ -184,7 +184,7 @@ def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
     }
 
 
-def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> None:
+def _begin(connection: ClusterConnection, policy: str, format_: str, wait_s: float) -> None:
     from halog.runtime.remap import remap_request as wishes
 
     version = wishes.begin(connection.coordinator, connection.router, connection.activated.own, policy)
@@ -195,7 +195,7 @@ def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> 
         _say_number(connection)
 
 
-def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> None:
+def _wait(connection: ClusterConnection, policy: str, version: int, wait_s: float) -> None:
     from halog.runtime.remap import remap_request as wishes
 
     layout = wishes.wished(connection.activated.own, policy)
@@ -208,7 +208,7 @@ def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> N
         wishes.wait_until_done(connection.coordinator, policy, version, layout, wait_s, seen)
 
 
-def _say_number(connection: Connection) -> None:
+def _say_number(connection: ClusterConnection) -> None:
     """Tell that another version of the configuration is active: nodes that start go by it until this file is
     activated."""
     say(f"version {connection.activated.number} of the configuration is active: `halog config activate` this file")
@@ -239,7 +239,7 @@ def status(options: ClusterOptions) -> None:
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
-def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
+def _said(connection: ClusterConnection) -> tuple[list[str], dict[str, str]]:
     """Return what nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
     from halog.errors import HalogError
     from halog.runtime.rpc import frames

@@ -15,7 +15,7 @@ from halog.cli.shared.output import emit_json, emit_table
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.survey import NodeView, PartitionView
     from halog.core.placement.stop_check import CopyFact, Verdict
 
@@ -55,7 +55,7 @@ def safe_to_stop(nodes: tuple[str, ...], options: ClusterOptions) -> None:
         raise click.exceptions.Exit(REFUSED_EXIT)
 
 
-def check_known(connection: Connection, nodes: Collection[str]) -> None:
+def check_known(connection: ClusterConnection, nodes: Collection[str]) -> None:
     """Raise ConfigError for a name that no node of this site has."""
     from halog.config.multi_site import elsewhere
     from halog.errors import ConfigError, UnknownNameError
@@ -68,7 +68,7 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
             raise UnknownNameError.of("node", node, known)
 
 
-def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
+def judge_all(connection: ClusterConnection, stopping: set[str]) -> list[Verdict]:
     """Return a verdict on every partition hosted by these nodes, and by those that would be offline without them (Q1),
     from one look."""
     from halog.cli.shared.survey import survey
@@ -90,7 +90,7 @@ def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     return [v if v.safe else v._replace(why=f"{said}: {v.why}") for v in verdicts]
 
 
-def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
+def offline_then(connection: ClusterConnection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
     """Return the nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. A node
     that does not answer counts as reached by nobody: it may be registered, and still be heard, for a moment after it
     froze."""

@@ -1,4 +1,4 @@
-"""Most commands on a cluster share three options: the configuration, the format of the answer, and the timeout."""
+"""Commands on a cluster have three options in common: the configuration, the format of the answer, and the timeout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from halog.cli.shared.options import TIMEOUT_S, config_option, timeout_after
 from halog.cli.shared.output import format_option
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 R = TypeVar("R")
 Command = Callable[..., R]
@@ -27,9 +27,9 @@ class ClusterOptions(NamedTuple):
 
     def connect(
         self, *, at_most_s: float | None = None, as_in_file: bool = False
-    ) -> AbstractContextManager[Connection]:
+    ) -> AbstractContextManager[ClusterConnection]:
         """Return a connection to the cluster, for the length of a command. Its requests wait for the timeout, or for
-        `at_most_s`, if that is less. `as_in_file`: see `Connection.open`."""
+        `at_most_s`, if that is less. `as_in_file`: see `ClusterConnection.open`."""
         from halog.cli.shared.connection import connect
 
         wait_s = self.timeout_s if at_most_s is None else min(self.timeout_s, at_most_s)

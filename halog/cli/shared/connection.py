@@ -55,7 +55,7 @@ one."""
 R = TypeVar("R")
 
 
-class Connection:
+class ClusterConnection:
     """Holds everything a command may ask of a cluster. Use `connect`."""
 
     def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
@@ -271,11 +271,11 @@ def _ignore(state: SessionState) -> None:
 
 
 @contextmanager
-def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) -> Iterator[Connection]:
+def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) -> Iterator[ClusterConnection]:
     """Keep a connection open for the length of a command."""
     config = load_config(config_path)
     name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
-    connection = Connection(config, adapters_for(config, name, answer_s=timeout_s), name, timeout_s)
+    connection = ClusterConnection(config, adapters_for(config, name, answer_s=timeout_s), name, timeout_s)
     try:
         connection.open(as_in_file=as_in_file)
         yield connection

@@ -17,7 +17,7 @@ from halog.ports import Entry, TopicPartition
 from halog.runtime.topics.topic_names import events_topic
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 FOLLOW_S = 0.25
 """One wait for new events takes this long; Ctrl-C is noticed between two waits."""
@@ -26,7 +26,7 @@ FOLLOW_S = 0.25
 class EventLog:
     """Reads the event history. It tells repeated events apart by their id."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._tp = TopicPartition(events_topic(connection.config.cluster.name), 0)
         self._seen: set[str] = set()
@@ -60,7 +60,7 @@ class EventLog:
                 yield event
 
 
-def note(connection: Connection, *events: Event) -> bool:
+def note(connection: ClusterConnection, *events: Event) -> bool:
     """Write events that no node can write. Return False if the history does not take all of them."""
     topic = TopicPartition(events_topic(connection.config.cluster.name), 0)
     try:

@@ -12,7 +12,7 @@ from halog.runtime.node.wiring import addresses
 from halog.runtime.rpc.missing_server import log_missing
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 ASK_S = 1.0
 
@@ -42,7 +42,7 @@ class KafkaView(msgspec.Struct, frozen=True):
 
 
 def kafka_view(
-    connection: Connection, said: Mapping[str, Mapping[str, Any]], without_active: Iterable[str]
+    connection: ClusterConnection, said: Mapping[str, Mapping[str, Any]], without_active: Iterable[str]
 ) -> KafkaView | None:
     """Return the log's view, or None if it answers this command and no node says otherwise."""
     idle = list(without_active)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from halog.config.multi_site import is_at
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 STALE_S = 10.0
@@ -21,7 +21,7 @@ ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serve
 or cannot be asked."""
 
 
-def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
+def mirrors(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
     """Return how each of these partitions is mirrored; `why` says why it is not."""
     from halog.metadata.mirrors import COMPARES, standing
     from halog.metadata.sync_waits import awaited
@@ -54,14 +54,14 @@ def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[di
     return found
 
 
-def standing_still(connection: Connection, tables: Iterable[PartitionTable]) -> dict[str, str]:
+def standing_still(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> dict[str, str]:
     """Return why nothing is mirrored, by partition that is mirrored here. Partitions whose histories have parted are
     left out: they are told as that."""
     mirrored = [t for t in tables if t.owner]
     return {m["partition"]: m["why"] for m in mirrors(connection, mirrored) if m["why"] and not m["parted"]}
 
 
-def unmirrored(connection: Connection, tables: Iterable[PartitionTable]) -> dict[str, tuple[str, ...]]:
+def unmirrored(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> dict[str, tuple[str, ...]]:
     """Return, by partition that is served here, the other sites that should mirror it and bring nothing. A site should
     mirror what it has nodes for. Where only its own file could tell that, it should mirror what it has mirrored
     before."""
@@ -81,7 +81,7 @@ def unmirrored(connection: Connection, tables: Iterable[PartitionTable]) -> dict
     return found
 
 
-def _is_to(connection: Connection, table: PartitionTable, site: str) -> bool:
+def _is_to(connection: ClusterConnection, table: PartitionTable, site: str) -> bool:
     if site in (*table.let_go, *table.overruled):  # an operator has had it go on without that site
         return False
     if connection.config.whole is not None:

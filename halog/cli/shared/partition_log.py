@@ -16,7 +16,7 @@ from halog.ports import TopicPartition
 from halog.runtime.topics.log_judge import Judge, Judged, judge_backwards
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 
@@ -28,7 +28,7 @@ def place_of(table: PartitionTable) -> TopicPartition:
 class PartitionLog:
     """Reads a log once, up to where it ended at the beginning. `judge` has read what `judged` delivered."""
 
-    def __init__(self, connection: Connection, table: PartitionTable) -> None:
+    def __init__(self, connection: ClusterConnection, table: PartitionTable) -> None:
         self._connection = connection
         self._tp = place_of(table)
         self.start, self.end = connection.adapters.log.bounds(self._tp, connection.timeout_s)

@@ -18,13 +18,13 @@ from halog.schema.placed import new_object
 from mappers import NewObject
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 AGAIN_S = 0.02
 """The pause before an object is looked for again that is not where its entry says: it is being moved."""
 
 
-def located(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
+def located(connection: ClusterConnection, key: bytes, place: Place) -> tuple[str, Found | None]:
     """Return where an object is, and the object, asked as `place` says. For an object that does not exist, return where
     a new one's entry belongs, and None. DeadlineError if it is not where its entry says for too long."""
     if place.listed:
@@ -36,7 +36,7 @@ def located(connection: Connection, key: bytes, place: Place) -> tuple[str, Foun
     return place.partition, None
 
 
-def _by_entry(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
+def _by_entry(connection: ClusterConnection, key: bytes, place: Place) -> tuple[str, Found | None]:
     until = time.monotonic() + connection.timeout_s
     asking: Looking[Found] = look(key, place)
     partition, wanted = next(asking)
@@ -51,7 +51,7 @@ def _by_entry(connection: Connection, key: bytes, place: Place) -> tuple[str, Fo
             return at, what
 
 
-def _pause(connection: Connection, partition: str, place: Place, until: float) -> None:
+def _pause(connection: ClusterConnection, partition: str, place: Place, until: float) -> None:
     if time.monotonic() >= until:
         raise DeadlineError(
             f"the object is not where its entry in {' or '.join(place.owners)} says, which is {partition}, for "
@@ -69,7 +69,7 @@ def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
 class Spreading:
     """Spreads new objects over the partitions of their policies."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._definitions = connection.definitions
         self._choosing = Choosing(connection.config, Loads(connection.router), connection.name.encode())
 

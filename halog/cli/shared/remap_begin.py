@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from halog.backend import Found
-from halog.cli.shared.connection import Connection, modules_beside
+from halog.cli.shared.connection import ClusterConnection, modules_beside
 from halog.cli.shared.messages import progress, say
 from halog.config import Config
 from halog.core.keys.directory import is_entry
@@ -19,7 +19,7 @@ Moving = dict[str, dict[str, Any]]
 """What moves, by policy, for programs."""
 
 
-def counted(connection: Connection, wanted: Config, policy: str) -> tuple[int, Mapping[tuple[str, str], int]]:
+def counted(connection: ClusterConnection, wanted: Config, policy: str) -> tuple[int, Mapping[tuple[str, str], int]]:
     """Return how many objects a policy has, and how many of them would go from where to where. It reads them all."""
     objects = 0
     now = mapped_policies.read(connection.coordinator, policy).mapping
@@ -39,12 +39,12 @@ def counted(connection: Connection, wanted: Config, policy: str) -> tuple[int, M
     return objects, moves
 
 
-def foresee(connection: Connection, wanted: Config, policies: Collection[str]) -> Moving:
+def foresee(connection: ClusterConnection, wanted: Config, policies: Collection[str]) -> Moving:
     """Return what would move if `wanted` were activated, and tell the operator."""
     return {policy: _foreseen(connection, wanted, policy) for policy in policies}
 
 
-def _foreseen(connection: Connection, wanted: Config, policy: str) -> dict[str, Any]:
+def _foreseen(connection: ClusterConnection, wanted: Config, policy: str) -> dict[str, Any]:
     modules_beside(wanted)
     try:
         objects, moves = counted(connection, wanted, policy)
@@ -56,7 +56,7 @@ def _foreseen(connection: Connection, wanted: Config, policy: str) -> dict[str, 
     return {"objects": objects, "would_move": would_move}
 
 
-def begin(connection: Connection, wanted: Config, policies: Collection[str]) -> Moving:
+def begin(connection: ClusterConnection, wanted: Config, policies: Collection[str]) -> Moving:
     """Begin all moves before `wanted` is activated; if one is refused, begin none. The order matters: a node starts
     with the version before while its policy changes, but not with a mapping that nobody has begun to change. A command
     that died in between is given again: it joins the change that is under way."""

@@ -17,7 +17,7 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import Known
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.metadata.nodes import NodeInfo
 
 ANSWER_S: Final = 2.0
@@ -27,7 +27,7 @@ site."""
 Said = Mapping[str, Any]
 
 
-def hear_zones(connection: Connection, site: str, zones: Sequence[str]) -> Heard:
+def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -> Heard:
     """Return what another site says of these zones."""
     try:
         remote = connection.adapters.reach(site)
@@ -44,7 +44,7 @@ def hear_zones(connection: Connection, site: str, zones: Sequence[str]) -> Heard
     return Heard(ask_site(connection, site, infos), switches)
 
 
-def ask_site(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
+def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
     """Return what each hosting node of another site says of itself, or {"error": why}. `infos` are the nodes registered
     there."""
     known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)

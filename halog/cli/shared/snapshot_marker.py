@@ -10,12 +10,12 @@ from halog.runtime.host.snapshotter import MARKER, marked_position
 from halog.runtime.topics import topic_names
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.log.chain import ChainState
     from halog.core.table.table import PartitionTable
 
 
-def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:
+def read_marker(connection: ClusterConnection, table: PartitionTable) -> tuple[ChainState, int] | None:
     """Return (state, next offset), or None if there is no marker, or one of another log or format."""
     tp = TopicPartition(topic_names.state_topic(connection.config, table.policy), table.index)
     raw: bytes | None = None

@@ -31,7 +31,7 @@ from halog.runtime.sites.split_watch import Parted, parted
 from halog.runtime.support.clock import wall_ms
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 NODE_ANSWER_S = 1.0
 """A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
@@ -100,7 +100,7 @@ class VotesView(msgspec.Struct, frozen=True):
     """The site that has these votes; "": not known."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class NodePartitionView(msgspec.Struct, frozen=True):
     """Describes a partition as one hosting node has it, with or without a copy (P8, P9)."""
 
     node: str
@@ -123,7 +123,7 @@ class PartitionView(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     copies: tuple[CopyView, ...]
     life: str = State.UNAVAILABLE.value
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[NodePartitionView, ...] = ()
     sites: tuple[SiteView, ...] = ()
     votes: tuple[VotesView, ...] = ()
     outvoted: bool = False
@@ -218,7 +218,7 @@ class Survey(msgspec.Struct, frozen=True):
         return [p for p in self.partitions if p.state not in WELL]
 
 
-def survey(connection: Connection) -> Survey:
+def survey(connection: ClusterConnection) -> Survey:
     """Ask every registered node, and put the answers beside the tables."""
     tables = connection.tables
     said, split = ask_nodes(connection), parted(connection.coordinator, tables)
@@ -236,14 +236,14 @@ def survey(connection: Connection) -> Survey:
     )
 
 
-def survey_of(connection: Connection, table: PartitionTable) -> PartitionView:
+def survey_of(connection: ClusterConnection, table: PartitionTable) -> PartitionView:
     """Return the view of one partition."""
     split = parted(connection.coordinator, [table])
     still, lacking = standing_still(connection, [table]), unmirrored(connection, [table])
     return partition_view(table, connection.nodes, ask_nodes(connection), split, still, lacking)
 
 
-def plan_of(connection: Connection) -> PlanView | None:
+def plan_of(connection: ClusterConnection) -> PlanView | None:
     """Return the plan while some part of it waits or moves. The rest of a cancelled plan does not wait."""
     from halog.runtime.placement import plan as plans
 
@@ -258,7 +258,7 @@ def plan_of(connection: Connection) -> PlanView | None:
     return PlanView(stored.id, stored.made_for, stored.made_ms, len(stored.moves), waiting, moving)
 
 
-def ask_nodes(connection: Connection) -> dict[str, Said]:
+def ask_nodes(connection: ClusterConnection) -> dict[str, Said]:
     """Return what each hosting node says of itself."""
     hosting = [n.name for n in connection.nodes.values() if n.hosts]
     timeout = min(NODE_ANSWER_S, connection.timeout_s)
@@ -408,11 +408,11 @@ def _health(table: PartitionTable, active: str | None, counted: set[str], sites:
     return TOO_FEW if len(counted) < len(table.configured) - 1 else OK
 
 
-def _seen(node: str, table: PartitionTable, said: Said) -> Seen:
-    return Seen(node, status(table, node).value, said.get("states", {}).get(table.name))
+def _seen(node: str, table: PartitionTable, said: Said) -> NodePartitionView:
+    return NodePartitionView(node, status(table, node).value, said.get("states", {}).get(table.name))
 
 
-def _life(table: PartitionTable, seen: Iterable[Seen]) -> str:
+def _life(table: PartitionTable, seen: Iterable[NodePartitionView]) -> str:
     """Return the life of a partition. A node that has just started says Initial; so does every node before the
     partition is placed."""
     active = "" if table.active is None else table.active.node

@@ -20,7 +20,7 @@ from halog.events import At, Event, event
 from halog.metadata.identity import who
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import Group, PartitionTable
     from halog.core.table.tell import Tell
     from halog.metadata.groups import Change
@@ -52,14 +52,14 @@ class Watched:
             yield from group_changes(as_of(self.before, self._asked_ms), as_of(self.now, self._asked_ms))
 
 
-def tell(connection: Connection, done: Iterable[Watched]) -> None:
+def tell(connection: ClusterConnection, done: Iterable[Watched]) -> None:
     """Write what was done into the history. It is done, whether or not the history takes it."""
     told = [as_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
     if told and not note(connection, *told):
         say("the event history does not have it: its log does not answer")
 
 
-def as_event(connection: Connection, table: PartitionTable, told: Tell) -> Event:
+def as_event(connection: ClusterConnection, table: PartitionTable, told: Tell) -> Event:
     """Return the event as this command tells it. It is about the operator, unless it is about a node."""
     by, now_ns = who(), time.time_ns()
     return event(

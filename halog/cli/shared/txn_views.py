@@ -19,7 +19,7 @@ from halog.errors import HalogError
 from halog.runtime.rpc import frames
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 AT_ONCE = 8
 
@@ -62,7 +62,7 @@ class TxnView(msgspec.Struct, frozen=True):
         return f"all have voted, and {self.first} has not decided"
 
 
-class Votes(msgspec.Struct, frozen=True):
+class TxnVotes(msgspec.Struct, frozen=True):
     """Holds what the partitions said; None: nobody answered."""
 
     by_partition: Mapping[str, frames.VotesAre | None]
@@ -72,7 +72,9 @@ class Votes(msgspec.Struct, frozen=True):
         return [p for p, said in self.by_partition.items() if said is None]
 
 
-def votes_of(connection: Connection, partition: str, ids: Sequence[bytes] = (), latest: int = 0) -> frames.VotesAre:
+def votes_of(
+    connection: ClusterConnection, partition: str, ids: Sequence[bytes] = (), latest: int = 0
+) -> frames.VotesAre:
     """Ask the active node of a partition for its votes. Where nobody serves it, the errors of any request are
     raised."""
     doubts: list[frames.Doubt] = []
@@ -85,7 +87,7 @@ def votes_of(connection: Connection, partition: str, ids: Sequence[bytes] = (), 
         behind = doubts[-1].tx
 
 
-def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
+def gather(connection: ClusterConnection, ids: list[bytes], latest: int = 0) -> TxnVotes:
     """Ask the active node of every partition."""
 
     def ask(partition: str) -> frames.VotesAre | None:
@@ -96,10 +98,10 @@ def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
 
     names = [t.name for t in connection.tables]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return Votes(dict(zip(names, pool.map(ask, names), strict=True)))
+        return TxnVotes(dict(zip(names, pool.map(ask, names), strict=True)))
 
 
-def in_doubt(connection: Connection) -> tuple[list[TxnView], list[str]]:
+def in_doubt(connection: ClusterConnection) -> tuple[list[TxnView], list[str]]:
     """Return every transaction that is in doubt somewhere, oldest first, and the partitions that nobody answered
     for."""
     votes = gather(connection, [])
@@ -111,7 +113,7 @@ def in_doubt(connection: Connection) -> tuple[list[TxnView], list[str]]:
     return views, votes.silent
 
 
-def view(doubt: frames.Doubt, votes: Votes, nodes: Mapping[int, str]) -> TxnView:
+def view(doubt: frames.Doubt, votes: TxnVotes, nodes: Mapping[int, str]) -> TxnView:
     """Return one transaction as its participants tell it."""
     how = {p: stands(votes.by_partition.get(p), doubt.tx) for p in doubt.participants}
     held = [d for said in votes.by_partition.values() if said for d in said.doubts if d.tx == doubt.tx]

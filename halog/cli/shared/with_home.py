@@ -10,7 +10,7 @@ import click
 from halog.cli.shared.options import Name
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 partition_option = click.option(
@@ -30,12 +30,12 @@ comparison_option = click.option(
 )
 
 
-def is_two_way(connection: Connection, policy: str, said: bool | None) -> bool:
+def is_two_way(connection: ClusterConnection, policy: str, said: bool | None) -> bool:
     """Say whether histories of a policy that parted are compared two-way: as `said`, else as the policy says (M3)."""
     return connection.config.policies[policy].two_way if said is None else said
 
 
-def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
+def with_home(connection: ClusterConnection, names: Iterable[str]) -> list[PartitionTable]:
     """Return the partitions named, or all whose policy has a home. ConfigError for a partition that has none."""
     from halog.errors import ConfigError
 

@@ -20,7 +20,7 @@ from halog.cli.sites.let_go import let_go
 from halog.cli.sites.metrics import metrics
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
     from halog.metadata.nodes import NodeInfo
@@ -145,7 +145,7 @@ def promote(names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str,
       halog site promote --partition flights-0 --partition flights-1
       halog site promote --may-fork --cluster fleet --reason "west burns"
     """
-    from halog.cli.sites.site_events import Asked, tell
+    from halog.cli.sites.site_events import SiteChange, tell
     from halog.runtime.sites.switchover import Switch, Switching
 
     with options.connect() as connection:
@@ -155,13 +155,13 @@ def promote(names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str,
         if may_fork:
             warn_of_directories(connection.config, tables)
         epochs = {t.name: t.epoch.number for t in tables}
-        asked: list[Asked] = []
+        asked: list[SiteChange] = []
 
         def done(s: Switch) -> None:
             _say(s.partition, here)
             if s.taken_over_from:
                 epoch = epochs[s.partition]
-                asked.append(Asked(s.partition, "promote", s.taken_over_from, here, epoch, s.may_fork, s.lacks))
+                asked.append(SiteChange(s.partition, "promote", s.taken_over_from, here, epoch, s.may_fork, s.lacks))
 
         switching = Switching(connection.coordinator, here, reach, options.timeout_s)
         try:
@@ -179,7 +179,7 @@ def promote(names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str,
     emit(options.format, documents, ["partition", "taken over from", "forked", "may lack"], rows)
 
 
-def _check_given_up(connection: Connection, tables: Iterable[PartitionTable], confirmed: str) -> None:
+def _check_given_up(connection: ClusterConnection, tables: Iterable[PartitionTable], confirmed: str) -> None:
     """Check the confirmation. Nothing is given up where this site serves already."""
     if others := sorted({t.owner for t in tables if t.owner}):
         given_up = f"what site {', '.join(others)} serves would be served here, too, and the history may split"
@@ -216,7 +216,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, options: ClusterOptions
       halog site demote --to east
       halog site demote --to east --reason "east has the better branch"
     """
-    from halog.cli.sites.site_events import Asked, tell
+    from halog.cli.sites.site_events import SiteChange, tell
     from halog.errors import UnknownNameError
     from halog.runtime.sites.switchover import Switching
 
@@ -237,7 +237,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, options: ClusterOptions
         try:
             switching.demote(wanted, to, done)
         finally:  # perhaps only some partitions were changed
-            tell(connection, [Asked(name, "demote", to, to, epochs[name]) for name in changed], reason)
+            tell(connection, [SiteChange(name, "demote", to, to, epochs[name]) for name in changed], reason)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
     rows = [(name, to, "stops here" if name in changed else "was not served here") for name in wanted]
     emit(options.format, documents, ["partition", "to", ""], rows)
@@ -246,7 +246,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, options: ClusterOptions
 # --- what is known ---
 
 
-def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list[PartitionTable]:
+def _known_at(connection: ClusterConnection, site: str, names: tuple[str, ...]) -> list[PartitionTable]:
     """Return the partitions named, or all with a home, that are also at that site. RefusedError for a named one that is
     not."""
     from halog.config.multi_site import is_at
@@ -264,7 +264,7 @@ def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list
     return found
 
 
-def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:
+def _check_served(connection: ClusterConnection, site: str, tables: Iterable[PartitionTable]) -> None:
     """Raise RefusedError for a partition that the site says it does not serve. If it cannot be reached, nobody
     knows."""
     from halog.errors import RefusedError, UnreachableError
@@ -288,7 +288,7 @@ def _check_served(connection: Connection, site: str, tables: Iterable[PartitionT
 
 
 def _site(
-    connection: Connection,
+    connection: ClusterConnection,
     name: str,
     own: str,
     serves: int,
@@ -314,7 +314,7 @@ def _site(
     }
 
 
-def _reached(connection: Connection, name: str) -> tuple[str, str]:
+def _reached(connection: ClusterConnection, name: str) -> tuple[str, str]:
     """Return how the site's servers are reached, and how many of its nodes answer over the line; "off" where none is
     asked."""
     from halog.errors import HalogError
@@ -332,7 +332,7 @@ def _reached(connection: Connection, name: str) -> tuple[str, str]:
     return "reached", _answering(connection, name, infos) if requests else "off"
 
 
-def _answering(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> str:
+def _answering(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> str:
     from halog.cli.shared.remote_nodes import ask_site
 
     said = ask_site(connection, site, infos)

@@ -16,7 +16,7 @@ from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 
@@ -44,7 +44,7 @@ def let_go(
       halog site let-go east --partition flights-0
       halog site let-go east --may-fork --cluster fleet --reason "its building burns"
     """
-    from halog.cli.sites.site_events import Asked, tell
+    from halog.cli.sites.site_events import SiteChange, tell
     from halog.runtime.sites.switchover import Switching
 
     with options.connect() as connection:
@@ -53,14 +53,14 @@ def let_go(
         check_named(connection, confirmed)
         here, reach = connection.config.site.name, connection.adapters.reach
         policies, by_name, changed = connection.config.policies, {t.name: t for t in tables}, list[str]()
-        asked: list[Asked] = []
+        asked: list[SiteChange] = []
 
         def done(partition: str) -> None:
             t = by_name[partition]
             changed.append(partition)
             say(f"partition {partition}: goes on without site {name}")
             forks = policies[t.policy].votes_bind
-            asked.append(Asked(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
+            asked.append(SiteChange(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
 
         try:
             Switching(connection.coordinator, here, reach, options.timeout_s).let_go(by_name, name, done)
@@ -71,7 +71,7 @@ def let_go(
     emit(options.format, documents, ["partition", "site", ""], rows)
 
 
-def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
+def _awaiting(connection: ClusterConnection, names: Iterable[str], site: str) -> list[PartitionTable]:
     """Return the partitions whose commits wait for that site's log, or need its votes: those named, or all that are
     served here. ConfigError for others."""
     from halog.errors import ConfigError, UnknownNameError
@@ -97,7 +97,7 @@ def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[P
 
 
 def _check_votes(
-    connection: Connection, site: str, tables: Iterable[PartitionTable], may_fork: bool, confirmed: str
+    connection: ClusterConnection, site: str, tables: Iterable[PartitionTable], may_fork: bool, confirmed: str
 ) -> None:
     """Raise RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
     from halog.errors import RefusedError

@@ -15,10 +15,10 @@ from halog.events import SITES_ASKED, At, event
 from halog.metadata.identity import who
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 
-class Asked(NamedTuple):
+class SiteChange(NamedTuple):
     """Says what became of one partition."""
 
     partition: str
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
                 return f"commits go on without site {self.site}{forks}"
 
 
-def tell(connection: Connection, asked: Iterable[Asked], reason: str) -> None:
+def tell(connection: ClusterConnection, asked: Iterable[SiteChange], reason: str) -> None:
     """Write who has done it, and why. It is done, whether or not the history takes it."""
     by = who()
     told = []

@@ -323,12 +323,14 @@ def test_an_import_holds_few_large_objects_at_a_time(
 def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
     cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
     fleet(cluster)
     file = tmp_path / "all.jsonl"
-    real = Connection.scan
-    monkeypatch.setattr(Connection, "scan", lambda self, partition, prefix: list(real(self, partition, prefix))[1:])
+    real = ClusterConnection.scan
+    monkeypatch.setattr(
+        ClusterConnection, "scan", lambda self, partition, prefix: list(real(self, partition, prefix))[1:]
+    )
     ran = halog("export", "-o", file)
     assert (ran.code, ran.out, file.exists()) == (1, "", False)
     assert "that its active node counts" in ran.err
