@@ -53,7 +53,7 @@ def _check_given(
 
 
 @click.command()
-@click.option("--from-logs", is_flag=True, help="Recover what ZooKeeper has lost from the logs; the only way there is.")
+@click.option("--from-logs", is_flag=True, help="Recover from the logs what ZooKeeper has lost; there is no other way.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is changed.")
 @click.option(
     "--store",
@@ -78,8 +78,8 @@ def _check_given(
     type=Name(),
     multiple=True,
     metavar="POLICY",
-    help="Where keys of this policy belong is as in the file, though its mapping has changed since; --cluster confirms "
-    "it.",
+    help="Take from the file where keys of this policy belong, though its mapping has changed since; --cluster "
+    "confirms it.",
 )
 @cluster_option
 @cluster_options
@@ -231,7 +231,7 @@ def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], clus
 
 def _tell(connection: ClusterConnection, plan: Plan, accepted: tuple[str, ...]) -> None:
     """Write into the event history who has done it; no node can know."""
-    from halog.cli.shared.event_log import note
+    from halog.cli.shared.event_log import note_or_say
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
     from halog.metadata.identity import who
 
@@ -266,8 +266,7 @@ def _tell(connection: ClusterConnection, plan: Plan, accepted: tuple[str, ...]) 
                 more=more,
             )
         )
-    if not note(connection, *told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, told)
 
 
 # --- showing ---

@@ -53,7 +53,7 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option(
     "--since", type=Text(), callback=_moment, metavar="ISO", help="Only events from then on; UTC if it names no zone."
 )
-@click.option("--severity", type=click.Choice(SEVERITIES), help="Only events that are at least so severe.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Only events of this severity, or a higher one.")
 @click.option(
     "--code",
     "codes",
@@ -61,10 +61,10 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     multiple=True,
     metavar="CODE",
     callback=_codes,
-    help="Only these; may be given again.",
+    help="Only events with this code; repeatable.",
 )
 @click.option("--node", type=Name(), metavar="NODE", help="Only events that this node told, or that are about it.")
-@click.option("-n", "count", type=number_of(), help="Only the last so many.")
+@click.option("-n", "count", type=number_of(), help="Only this many, the last ones.")
 @click.option("--all", "all_", is_flag=True, help=f"Also every change of a partition's state ({STATE.code}).")
 @cluster_options
 def events(

@@ -29,8 +29,8 @@ COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
 
 @click.command()
 @click.argument("partition", type=Name())
-@click.option("--why", is_flag=True, help="Because of what each epoch began.")
-@click.option("--discarded", is_flag=True, help="Instead: the transactions that were discarded.")
+@click.option("--why", is_flag=True, help="Also say why each epoch began.")
+@click.option("--discarded", is_flag=True, help="Show the transactions that were discarded instead.")
 @click.option(
     "--export",
     "target",

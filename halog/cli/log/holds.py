@@ -38,10 +38,14 @@ class HoldName(click.ParamType[str]):
 @click.argument("partition", type=Name())
 @click.argument("name", type=HoldName())
 @click.option(
-    "--for", "for_ms", type=Duration(), required=True, help="End it by itself after so long: 90s, 15m, 2h, 1d."
+    "--for", "for_ms", type=Duration(), required=True, help="It ends by itself after this time: 90s, 15m, 2h, 1d."
 )
-@click.option("--offset", type=number_of(most=MOST_BYTES), help="The first one needed. [default: what is there now]")
-@click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in `halog log holds`.")
+@click.option(
+    "--offset",
+    type=number_of(most=MOST_BYTES),
+    help="The first offset needed.  [default: the first one that is there now]",
+)
+@click.option("--reason", type=Text(), default="", metavar="TEXT", help="Why; stands in `halog log holds`.")
 @cluster_options
 def hold_(partition: str, name: str, for_ms: int, offset: int | None, reason: str, options: ClusterOptions) -> None:
     """Keep a partition's log from being trimmed, under a name and for a time; the same name again replaces it.

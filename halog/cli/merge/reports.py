@@ -33,7 +33,7 @@ merge_option = click.option(
     "merge",
     type=Name(),
     metavar="ID",
-    help="Only this one; the first digits will do.  [default: the last of each]",
+    help="Only this merge; the first digits will do.  [default: the last of each]",
 )
 
 

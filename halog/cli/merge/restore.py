@@ -272,7 +272,7 @@ def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[st
     "merge",
     type=Name(),
     metavar="ID",
-    help="Which; the first digits will do.  [default: the last one of each partition]",
+    help="The merge to undo; the first digits will do.  [default: the last one of each partition]",
 )
 @partition_option
 @cluster_options_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")

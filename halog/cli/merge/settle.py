@@ -45,7 +45,9 @@ class Fields(click.ParamType[Mapping[str, Any]]):
 @click.option("--as", "choice", type=click.Choice(STATES), help="The state that should stand.")
 @click.option("--fields", type=Fields(), metavar="JSON", help="Change these of its fields.  [default: of the source's]")
 @click.option("--all", "everything", is_flag=True, help="Everything that waits for an operator.")
-@click.option("--merge", "merge", type=Name(), metavar="ID", help="Only what this one left; the first digits will do.")
+@click.option(
+    "--merge", "merge", type=Name(), metavar="ID", help="Only what this merge left; the first digits will do."
+)
 @partition_option
 @click.option("--force", is_flag=True, help="Settle it even if the object was changed since the merge.")
 @click.option("--dry-run", is_flag=True, help="Show what would stand, and change nothing.")

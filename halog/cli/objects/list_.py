@@ -24,8 +24,10 @@ WIDTH = 60
 
 @click.command("list")
 @click.argument("type_name", type=Name(), metavar="TYPE")
-@click.option("-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="At most so many objects.")
-@click.option("--all", "all_", is_flag=True, help="However many there are.")
+@click.option(
+    "-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="Show at most this many objects."
+)
+@click.option("--all", "all_", is_flag=True, help="Show all objects.")
 @cluster_options
 def list_(type_name: str, count: int, all_: bool, options: ClusterOptions) -> None:
     """List the objects of a type and of its subclasses, as the active nodes have committed them.

@@ -69,8 +69,7 @@ def _check_confirmed(connection: ClusterConnection, name: str, confirmed: str, u
 def _tell(connection: ClusterConnection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
     """Write into the event history who has done it, and why; no node can know. It is done, whether or not the history
     takes it."""
-    from halog.cli.shared.event_log import note
-    from halog.cli.shared.messages import say
+    from halog.cli.shared.event_log import note_or_say
     from halog.events import UNLOGGED_LOST, At, event
     from halog.metadata.identity import who
 
@@ -84,5 +83,4 @@ def _tell(connection: ClusterConnection, name: str, giving_up: GiveUpUnlogged, r
         cause=f"what {', '.join(names)} may have in memory, by {by}" + (f": {reason}" if reason else ""),
         more={"given_up": names, "by": by, "reason": reason},
     )
-    if not note(connection, told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, [told])

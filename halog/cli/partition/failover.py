@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("partition", type=Name())
-@click.option("--to", "target", type=Name(), required=True, metavar="NODE", help="The node that shall be active.")
+@click.option("--to", "target", type=Name(), required=True, metavar="NODE", help="The node that should be active.")
 @cluster_options
 def failover(partition: str, target: str, options: ClusterOptions) -> None:
     """Hand a partition over to another node of its node list.

@@ -64,7 +64,7 @@ def list_(options: ClusterOptions) -> None:
 
 @mapper.command()
 @click.argument("words", type=Text(), metavar="[TYPE] [KEY]...", nargs=-1)
-@click.option("--distribution", is_flag=True, help="How keys spread, instead of where one is.")
+@click.option("--distribution", is_flag=True, help="Say how keys spread, instead of where one belongs.")
 @click.option(
     "--policy",
     type=Name(),
@@ -82,15 +82,17 @@ def list_(options: ClusterOptions) -> None:
     "--sample",
     type=number_of(1, MOST_KEYS),
     metavar="N",
-    help=f"With --distribution: so many made-up keys.  [without a type or --keys: {SAMPLE}]",
+    help=f"With --distribution: this many made-up keys.  [without a type or --keys: {SAMPLE}]",
 )
-@click.option("--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were so many.")
+@click.option(
+    "--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were this many partitions."
+)
 @click.option(
     "--nodes",
     "added",
     type=number_of(1, MOST_NODES),
     metavar="N",
-    help="With --distribution: as if the zone had so many nodes more.",
+    help="With --distribution: as if the zone had this many more nodes.",
 )
 @cluster_options
 def explain(

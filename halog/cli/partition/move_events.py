@@ -9,8 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from halog.cli.shared.event_log import note
-from halog.cli.shared.messages import say
+from halog.cli.shared.event_log import note_or_say
 from halog.cli.shared.table_events import as_event
 from halog.core.table.changes import migration_asked
 
@@ -35,8 +34,7 @@ class MoveEvents:
         self._untold = []
         c = self._connection
         told = [as_event(c, now, each) for before, now in wished for each in migration_asked(before, now)]
-        if told and not note(c, *told):
-            say("the event history does not have it: its log does not answer")
+        note_or_say(c, told)
 
     def __enter__(self) -> MoveEvents:
         return self

@@ -46,12 +46,10 @@ def plan() -> None:
 
 
 @plan.command()
-@click.option(
-    "--policy", "policies", type=Name(), multiple=True, metavar="NAME", help="Of this policy only; may be repeated."
-)
+@click.option("--policy", "policies", type=Name(), multiple=True, metavar="NAME", help="Only this policy; repeatable.")
 @click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
 @click.option("--skip-inconsistent", is_flag=True, help="Leave partitions that a node has defined elsewhere.")
-@click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")
+@click.option("--dry-run", is_flag=True, help="Only show it; do not make it the cluster's plan.")
 @cluster_options
 def create(
     policies: tuple[str, ...], replace_down: bool, skip_inconsistent: bool, dry_run: bool, options: ClusterOptions

@@ -37,7 +37,7 @@ a second or two."""
 
 @plan.command()
 @click.argument("name", type=Name(), metavar="[PLAN]", default="")
-@click.option("--partition", "only", type=Name(), multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.option("--partition", "only", type=Name(), multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Show what would go back; change nothing.")
 @at_once_option
 @rate_option

@@ -26,7 +26,7 @@ WAIT_S = 3_600.0
 
 
 policy_option = click.option(
-    "--policy", type=Name(), metavar="NAME", help="The policy; may be left out where there is one only."
+    "--policy", type=Name(), metavar="NAME", help="The policy; may be left out if there is only one."
 )
 
 

@@ -4,7 +4,7 @@ events to it."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,12 @@ def note(connection: ClusterConnection, *events: Event) -> bool:
     except HalogError:
         return False
     return not noted.left and not noted.refused
+
+
+def note_or_say(connection: ClusterConnection, events: Sequence[Event]) -> None:
+    """Write events of what was done. It is done, whether or not the history takes them; if it does not, say so."""
+    if events and not note(connection, *events):
+        say("the event history does not have it: its log does not answer")
 
 
 def time_text(time_ms: int) -> str:

@@ -179,7 +179,9 @@ class Duration(click.ParamType[int]):
         return int(found[1]) * _UNITS[found[2]] * 1_000
 
 
-for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
+for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="It ends by itself after this time.")
 
 
-reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
+reason_option = click.option(
+    "--reason", type=Text(), default="", metavar="TEXT", help="Why; stands in the event history."
+)

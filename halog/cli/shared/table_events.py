@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from halog.cli.shared.event_log import note
-from halog.cli.shared.messages import say
+from halog.cli.shared.event_log import note_or_say
 from halog.core.table.changes import ended, group_changes
 from halog.core.table.group import as_of, ends
 from halog.events import At, Event, event
@@ -55,8 +54,7 @@ class Watched:
 def tell(connection: ClusterConnection, done: Iterable[Watched]) -> None:
     """Write what was done into the history. It is done, whether or not the history takes it."""
     told = [as_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
-    if told and not note(connection, *told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, told)
 
 
 def as_event(connection: ClusterConnection, table: PartitionTable, told: Tell) -> Event:

@@ -26,7 +26,8 @@ comparison_option = click.option(
     "--two-way/--three-way",
     "two_way",
     default=None,
-    help="Without the common ancestor, by the manual's rule; or with it.  [default: as the policy's `comparison` says]",
+    help="Compare without the common ancestor, by the manual's rule; or with it.  [default: as the policy's "
+    "`comparison` says]",
 )
 
 

@@ -200,7 +200,7 @@ def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> Non
 
 
 @site.command("demote")
-@click.option("--to", "to", type=Name(), required=True, metavar="SITE", help="The site that is to serve them.")
+@click.option("--to", "to", type=Name(), required=True, metavar="SITE", help="The site that should serve them.")
 @partition_option
 @reason_option
 @cluster_options

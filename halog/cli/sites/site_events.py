@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.cli.shared.event_log import note
-from halog.cli.shared.messages import say
+from halog.cli.shared.event_log import note_or_say
 from halog.events import SITES_ASKED, At, event
 from halog.metadata.identity import who
 
@@ -74,5 +73,4 @@ def tell(connection: ClusterConnection, asked: Iterable[SiteChange], reason: str
                 more=more,
             )
         )
-    if told and not note(connection, *told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, told)
