@@ -46,8 +46,8 @@ def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
     from halog.errors import UnknownNameError
 
     return UnknownNameError(
-        f"there is no merge {said} in what the logs have{of(tables)}: `halog conflicts show` tells which there were, "
-        "for --merge",
+        f"the logs{of(tables)} have no merge {said} any more, or never had it: `halog conflicts show` lists those they "
+        "have, for --merge",
         kind="merge",
         name=said,
     )
@@ -61,7 +61,7 @@ def meant(connection: ClusterConnection, tables: Iterable[PartitionTable], said:
 
     tables = list(tables)
     if not said or any(c not in "0123456789abcdef" for c in said):
-        raise ConfigError(f"{said!r} is no id of a merge: hex digits, as `halog conflicts show` tells, or the first")
+        raise ConfigError(f"{said!r} is no id of a merge: give its hex digits, as `halog conflicts show` lists them")
     if is_whole(said):
         return dict.fromkeys((t.name for t in tables), said)
     found = [(t.name, r.name.hex()) for t in tables for r in reports(connection, t) if r.name.hex().startswith(said)]

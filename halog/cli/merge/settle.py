@@ -140,11 +140,11 @@ def _check_usage(
     if everything == bool(type_name) or (type_name and not key):
         raise click.UsageError("say which one by TYPE and KEY, or --all")
     if choice is None and fields is None:
-        raise click.UsageError("say what is to stand, by --as or --fields")
+        raise click.UsageError("say what should stand, by --as or --fields")
     if fields is not None and (everything or choice == "nothing"):
         raise click.UsageError(f"--fields is of no use with {'--all' if everything else '--as nothing'}")
     if everything and force:
-        raise click.UsageError("--all is about what was not changed since: --force is of no use")
+        raise click.UsageError("--all leaves objects alone that were changed since: --force is of no use")
 
 
 def _all_open(connection: ClusterConnection, names: tuple[str, ...], merge: str | None) -> list[Case]:
@@ -186,7 +186,7 @@ def _named(
     which = "no merge" if merge is None else f"no merge {merge}"
     where = ", ".join(table.name for table in tables)
     raise NotFoundError(
-        f"{which} that has touched {said} is in what the log of {where} still has: see `halog conflicts show`"
+        f"the log of {where} has {which} that touched {said}, or no longer has it: see `halog conflicts show`"
     )
 
 

@@ -64,8 +64,8 @@ def check_unused(connection: ClusterConnection, definition: Definition, running:
             shown = ", ".join(f"{partition} ({count})" for partition, count in objects.items())
             raise RefusedError(
                 f"definition {id_} of {name} is used by {sum(objects.values())} objects, in {shown}; nothing was "
-                f"changed. Delete them, or change each of them with the class that is to stay: what changes an object "
-                "writes it anew",
+                f"changed. Delete them, or change each of them with the class that should stay: a change writes the "
+                "object anew",
                 type=name,
                 id=id_,
                 objects=objects,
@@ -75,8 +75,8 @@ def check_unused(connection: ClusterConnection, definition: Definition, running:
     if mentioned:
         raise RefusedError(
             f"definition {id_} of {name} wrote objects in {', '.join(mentioned)}, by the logs; nothing was changed. "
-            "Whether they are still there nodes can say: start some, if need be with `[application] modules` left out, "
-            "for nodes need no class, and give the command again",
+            "Nodes can say whether they are still there: start some, if need be with `[application] modules` left out, "
+            "and give the command again. Nodes need no class",
             type=name,
             id=id_,
             partitions=mentioned,
@@ -103,8 +103,8 @@ def _check_not_in_doubt(connection: ClusterConnection, definition: Definition) -
         txns = sorted({tx for _, tx in would})
         where = ", ".join(dict.fromkeys(p for p, _ in would))
         raise RefusedError(
-            f"definition {definition.type_id.hex()} of {definition.name} is used by what is in doubt in {where}: "
-            f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would write objects with it, or may; "
+            f"definition {definition.type_id.hex()} of {definition.name} is used by transactions in doubt in {where}: "
+            f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would or may write objects with it; "
             "nothing was changed. Wait until that is decided, or decide it: `halog txn list`",
             type=definition.name,
             id=definition.type_id.hex(),

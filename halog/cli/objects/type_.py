@@ -82,7 +82,7 @@ def retire(type_name: str, definition: str, dry_run: bool, options: ClusterOptio
         found = definition_of(connection, type_name, definition)
         check_unused(connection, found, lambda: _running(connection))
         if not dry_run and not retired(connection, found, lambda: _running(connection)):
-            say("the event history does not answer: nothing tells of it")
+            say("the event history does not have it: its log does not answer")
     what = "could be" if dry_run else "was"
     if options.format == "json":
         emit_json({"type": found.name, "id": found.type_id.hex(), "retired": not dry_run})

@@ -85,7 +85,7 @@ def _undo(node: str, others: Mapping[str, bool], options: ClusterOptions) -> Non
     from halog.metadata.drains import drained_nodes, unmark
 
     for other in (name for name, given in others.items() if given):
-        raise click.UsageError(f"--undo moves nothing: leave {other} away")
+        raise click.UsageError(f"--undo moves nothing: leave out {other}")
     with options.connect() as connection:
         if node not in drained_nodes(connection.coordinator):
             check_known(connection, (node,))

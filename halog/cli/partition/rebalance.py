@@ -142,7 +142,7 @@ def _of_zone(connection: ClusterConnection, zone: str, format_: str, wait_s: flo
             _wait(connection, name, version, wait_s)
     _show([wishes.progress(coordinator, name) for name in names], format_)
     if not names:
-        say(f"no mapping of zone {zone} is another one than the file's; nothing was changed")
+        say(f"every mapping of zone {zone} is the file's already; nothing was changed")
     elif connection.activated.number and wait_s:
         _say_number(connection)
 

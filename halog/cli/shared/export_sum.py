@@ -111,18 +111,18 @@ class Verifying:
         """Check that the lines are all of an export, or of a file without a checksum line. RecordFormatError."""
         if not self.lines and self._sum is None:
             raise RecordFormatError(
-                f"{self._source}: the file is empty: not even the checksum line is there, with which every export "
-                "ends; nothing was imported"
+                f"{self._source}: the file is empty: not even the checksum line is there, which every export has; "
+                "nothing was imported"
             )
         if not self._strict:
             return
         if self._sum is None:
             if self._numbered:
-                raise self._wrong("it is cut: the checksum line is missing, with which every export ends")
+                raise self._wrong("it is cut: the checksum line is missing, which every export has")
         elif self._sum.objects != self.lines:
             raise self._wrong(f"it has {self.lines:,} of the {self._sum.objects:,} objects that were exported")
         elif self._sum.sha256 != self._hash.hexdigest():
-            raise self._wrong("it was changed since it was exported: its checksum is another one")
+            raise self._wrong("it was changed since it was exported: its checksum differs")
 
     def _wrong(self, why: str) -> RecordFormatError:
         return RecordFormatError(f"{self._source}: {why}; nothing was imported ({UNVERIFIED})", file=str(self._source))

@@ -54,8 +54,8 @@ def _by_entry(connection: ClusterConnection, key: bytes, place: Place) -> tuple[
 def _pause(connection: ClusterConnection, partition: str, place: Place, until: float) -> None:
     if time.monotonic() >= until:
         raise DeadlineError(
-            f"the object is not where its entry in {' or '.join(place.owners)} says, which is {partition}, for "
-            f"{connection.timeout_s:g} s by now: is an active node cut off (`halog status`)?",
+            f"the object is not where its entry in {' or '.join(place.owners)} says: it was not in {partition} for "
+            f"{connection.timeout_s:g} s; is an active node cut off (`halog status`)?",
             partition=partition,
         )
     time.sleep(AGAIN_S)

@@ -306,7 +306,7 @@ def test_what_is_not_there_to_be_settled_is_said(east: Cluster, merged: dict[str
         (77, ("--as", "base"), 2, "no merge that has touched Flight 77"),
         (1, ("--as", "base", "--merge", "00ff"), 2, "no merge 00ff that has touched Flight 1"),
         (1, ("--as", "base", "--partition", other), 2, f"Flight 1 belongs to {home(east, 1)}, and not to {other}"),
-        (1, (), 2, "say what is to stand"),
+        (1, (), 2, "say what should stand"),
         (1, ("--as", "nothing", "--fields", "{}"), 2, "of no use with --as nothing"),
         (1, ("--as", "base", "--all"), 2, "by TYPE and KEY, or --all"),
     ]:
