@@ -1,10 +1,10 @@
-"""Extents (D2): all objects of a class, in all partitions, each once, also while objects move (T8).
+"""This module reads extents (D2): all objects of a class, in all partitions, each once, also while objects move (T8).
 
-Never more than one page of a partition in hand. The theory: objects move from their old owner to their new one, so of
-two looks at all partitions, one behind the other, at least one meets every object that was there all the time: the
-first, if it had not moved when the second began, else the second. What was met is passed over. A partition that serves
-another mapping by now refuses to go on, and all are looked at again. An object whose bytes cannot be read hides no
-other one: it is told of by name, at the end.
+It holds at most one page of a partition. Objects move from their old owner to their new one. So of two looks at all
+partitions, one behind the other, at least one meets every object that was there all the time: the first, if it had not
+moved when the second began, else the second. Objects met before are skipped. A partition that serves another mapping by
+now refuses to go on, and all are looked at again. An object whose bytes cannot be read does not hide the others: an
+error names it at the end.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NAMED: Final = 10
-"""Objects that cannot be read, by name in an error's text."""
+"""Objects that cannot be read: so many are named in an error's text."""
 MOST: Final = 1_000
-"""By name in its evidence."""
+"""So many are named in its evidence."""
 
 
 def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
-    """See `Reading.extent`."""
+    """Yield all objects of a class; see `Reading.extent`."""
     tx.check_open()
     met = Met()
     while True:
@@ -46,18 +46,18 @@ def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
 
 
 class Met:
-    """What an extent has met so far."""
+    """Holds what an extent has met so far."""
 
     def __init__(self) -> None:
         self.seen = set[bytes]()
-        """By key: passed over from now on."""
+        """Keys of objects that were met; they are skipped from now on."""
         self.count = 0
-        """How many cannot be read: told of when all others were given."""
+        """How many objects cannot be read; the error follows when all others were given."""
         self.unreadable: list[RecordFormatError] = []
         """The first `MOST` of them."""
 
     def passed_over(self, key: bytes, error: RecordFormatError) -> None:
-        """This one cannot be read."""
+        """Note that this object cannot be read."""
         self.seen.add(key)
         self.count += 1
         if len(self.unreadable) < MOST:
@@ -79,7 +79,7 @@ def _told(name: str, met: Met) -> RecordFormatError:
 
 
 def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iterator[T]:
-    """Once; objects that were met are passed over, the others are from then on."""
+    """Look at all partitions once; skip objects that were met, and note the others."""
     infos = tx.space.registry.subtypes(cls)
     partitions = dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name))
     _check_reach(tx, infos[0].name, list(partitions))
@@ -88,7 +88,7 @@ def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iter
 
 
 def _check_reach(tx: Reading, name: str, partitions: Sequence[str]) -> None:
-    """CrossPartitionError inside a method, which reaches its object's partition only, if there are others."""
+    """Raise CrossPartitionError inside a method, which reaches its object's partition only, if there are others."""
     home = tx.home_now
     beyond = [p for p in partitions if p != home]
     if home is None or not beyond:
@@ -130,8 +130,8 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
 
 
 def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | None:
-    """The transaction's entry, at whichever owner it has met the object, or wherever it creates it; one that says that
-    there is none makes way. What has moved since then is a conflict when the transaction ends."""
+    """Return the transaction's entry, at whichever owner it has met the object, or wherever it creates it. An entry
+    that says "nothing here" is dropped. An object that has moved since then is a conflict when the transaction ends."""
     entry = tx.entries.get(key)
     if entry is not None and entry.ref is None and entry.image is None:
         del tx.held[key]
