@@ -126,7 +126,7 @@ class Node:
 
     async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, durability: Durability | None) -> R:
         settled: dict[str, int] = {}
-        attempts = retry.Attempts(retries)
+        attempts = retry.RetryCounter(retries)
         while True:
             try:
                 async with Transaction(self, self.sync.begin(settled, durability)) as tx:
@@ -233,13 +233,13 @@ class Transaction:
             return False
         return bool(partitions) and all(map(backend.is_active, partitions))
 
-    async def _settled(self, presented: commits.Presented, lsn: int | None) -> None:
+    async def _settled(self, presented: commits.CommitRequest, lsn: int | None) -> None:
         if lsn is not None:
             commits.happened(self.sync, presented, lsn)
         else:
             await _finished(asyncio.ensure_future(self._settle(presented)))
 
-    async def _settle(self, presented: commits.Presented) -> None:
+    async def _settle(self, presented: commits.CommitRequest) -> None:
         """Make a thread present the commit until an answer comes, since the first attempt got none."""
         try:
             settled = self._node.submit(partial(commits.finish, self.sync, presented))

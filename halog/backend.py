@@ -51,8 +51,8 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     mapping: int = 0
     """The version of the mapping that this work was routed by (T8)."""
     site: str | None = None
-    """The site that served the partition when the transaction began, as `Mapped.sites` names it; no other site may
-    accept the work. None: any site that serves the partition may."""
+    """The site that served the partition when the transaction began, as `KnownMappings.sites` names it; no other site
+    may accept the work. None: any site that serves the partition may."""
     moves: bool = False
     """Does this work carry existing objects from one partition to another? Then objects that exceed today's size limit
     are accepted."""
@@ -71,7 +71,7 @@ class Invocation(msgspec.Struct, frozen=True, array_like=True):
     """Everything the method reads is at least as new as this lsn."""
 
 
-class Invoked(msgspec.Struct, frozen=True, array_like=True):
+class InvocationResult(msgspec.Struct, frozen=True, array_like=True):
     """Holds the answer to an `Invocation`. Exactly one of `result` and `error` is set; `work` replaces the
     initiator's."""
 
@@ -112,7 +112,7 @@ class View(Protocol):
         """Yield the objects whose index key starts with `prefix` (a type family)."""
 
 
-class Mapped(msgspec.Struct, frozen=True, eq=False):
+class KnownMappings(msgspec.Struct, frozen=True, eq=False):
     """Holds what a node knows of mappings. A node makes another one for each change that it learns of (T8)."""
 
     versions: Mapping[str, int] = {}
@@ -147,7 +147,7 @@ class Backend(Protocol):
         the end of the last, all those reads are one snapshot."""
 
     @property
-    def mapped(self) -> Mapped:
+    def mapped(self) -> KnownMappings:
         """Return what this node knows of mappings. While this is the same object, places are the same, too."""
 
     def deadline_of(self, partition: str) -> float:
@@ -266,7 +266,7 @@ class Backend(Protocol):
         """Check that every version read still holds on the active node, which has lsn `least` (read-only transactions).
         ConflictError if one does not."""
 
-    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+    def invoke(self, partition: str, invocation: Invocation) -> InvocationResult:
         """Run a method on the active node. A repeated call starts from the same `work`, so it has no effect twice."""
 
     def is_active(self, partition: str) -> bool:
@@ -276,6 +276,6 @@ class Backend(Protocol):
 class Execute(Protocol):
     """An `Execute` runs a method on the active node: `halog.transactions.execute.Executor`."""
 
-    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         """Run the method. With `own` it runs in its caller's thread, and a BaseException that is no Exception passes to
         the caller unchanged."""

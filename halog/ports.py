@@ -153,7 +153,7 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
-class Noted(NamedTuple):
+class JournalResult(NamedTuple):
     """Says what became of values given to a journal."""
 
     left: int
@@ -165,7 +165,7 @@ class Noted(NamedTuple):
 class LogJournal(Protocol):
     """A `LogJournal` makes appends with a producer of its own, so it slows down no other writer. One thread writes."""
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         """Append in order, waiting a few seconds at most. Values that are left may be written again, and may then be in
         the log twice. A value that the log will never take is skipped, and holds up none behind it."""
 

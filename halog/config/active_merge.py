@@ -16,7 +16,7 @@ from halog.config.changes import (
     NAMED,
     OWN_FILE,
     RULES,
-    Change,
+    KeyChange,
     KeyPath,
     differences,
 )
@@ -71,7 +71,7 @@ def _site(base: Path, own: RemoteSiteConfig | None, active: RemoteSiteConfig) ->
     return dataclasses.replace(own, votes=active.votes)
 
 
-def disagreements(own: Config, active: Config, node: str) -> list[Change]:
+def disagreements(own: Config, active: Config, node: str) -> list[KeyChange]:
     """Return where the file contradicts the active version about keys that are not the file's to decide. A key that is
     not in the file says nothing; nor does a table of names that is absent, or that only names `node` itself."""
     written = own.written

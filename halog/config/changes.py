@@ -144,7 +144,7 @@ RULES: Final[Mapping[str, Rule]] = {
 """Rules by pattern: `*` stands for a name. A pattern that ends in `*` is a whole entry that appears or goes."""
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """Holds a key in which two configurations differ, and its two values. None: the key is absent."""
 
     key: KeyPath
@@ -195,10 +195,10 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def differences(old: Config, new: Config) -> list[Change]:
+def differences(old: Config, new: Config) -> list[KeyChange]:
     """Return every key in which they differ, in the order of the file; an entry that one of them lacks is one
     difference."""
-    return [Change(key, was, now, *RULES[pattern(key)]) for key, was, now in _differing(tree(old), tree(new), ())]
+    return [KeyChange(key, was, now, *RULES[pattern(key)]) for key, was, now in _differing(tree(old), tree(new), ())]
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any], above: KeyPath) -> Iterator[tuple[KeyPath, Any, Any]]:

@@ -25,7 +25,7 @@ from halog.config.sites import (
     sync_site_problems,
     takeover_problems,
 )
-from halog.config.static import Shape, name_problems, shapes, static_problems
+from halog.config.static import CopyCounts, name_problems, shapes, static_problems
 from halog.config.tuning import too_long, tuning_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
@@ -237,7 +237,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     yield from mapper_problems(config, key, policy)
 
 
-def _safety(key: str, policy: PolicyConfig, copies: list[Shape]) -> Problems:
+def _safety(key: str, policy: PolicyConfig, copies: list[CopyCounts]) -> Problems:
     if policy.local_sync not in LOCAL_SYNC:
         yield f"{key}.local_sync", f"{policy.local_sync!r} must be one of {', '.join(LOCAL_SYNC)}"
     elif policy.unlogged and (alone := [c.key for c in copies if not c.sync_replicas]):

@@ -56,7 +56,7 @@ class WrongPartitionsError(ValueError):
         self.reason = reason
 
 
-class Shape(NamedTuple):
+class CopyCounts(NamedTuple):
     """Says what is to be checked of a partition's copies. `key`: the key that an error names."""
 
     key: str
@@ -70,15 +70,15 @@ def partition_names(policy_name: str, policy: PolicyConfig) -> tuple[str, ...]:
     return tuple(policy.static) or tuple(f"{policy_name}-{i}" for i in range(policy.partitions))
 
 
-def shapes(key: str, policy: PolicyConfig) -> list[Shape]:
+def shapes(key: str, policy: PolicyConfig) -> list[CopyCounts]:
     """Return every number of copies that the policy's partitions have."""
     if policy.static:
         return [
-            Shape(f"{key}.partitions.{name}", len(p.nodes), p.sync_replicas(policy))
+            CopyCounts(f"{key}.partitions.{name}", len(p.nodes), p.sync_replicas(policy))
             for name, p in policy.static.items()
             if p.nodes
         ]
-    return [Shape(f"{key}.sync_replicas", 1 + policy.sync_replicas + policy.async_replicas, policy.sync_replicas)]
+    return [CopyCounts(f"{key}.sync_replicas", 1 + policy.sync_replicas + policy.async_replicas, policy.sync_replicas)]
 
 
 # --- from and to TOML ---

@@ -36,8 +36,8 @@ _NOT_FOREIGN = {MARKER, MARKER + ".new", LOCK, "lost+found"}
 
 
 @dataclass(frozen=True)
-class Marker:
-    """A `Marker` shows that a directory is halog's."""
+class SiteMarker:
+    """A `SiteMarker` shows that a directory is halog's."""
 
     cluster_id: str
     ports: Ports | None = None
@@ -74,7 +74,7 @@ def check(path: Path, min_free_mb: int = MIN_FREE_MB) -> None:
         )
 
 
-def prepare(path: Path) -> Marker:
+def prepare(path: Path) -> SiteMarker:
     """Make the directory (0700) and its marker, or read the marker that is there."""
     check(path)
     try:
@@ -82,7 +82,7 @@ def prepare(path: Path) -> Marker:
         path.chmod(0o700)
         if not (path / MARKER).exists():
             fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            save_marker(path, Marker(cluster_id=fresh))
+            save_marker(path, SiteMarker(cluster_id=fresh))
         for part in ("kafka/data", "zookeeper/data", LOGS, "tmp"):
             (path / part).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as e:
@@ -90,12 +90,12 @@ def prepare(path: Path) -> Marker:
     return read_marker(path)
 
 
-def read_marker(path: Path) -> Marker:
+def read_marker(path: Path) -> SiteMarker:
     """Read the marker of a directory that is halog's. SiteError: it is damaged, or of a newer halog."""
     try:
         values = json.loads((path / MARKER).read_text())
         ports = Ports(**values["ports"]) if values.get("ports") else None
-        marker = Marker(str(values["cluster_id"]), ports, str(values["kafka"]), int(values["layout"]))
+        marker = SiteMarker(str(values["cluster_id"]), ports, str(values["kafka"]), int(values["layout"]))
     except OSError as e:
         raise _cannot(path, e) from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -105,12 +105,12 @@ def read_marker(path: Path) -> Marker:
     return marker
 
 
-def save_marker(path: Path, marker: Marker) -> None:
+def save_marker(path: Path, marker: SiteMarker) -> None:
     """Write the marker atomically, so that a crash leaves the old one or the new one."""
     write_private(path / MARKER, asdict(marker))
 
 
-def save_ports(path: Path, marker: Marker, ports: Ports) -> Marker:
+def save_ports(path: Path, marker: SiteMarker, ports: Ports) -> SiteMarker:
     """Remember the ports for the next start."""
     updated = replace(marker, ports=ports)
     save_marker(path, updated)

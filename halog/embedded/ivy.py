@@ -18,7 +18,7 @@ SILENCE_S = 90.0  # Ivy prints a line per file; if it is quiet for so long, the 
 ADVICE = "check the network (or set HALOG_IVY_SETTINGS to an Ivy settings file naming your mirror) and try again"
 
 
-class Wanted(NamedTuple):
+class IvyRequest(NamedTuple):
     """Says what Ivy fetches: its name in messages, the `ivy.xml` that asks for it, and the number of files."""
 
     what: str
@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     files: int
 
 
-def run_ivy(java: str, ivy: Path, wanted: Wanted, scratch: Path, target: Path, progress: Progress) -> None:
+def run_ivy(java: str, ivy: Path, wanted: IvyRequest, scratch: Path, target: Path, progress: Progress) -> None:
     """Fetch everything that is wanted into `target`. Ivy gets a cache of its own, so that nothing outdated is taken."""
     (scratch / "ivy.xml").write_text(wanted.ivy_xml)
     target.mkdir(mode=0o700)
@@ -55,7 +55,7 @@ def run_ivy(java: str, ivy: Path, wanted: Wanted, scratch: Path, target: Path, p
         process.wait()
 
 
-def _follow(process: subprocess.Popen[bytes], wanted: Wanted, progress: Progress) -> list[str]:
+def _follow(process: subprocess.Popen[bytes], wanted: IvyRequest, progress: Progress) -> list[str]:
     """Read Ivy's output to the end; a file on its way or arrived is half a step."""
     assert process.stdout is not None
     lines: list[str] = []

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from halog.embedded import cache as caching
-from halog.embedded.ivy import Wanted, run_ivy
+from halog.embedded.ivy import IvyRequest, run_ivy
 from halog.embedded.java import Java
 from halog.embedded.model import ServerName
 from halog.embedded.progress import Progress
@@ -108,7 +108,7 @@ def _fetch(java: Java, ivy: Path, target: Path, progress: Progress, of: JarSet) 
     with caching.scratch() as scratch:
         fetched = scratch / "jars"
         asked = resources.files(of.package).joinpath("ivy.xml").read_text()
-        run_ivy(java.path, ivy, Wanted(of.what, asked, len(manifest(of))), scratch, fetched, progress)
+        run_ivy(java.path, ivy, IvyRequest(of.what, asked, len(manifest(of))), scratch, fetched, progress)
         wrong = mismatches(fetched, of)
         if wrong:
             raise SiteError(

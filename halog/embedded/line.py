@@ -112,8 +112,8 @@ class Flow:
         return bool(self.held) and self.held[0][0] <= now
 
 
-class Line:
-    """A `Line` listens on a port of its own (`address`) and forwards to `target` on loopback from the moment it is
+class SiteLine:
+    """A `SiteLine` listens on a port of its own (`address`) and forwards to `target` on loopback from the moment it is
     made.
 
     The server need not run yet; earlier callers are refused. Each change holds when its call returns: nothing passes a

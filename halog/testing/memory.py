@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
-from halog.backend import Found, Invocation, Invoked, Lag, Mapped, Outcome, View, Work
+from halog.backend import Found, Invocation, InvocationResult, KnownMappings, Lag, Outcome, View, Work
 from halog.core import events as ev
 from halog.core.commit.durability_requests import why_not
 from halog.core.commit.participant import Voting
@@ -36,12 +36,12 @@ from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.rpc.result_errors import to_error
 from mappers import NewObject
 
-Execute = Callable[[str, Invocation], Invoked]
+Execute = Callable[[str, Invocation], InvocationResult]
 
 _LOG_ID = b"halog-in-memory!"
 _EPOCH = EpochId(1, "memory", 0)
 _INVOCATION = msgspec.msgpack.Decoder(Invocation)
-_INVOKED = msgspec.msgpack.Decoder(Invoked)
+_INVOKED = msgspec.msgpack.Decoder(InvocationResult)
 
 
 class MemoryPartition:
@@ -199,7 +199,7 @@ class MemoryBackend:
         self.deadline_s = 15.0
         """Longest wait for an answer, of any partition, in seconds."""
         names = self.cluster.names if listed else ()
-        self.mapped = Mapped(listed=dict.fromkeys(names, LISTED), policies=dict.fromkeys(names, "memory"))
+        self.mapped = KnownMappings(listed=dict.fromkeys(names, LISTED), policies=dict.fromkeys(names, "memory"))
         """With `listed`, objects go to the partitions in turn, and have entries in a key directory."""
         self._turns = itertools.count()
         self.states: dict[str, object] = {}
@@ -378,7 +378,7 @@ class MemoryBackend:
                 assert isinstance(error, ConflictError)
                 raise error
 
-    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+    def invoke(self, partition: str, invocation: Invocation) -> InvocationResult:
         """See Backend. Goes through the wire's bytes, so that nothing is shared by accident."""
         self._at(partition)
         if self.cluster.execute is None:

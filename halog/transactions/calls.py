@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from halog.backend import Invocation, Invoked, Work
+from halog.backend import Invocation, InvocationResult, Work
 from halog.core.log.records import CREATE
 from halog.errors import HalogError, RecordTooLargeError, RemappedError, RemoteCallError
 from halog.schema.methods import BINDING, MethodInfo
@@ -29,14 +29,14 @@ from halog.transactions.ended_objects import revive
 from halog.transactions.entry import others
 
 if TYPE_CHECKING:
-    from halog.transactions.entry import Entry
+    from halog.transactions.entry import ObjectEntry
     from halog.transactions.reading import Reading
 
 TRIES: Final = 10
 """How often an interrupted step is tried again to do it whole."""
 
 
-def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(tx: Reading, entry: ObjectEntry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a method where it belongs; raise what the method raises, or RemoteCallError (R5, D1)."""
     if tx.state or entry.obj is not obj:
         tx.check_live(entry, obj)
@@ -50,14 +50,14 @@ def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], 
 
 
 def _here(
-    tx: Reading, entry: Entry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tx: Reading, entry: ObjectEntry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     args, kwargs = method.taken(args, kwargs)
     tx.quick = None
     if tx.looked:  # an object without an entry could be changed unsaved
         tx.hold()
-    saved, special = Saved(), tx.special
-    left: list[Left] | None = None
+    saved, special = CallSnapshot(), tx.special
+    left: list[CallEffect] | None = None
     try:
         saved.touch(entry)
         tx.saved = saved
@@ -83,7 +83,7 @@ def _here(
 
 
 def _there(
-    tx: Reading, entry: Entry, info: TypeInfo, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tx: Reading, entry: ObjectEntry, info: TypeInfo, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     data = method.encode_args(args, kwargs)
     now = work.work_in(tx, entry.partition)
@@ -110,7 +110,7 @@ def _there(
     return result
 
 
-def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> Invoked:
+def _invoked(tx: Reading, entry: ObjectEntry, now: Work, invocation: Invocation) -> InvocationResult:
     """Return the active node's answer, by the mapping that the call was routed by (T8). A transaction that has created
     objects keeps to the mapping it began under, and is run again as a whole where that is not served any more. Others
     go by the newest mapping."""
@@ -141,29 +141,29 @@ def _whole(do: Callable[[], None]) -> None:
     return do()
 
 
-class Left(NamedTuple):
+class CallEffect(NamedTuple):
     """Holds what a call has left in an object."""
 
-    entry: Entry
+    entry: ObjectEntry
     fields: dict[str, Any]
     had: dict[str, Any]
     """The attributes that the caller's object had before the call."""
 
 
-class Saved:
+class CallSnapshot:
     """Holds the state before a call of every object the call can reach, saved when the call first touches it.
 
     A method reaches objects through the transaction's verbs only, so the cost is that of the objects it uses. The
     method gets what it would get on another node: fields alone, and in them copies of values that can be changed in
-    place. What it leaves is put into the caller's values as if it came from another node (`Entry.assume`).
+    place. What it leaves is put into the caller's values as if it came from another node (`ObjectEntry.assume`).
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any]]] = {}
+        self._entries: dict[ObjectEntry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any]]] = {}
 
-    def touch(self, entry: Entry) -> None:
+    def touch(self, entry: ObjectEntry) -> None:
         """Save an object that the call may change from now on. FieldTypeError if the caller left a value in it that
         does not fit."""
         if entry not in self._entries:
@@ -174,7 +174,7 @@ class Saved:
                 _lend(obj)
 
     @property
-    def touched(self) -> Iterable[Entry]:
+    def touched(self) -> Iterable[ObjectEntry]:
         """Return the objects that the call may have changed."""
         return self._entries
 
@@ -188,13 +188,13 @@ class Saved:
                 revive(obj)
                 object.__setattr__(obj, "__dict__", values)
 
-    def left(self) -> list[Left]:
+    def left(self) -> list[CallEffect]:
         """Return what the call leaves, where it has to be put into the caller's objects; check it, and change
         nothing."""
         left = [_left(e, values if e.obj is was else {}) for e, (_, was, _, _, values) in self._entries.items()]
         return [one for one in left if one is not None]
 
-    def settle(self, left: Sequence[Left]) -> None:
+    def settle(self, left: Sequence[CallEffect]) -> None:
         """End the call: put what it left into the caller's objects."""
         for entry, (_, was, _, _, values) in self._entries.items():
             if was is not None and was is not entry.obj:  # deleted: its caller has it as it was
@@ -203,7 +203,7 @@ class Saved:
             one.entry.assume(dict(one.fields), one.had)
 
 
-def _had(entry: Entry, obj: Any) -> tuple[dict[str, Any], bool]:
+def _had(entry: ObjectEntry, obj: Any) -> tuple[dict[str, Any], bool]:
     """Return an object's attributes, and whether the call must get a reduced copy of them."""
     info: TypeInfo = type(obj).__halog__
     d, image = obj.__dict__, entry.image
@@ -233,7 +233,7 @@ def _types(values: dict[str, Any]) -> list[type[Any]]:
     return [*map(type, values.values())][:-1]
 
 
-def _left(entry: Entry, had: dict[str, Any]) -> Left | None:
+def _left(entry: ObjectEntry, had: dict[str, Any]) -> CallEffect | None:
     """Return what the call left in an object; None: there is nothing to put into the caller's."""
     obj = entry.obj
     if obj is None:
@@ -246,4 +246,4 @@ def _left(entry: Entry, had: dict[str, Any]) -> Left | None:
     for name, copy, same in info.lent:
         now, was = left[name], had.get(name)
         left[name] = was if type(now) is type(was) and same(now, was) else copy(now)
-    return Left(entry, left, had)
+    return CallEffect(entry, left, had)

@@ -44,7 +44,7 @@ WITHDRAWN_S = 0.01
 """Seconds between looks whether a participant has heard that an attempt was withdrawn."""
 
 
-class Presented(NamedTuple):
+class CommitRequest(NamedTuple):
     """Holds what is presented to the active node of a partition."""
 
     partition: str
@@ -63,7 +63,7 @@ def commit(tx: Transaction) -> None:
         finish(tx, presented)
 
 
-def prepare(tx: Transaction) -> Presented | None:
+def prepare(tx: Transaction) -> CommitRequest | None:
     """Check what `tx` changes and return it; `tx` has its id then. None: it changes nothing and has ended. If it cannot
     commit this raises, and `tx` has ended."""
     try:
@@ -86,7 +86,7 @@ def prepare(tx: Transaction) -> Presented | None:
     return None
 
 
-def finish(tx: Transaction, presented: Presented) -> None:
+def finish(tx: Transaction, presented: CommitRequest) -> None:
     """Present the changes until they have happened, or cannot."""
     lsns: Mapping[str, int] | None = None
     since = 0.0
@@ -120,7 +120,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
     happened(tx, presented, lsn)
 
 
-def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, int] | None]:
+def _commit(tx: Transaction, presented: CommitRequest) -> tuple[int, Mapping[str, int] | None]:
     assert tx.id is not None
     if presented.works is None:
         return tx.backend.commit(presented.partition, tx.id, presented.work), None
@@ -129,7 +129,7 @@ def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, in
 
 
 def _wait_for_own(
-    tx: Transaction, error: LockedError, presented: Presented, withdrawn: Collection[str], since: float
+    tx: Transaction, error: LockedError, presented: CommitRequest, withdrawn: Collection[str], since: float
 ) -> None:
     """Wait while an attempt of this very transaction holds the object: the attempt is `withdrawn`, and the participant
     has not heard that yet. Raise the error if another transaction holds it, or if this has gone on `since` for longer
@@ -140,14 +140,14 @@ def _wait_for_own(
     time.sleep(WITHDRAWN_S)
 
 
-def _remapped(tx: Transaction, presented: Presented) -> Presented:
+def _remapped(tx: Transaction, presented: CommitRequest) -> CommitRequest:
     """Return the changes routed anew (T8). They were routed by a mapping that is not served any more, so none has
     happened."""
     works = {presented.partition: presented.work} if presented.works is None else presented.works
     return _over(tx, moving.routed(tx, works), presented.after)
 
 
-def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
+def happened(tx: Transaction, presented: CommitRequest, lsn: int) -> None:
     """Note that it is committed, and keep what its objects are now, so that the next read need not decode them."""
     tx.lsn, tx.home = lsn, presented.partition
     for key, image in presented.after:
@@ -175,7 +175,7 @@ def _end(tx: Transaction, error: HalogError) -> None:
         tx.finish(ROLLED_BACK)
 
 
-def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogError:
+def _told(tx: Transaction, presented: CommitRequest, error: HalogError) -> HalogError:
     """Return the error with the names that the application knows."""
     partition = presented.partition
     if isinstance(error, OutcomeUnknownError):
@@ -228,7 +228,7 @@ def _rests_on(its: Work) -> Iterator[tuple[bytes, int]]:
             yield key, writes[0].replaced
 
 
-def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> Presented:
+def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> CommitRequest:
     if tx.local:
         raise RefusedError(
             f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
@@ -255,7 +255,7 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
     return _over(tx, works, after)
 
 
-def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[bytes, Image]]) -> Presented:
+def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[bytes, Image]]) -> CommitRequest:
     """Return the changes under a new id, in as many partitions as they take."""
     if len(works) > 1:
         return _presented_over(tx, works)
@@ -265,10 +265,10 @@ def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[byte
         its = msgspec.structs.replace(its, durability=tx.durability)
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
-    return Presented(partition, its, after)
+    return CommitRequest(partition, its, after)
 
 
-def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
+def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> CommitRequest:
     """Return the changes for several partitions. Such records always wait for the log, which is more than a transaction
     may ask for."""
     if tx.durability is not None and tx.durability.flushed:
@@ -282,7 +282,7 @@ def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
     first = min(works)
-    return Presented(first, works[first], (), works)
+    return CommitRequest(first, works[first], (), works)
 
 
 def _sited(tx: Transaction, works: Mapping[str, Work]) -> Mapping[str, Work]:

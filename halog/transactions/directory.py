@@ -13,13 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Mapped, Work, Write
+from halog.backend import Found, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
 from halog.core.keys.mapping import LISTED, Place
 from halog.core.log.records import DELETE, UPDATE
 from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading
@@ -46,7 +46,7 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     if found is None:
         tx.seen = None
         if known is None or tx.backend.mapped.one_directory(known.partition, at):  # else it is of another policy
-            tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
+            tx.held[entry_key(key)] = ObjectEntry(tx, entry_key(key), at)
     return at, found
 
 
@@ -175,7 +175,7 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
                 return made
 
 
-def _entered(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work] | None:
+def _entered(tx: Reading, works: Mapping[str, Work], mapped: KnownMappings) -> Mapping[str, Work] | None:
     """Return the works with the directory's changes; None if the mapping changed meanwhile."""
     rows: dict[str, list[Write]] = {}
     absent: dict[str, dict[bytes, int]] = {}

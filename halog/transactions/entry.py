@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _new = object.__new__
 
 
-class Entry(msgspec.Struct, eq=False):  # one is made with most objects read: half a plain class's cost
+class ObjectEntry(msgspec.Struct, eq=False):  # one is made with most objects read: half a plain class's cost
     """Holds the object under one index key, inside one transaction."""
 
     tx: Reading
@@ -81,7 +81,7 @@ class Entry(msgspec.Struct, eq=False):  # one is made with most objects read: ha
         obj = self.obj
         self.obj = None
         if obj is not None:
-            nothing = obj.__dict__[BINDING] = Entry(self.tx, self.key, self.partition)
+            nothing = obj.__dict__[BINDING] = ObjectEntry(self.tx, self.key, self.partition)
             nothing.made = self.made
             self.made = False
             end(obj)

@@ -9,7 +9,7 @@ one.
 
 from __future__ import annotations
 
-from halog.backend import Backend, Found, Invocation, Invoked, Work
+from halog.backend import Backend, Found, Invocation, InvocationResult, Work
 from halog.core.ids import ABSENT
 from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCallError
 from halog.schema.registry import Registry
@@ -26,7 +26,7 @@ class Executor:
     def __init__(self, space: Space) -> None:
         self.space = space
 
-    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         """Run the method (R5). NotActiveError if this node ceases to be active; RemappedError if the caller has routed
         by an older mapping than this node would. `own`: the caller is this very process, in its own thread, since its
         node became active; then a BaseException that is no Exception passes to the caller, for it may be meant for the
@@ -56,12 +56,12 @@ class Executor:
             )
 
 
-def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> Invoked:
+def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> InvocationResult:
     """Run one method with nothing remembered between calls."""
     return Executor(Space(backend, registry))(partition, invocation)
 
 
-def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) -> Invoked:
+def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) -> InvocationResult:
     given = invocation.work
     tx.running = invocation.key
     tx.expected.update(given.reads)
@@ -69,14 +69,14 @@ def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) 
         work.take_over(tx, partition, {}, given.writes)
         result = _result(tx, partition, invocation)
         done = work.work_in(tx, partition)
-        return Invoked(done, _found(tx, given), result=result)
+        return InvocationResult(done, _found(tx, given), result=result)
     except BaseException as error:  # even one that would end a task or process: here it ends the method alone
         if isinstance(error, NotActiveError) and not tx.backend.is_active(partition):
             raise
         if own and not isinstance(error, Exception):
             raise
         kept = Work(_reads(tx, given), given.writes)
-        return Invoked(kept, _found(tx, given), error=failures.to_wire(error))
+        return InvocationResult(kept, _found(tx, given), error=failures.to_wire(error))
 
 
 def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:

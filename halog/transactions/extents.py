@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from halog.backend import Found, Mapped
+from halog.backend import Found, KnownMappings
 from halog.errors import CrossPartitionError, RecordFormatError, RemappedError
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
 
 if TYPE_CHECKING:
-    from halog.transactions.entry import Entry
+    from halog.transactions.entry import ObjectEntry
     from halog.transactions.reading import Reading
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ MOST: Final = 1_000
 def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
     """Yield all objects of a class; see `Reading.extent`."""
     tx.check_open()
-    met = Met()
+    met = ExtentProgress()
     while True:
         mapped = tx.backend.mapped
         try:
@@ -45,7 +45,7 @@ def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
         raise _told(tx.space.info_of(cls).name, met)
 
 
-class Met:
+class ExtentProgress:
     """Holds what an extent has met so far."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Met:
             self.unreadable.append(error)
 
 
-def _told(name: str, met: Met) -> RecordFormatError:
+def _told(name: str, met: ExtentProgress) -> RecordFormatError:
     if met.count == 1:
         return met.unreadable[0]
     objects = [str(error.evidence["object"]) for error in met.unreadable]
@@ -78,7 +78,7 @@ def _told(name: str, met: Met) -> RecordFormatError:
     )
 
 
-def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iterator[T]:
+def _all_partitions(tx: Reading, cls: type[T], mapped: KnownMappings, met: ExtentProgress) -> Iterator[T]:
     """Look at all partitions once; skip objects that were met, and note the others."""
     infos = tx.space.registry.subtypes(cls)
     partitions = dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name))
@@ -101,7 +101,9 @@ def _check_reach(tx: Reading, name: str, partitions: Sequence[str]) -> None:
     )
 
 
-def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, met: Met) -> Iterator[T]:
+def _one(
+    tx: Reading, cls: type[T], partition: str, family: bytes, mapped: KnownMappings, met: ExtentProgress
+) -> Iterator[T]:
     seen = met.seen
     anywhere = mapped.changing or partition in mapped.listed
     for found in _scanned(tx, partition, family, mapped):
@@ -129,7 +131,7 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
                 yield obj
 
 
-def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | None:
+def _met(tx: Reading, key: bytes, partition: str, mapped: KnownMappings) -> ObjectEntry | None:
     """Return the transaction's entry, at whichever owner it has met the object, or wherever it creates it. An entry
     that says "nothing here" is dropped. An object that has moved since then is a conflict when the transaction ends."""
     entry = tx.entries.get(key)
@@ -141,7 +143,7 @@ def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | Non
     return entry_at(tx, key, partition)
 
 
-def _scanned(tx: Reading, partition: str, family: bytes, mapped: Mapped) -> Iterator[Found]:
+def _scanned(tx: Reading, partition: str, family: bytes, mapped: KnownMappings) -> Iterator[Found]:
     mapping = mapped.versions.get(partition, 0)
     if tx.local and (view := tx.view_of(partition, family, mapping)) is not None:
         return view.scan(family)

@@ -22,7 +22,7 @@ from halog.schema.typeinfo import TypeInfo
 from halog.transactions import remapped as moving
 
 if TYPE_CHECKING:
-    from halog.transactions.entry import Entry
+    from halog.transactions.entry import ObjectEntry
     from halog.transactions.reading import Reading
     from halog.transactions.space import Route
 
@@ -110,7 +110,7 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
 
 
 def _looked_for(
-    tx: Reading, key: bytes, own: Place, places: list[Place], entry: Entry | None
+    tx: Reading, key: bytes, own: Place, places: list[Place], entry: ObjectEntry | None
 ) -> tuple[Place, Found | Any | None]:
     home = tx.home_now
     if home is not None and home in own.owners:
@@ -124,7 +124,7 @@ def _looked_for(
     return Place(own.partition, own.version), None if own.before else NOTHING
 
 
-def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
+def entry_at(tx: Reading, key: bytes, partition: str) -> ObjectEntry | None:
     """Return the entry of an index key, if it is of this partition; drop a blank one of another.
 
     If the entry is not blank: RefusedError; ConflictError if the mapping has changed since the transaction began (T8),
@@ -156,11 +156,11 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     return None
 
 
-def _is_known_absent(entry: Entry | None, place: Place) -> bool:
+def _is_known_absent(entry: ObjectEntry | None, place: Place) -> bool:
     """Was it found that nothing is there? Then that holds for the whole transaction, and is checked at its end."""
     return entry is not None and entry.known and entry.partition in place.owners
 
 
-def _is_blank(entry: Entry) -> bool:
+def _is_blank(entry: ObjectEntry) -> bool:
     """Does the entry only say that nothing is there?"""
     return entry.ref is None and entry.image is None

@@ -44,9 +44,9 @@ class _One(msgspec.Struct):
             return True
 
 
-class Kept:
-    """A `Kept` holds the values of one node's ended transactions that somebody still holds. Thread-safe. `pending` is
-    not empty if there is something to look at; one look tells that."""
+class TakenOutValues:
+    """`TakenOutValues` holds the values of one node's ended transactions that somebody still holds. Thread-safe.
+    `pending` is not empty if there is something to look at; one look tells that."""
 
     def __init__(self, name_of: Callable[[bytes], str]) -> None:
         self._name_of = name_of

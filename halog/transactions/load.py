@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from halog.backend import Mapped, Work, Write
+from halog.backend import KnownMappings, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import ID_BYTES, Standing, beside, entry_key, object_key, vouching
 from halog.core.keys.mapping import LISTED, LISTING, UNLISTING, Place
@@ -97,7 +97,7 @@ class _Chunk:
 
     __slots__ = ("mapped", "numbers", "place", "since", "size", "type_name", "writes")
 
-    def __init__(self, place: Place, mapped: Mapped, type_name: str) -> None:
+    def __init__(self, place: Place, mapped: KnownMappings, type_name: str) -> None:
         self.place = place
         self.mapped = mapped
         self.size = 0

@@ -13,12 +13,12 @@ from halog.backend import Backend, Outcome
 from halog.errors import HalogError, NoTransactionError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from halog.transactions.commit import Presented
+    from halog.transactions.commit import CommitRequest
 
 _ENDED: Final[dict[str, Outcome]] = {"committed": "happened", "rolled back": "did not happen"}
 
 
-class Unsettled(NamedTuple):
+class UnknownOutcome(NamedTuple):
     """Holds what is needed to ask for an outcome."""
 
     partition: str
@@ -28,17 +28,17 @@ class Unsettled(NamedTuple):
     participants: tuple[str, ...]
 
 
-def unsettled(presented: Presented) -> Unsettled:
+def unsettled(presented: CommitRequest) -> UnknownOutcome:
     """Return how to ask for the outcome of a commit that was interrupted."""
-    return Unsettled(presented.partition, None, () if presented.works is None else tuple(sorted(presented.works)))
+    return UnknownOutcome(presented.partition, None, () if presented.works is None else tuple(sorted(presented.works)))
 
 
-def told_by(evidence: dict[str, Any]) -> Unsettled | None:
+def told_by(evidence: dict[str, Any]) -> UnknownOutcome | None:
     """Return how to ask, by an error's evidence; None if the error is not about a commit."""
     partition, epoch, participants = (evidence.get(n) for n in ("partition", "epoch", "participants"))
     if not isinstance(partition, str) or not isinstance(epoch, int):
         return None
-    return Unsettled(partition, epoch, tuple(participants or ()))
+    return UnknownOutcome(partition, epoch, tuple(participants or ()))
 
 
 def outcome(backend: Backend, of: Any) -> Outcome:
@@ -61,7 +61,7 @@ def outcome(backend: Backend, of: Any) -> Outcome:
     return said
 
 
-def _ask(backend: Backend, tx: bytes, asked: Unsettled) -> Outcome:
+def _ask(backend: Backend, tx: bytes, asked: UnknownOutcome) -> Outcome:
     """Ask the partition that decides. If the epoch is not known, ask under a higher one than any request was sent
     for."""
     epoch = backend.epoch_of(asked.partition) + 1 if asked.epoch is None else asked.epoch

@@ -1,8 +1,8 @@
 """This module holds the reading half of a transaction: its identity map, and the verbs that only look.
 
-It never changes an object and knows neither begin nor end. An index key leads to one `Entry`, an entry to one Python
-object, so the same object read twice is the same Python object. Most entries are made late (`looked`): until an entry
-is needed, the key leads to the object, and the object's binding to what it was made from. Each object read is
+It never changes an object and knows neither begin nor end. An index key leads to one `ObjectEntry`, an entry to one
+Python object, so the same object read twice is the same Python object. Most entries are made late (`looked`): until an
+entry is needed, the key leads to the object, and the object's binding to what it was made from. Each object read is
 remembered with its version; a commit needs no more to notice that another transaction was faster.
 """
 
@@ -12,18 +12,18 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from halog.backend import Backend, Found, Lag, Mapped, View
+from halog.backend import Backend, Found, KnownMappings, Lag, View
 from halog.core.ids import ABSENT
 from halog.core.log.provisional import lsn_of
 from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.transactions import calls, directory, extents, remapped as moving
-from halog.transactions.calls import Saved
-from halog.transactions.entry import Entry
+from halog.transactions.calls import CallSnapshot
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.families import NOTHING, UNLISTED, locate
 from halog.transactions.space import Image, Route, Space
-from halog.transactions.untouched_reads import Bond, Life, images
+from halog.transactions.untouched_reads import Bond, TransactionHandle, images
 from halog.transactions.work_set import cross_partition
 
 T = TypeVar("T")
@@ -61,9 +61,9 @@ class Reading:
     """What a transaction of a session has seen, once it has ended."""
     serving: str | None = None
     """The one partition of a transaction that runs a call for another node."""
-    saved: Saved | None = None
+    saved: CallSnapshot | None = None
     """What a call under way has touched."""
-    pinned: Entry | None = None
+    pinned: ObjectEntry | None = None
     """The object of a call under way: the call may only reach its partition."""
     running = b""
     """The index key of the object whose method runs, of a call for another node."""
@@ -71,9 +71,9 @@ class Reading:
     """Is any of the above set? Then reads take the longer way."""
     seen: object = NOTHING
     """The one of `Backend.states` during which everything was read; None: it was not all during one."""
-    life: Life | None = None
+    life: TransactionHandle | None = None
     """The handle by which objects that were only looked at know this transaction."""
-    quick: Life | None = None
+    quick: TransactionHandle | None = None
     """The same handle, while looks may take the quick way."""
     views: dict[str, View] | None = None
     """With `read="local"`: the view of each partition, from its first read there to its end."""
@@ -88,9 +88,9 @@ class Reading:
         self.space = space
         self.backend: Backend = space.backend
         self.states = self.backend.states
-        self.mapped: Mapped = self.backend.mapped
+        self.mapped: KnownMappings = self.backend.mapped
         """What was known of mappings when it began (T8)."""
-        self.held: dict[bytes, Entry] = {}
+        self.held: dict[bytes, ObjectEntry] = {}
         """Objects that have an entry, by index key: the first, those that could be changed in place, and those changed
         in other ways than by an assignment."""
         self.looked: dict[bytes, Any] = {}
@@ -103,17 +103,17 @@ class Reading:
         """Versions that the initiator has read and this side has not looked at."""
 
     @property
-    def entries(self) -> dict[bytes, Entry]:
+    def entries(self) -> dict[bytes, ObjectEntry]:
         """Return the identity map, complete."""
         return self.hold()
 
-    def hold(self) -> dict[bytes, Entry]:
+    def hold(self) -> dict[bytes, ObjectEntry]:
         """Give entries to the objects that were only looked at; return all entries."""
         held = self.held
         self.quick = None
         if self.looked:
             for (key, obj), image in zip(self.looked.items(), images(self.given)):
-                entry = held[key] = Entry(self, key, image.partition, image, image.ref, obj)
+                entry = held[key] = ObjectEntry(self, key, image.partition, image, image.ref, obj)
                 obj.__dict__[BINDING] = entry
             self.looked = {}
             self.given = []
@@ -130,7 +130,7 @@ class Reading:
                 f"this transaction {_WORDS[self.state]}; begin one with `with node.transaction():`"
             )
 
-    def check_live(self, entry: Entry, obj: Any) -> None:
+    def check_live(self, entry: ObjectEntry, obj: Any) -> None:
         """Raise NoTransactionError unless `obj` is the live object of `entry`."""
         if self.state or entry.obj is not obj:
             why = f"belongs to a transaction that {_WORDS[self.state]}" if self.state else "was deleted, or is a copy"
@@ -216,7 +216,7 @@ class Reading:
                 obj = self._now(entry)
         return obj if isinstance(obj, cls) else None
 
-    def _now(self, entry: Entry) -> Any:
+    def _now(self, entry: ObjectEntry) -> Any:
         return entry.get() if entry.known or entry.ref is not None else self._learn(entry)
 
     def _first(self, route: Route) -> Any:
@@ -225,7 +225,7 @@ class Reading:
             return self.read(route.key, route.partition, route.mapping).get()
         image = self._current(route)
         if image is None or not image.flat or not self.held:  # most transactions that change something read one object
-            entry = Entry(self, route.key, route.partition, image, None if image is None else image.ref)
+            entry = ObjectEntry(self, route.key, route.partition, image, None if image is None else image.ref)
             self.held[route.key] = entry
             return entry.get()
         return self._look(route.key, image)
@@ -233,7 +233,7 @@ class Reading:
     def _look(self, key: bytes, image: Image) -> Any:
         life = self.life
         if life is None:
-            life = self.life = Life(weakref.ref(self), Reading, self.space, ROLLED_BACK)
+            life = self.life = TransactionHandle(weakref.ref(self), Reading, self.space, ROLLED_BACK)
         self.quick = life
         self.looked[key] = obj = _new(image.cls)
         obj.__dict__ = d = image.values.copy()
@@ -302,33 +302,33 @@ class Reading:
         if the bytes of any cannot be read: it names them."""
         return extents.extent(self, cls)
 
-    def touched(self, entry: Entry) -> Any:
+    def touched(self, entry: ObjectEntry) -> Any:
         if self.saved is not None:
             self.saved.touch(entry)
         return self._now(entry)
 
-    def call(self, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, entry: ObjectEntry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a method of one of this transaction's objects; see `calls`."""
         return calls.call(self, entry, obj, name, args, kwargs)
 
     # --- the node ---
 
-    def read(self, key: bytes, partition: str, mapping: int) -> Entry:
+    def read(self, key: bytes, partition: str, mapping: int) -> ObjectEntry:
         """Read the object under an index key into the identity map, the longer way."""
         return self.add(key, partition, self.fetch_at(key, partition, mapping))
 
-    def add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
+    def add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> ObjectEntry:
         self.seen = None
         if self.expected:
             self._check_expected(key, found)
         space = self.space
         image = None if found is None else (space.image if remember else space.decoded)(found, partition)
-        entry = self.entries[key] = Entry(self, key, partition, image, None if image is None else image.ref)
+        entry = self.entries[key] = ObjectEntry(self, key, partition, image, None if image is None else image.ref)
         if self.saved is not None:
             self.saved.touch(entry)
         return entry
 
-    def _learn(self, entry: Entry) -> Any:
+    def _learn(self, entry: ObjectEntry) -> Any:
         """Read the committed state of a key that this transaction created and deleted without looking."""
         self.seen = None
         entry.partition, found = moving.look_again(self, entry.key, entry.partition)

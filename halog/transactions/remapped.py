@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.backend import Backend, Found, Mapped, Work, Write
+from halog.backend import Backend, Found, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import object_key
 from halog.core.keys.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
@@ -135,7 +135,7 @@ def presented(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     return routed(tx, works)
 
 
-def marked(works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
+def marked(works: Mapping[str, Work], mapped: KnownMappings) -> Mapping[str, Work]:
     """Return the works with the version of each partition's mapping."""
     return {p: Work(w.reads, w.writes, w.durability, mapped.versions.get(p, 0)) for p, w in works.items()}
 
@@ -153,7 +153,7 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
             return marked(parts, mapped)
 
 
-def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None:
+def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: KnownMappings) -> None:
     """Raise ConflictError if it changed whether a partition's objects have directory entries: reads and writes rely on
     that. A change that only ends (all entries made, or all gone) does not matter."""
     before, now = tx.mapped.listed, mapped.listed
@@ -171,7 +171,7 @@ _ENDS = frozenset({(LISTING, LISTED), (UNLISTING, BY_KEY)})
 """Pairs (before, after) in which such a change came to its end."""
 
 
-def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> None:
+def _check_stays(tx: Reading, key: bytes, partition: str, mapped: KnownMappings) -> None:
     if partition in mapped.leaving:
         raise ConflictError(
             f"{tx.space.name_of(key)} was to be created in partition {partition}, which is being emptied; run the "
@@ -182,7 +182,7 @@ def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Non
         )
 
 
-def _placed(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
+def _placed(tx: Reading, works: Mapping[str, Work], mapped: KnownMappings) -> Mapping[str, Work]:
     parts: dict[str, tuple[dict[bytes, int], list[Write]]] = {}
 
     def part(partition: str) -> tuple[dict[bytes, int], list[Write]]:

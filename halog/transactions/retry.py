@@ -37,7 +37,7 @@ HELD_S: Final = 5.0
 def run(node: Node, func: Callable[[], R], retries: int, durability: Durability | None = None) -> R:
     """Call `func` in a transaction of `node`, again after a conflict; raises the last ConflictError."""
     settled: dict[str, int] = {}
-    attempts = Attempts(retries)
+    attempts = RetryCounter(retries)
     while True:
         try:
             with node.begin(settled, durability):
@@ -48,8 +48,8 @@ def run(node: Node, func: Callable[[], R], retries: int, durability: Durability 
         time.sleep(seconds)
 
 
-class Attempts:
-    """An `Attempts` counts how often a transaction is run again. A run that met a lock does not count for the first
+class RetryCounter:
+    """A `RetryCounter` counts how often a transaction is run again. A run that met a lock does not count for the first
     `HELD_S`: the lock may be a dead initiator's."""
 
     def __init__(self, retries: int) -> None:

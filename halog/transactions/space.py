@@ -29,7 +29,7 @@ from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import forked
 from halog.transactions.families import Family, family_of
-from halog.transactions.kept import Kept
+from halog.transactions.kept import TakenOutValues
 
 MAX_IMAGES: Final = 100_000
 """Decoded values kept: 65 MB of objects of 200 bytes, with their places (640 bytes each, half of them the bytes and
@@ -159,7 +159,7 @@ class Space:
         self.encoded: dict[type[Any], dict[bytes, Route]] = {}
         """Routes of all other keys, by class, then by index key."""
         self.images: dict[bytes, Image] = {}
-        self.kept = Kept(self.name_of)
+        self.kept = TakenOutValues(self.name_of)
         self.lent = self.kept.pending
         """Is there anything to look at? Asked when a transaction begins."""
         self._families: dict[str, tuple[int, Family]] = {}

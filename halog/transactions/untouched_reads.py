@@ -1,10 +1,10 @@
 """This module holds objects that a transaction has only looked at so far: their binding, and the check whether they are
 as they were given.
 
-Most objects are read and dropped, so they get the least that keeps every promise: no `Entry`, one object for the
+Most objects are read and dropped, so they get the least that keeps every promise: no `ObjectEntry`, one object for the
 garbage collector (its `__dict__` holds nothing the collector follows), and one check of all of them together at the
-end. An `Entry` can be made later from what the object was made from; code that needs one calls `Reading.entries` or
-`Bond.entry`, and all objects looked at get theirs. A bond is invisible to the collector, so it references its
+end. An `ObjectEntry` can be made later from what the object was made from; code that needs one calls `Reading.entries`
+or `Bond.entry`, and all objects looked at get theirs. A bond is invisible to the collector, so it references its
 transaction weakly: a transaction that is never ended can still be freed.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from halog.transactions.ended_objects import end
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.space import Image, Space
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _refs: Final = sys.getrefcount
 
 
-class Life(msgspec.Struct, eq=False, gc=False):
-    """A `Life` stands for a transaction to the objects that it has looked at; they may outlive it."""
+class TransactionHandle(msgspec.Struct, eq=False, gc=False):
+    """A `TransactionHandle` stands for a transaction to the objects that it has looked at; they may outlive it."""
 
     tx: weakref.ref[Reading]
     kind: type[Reading]
@@ -50,11 +50,11 @@ class Life(msgspec.Struct, eq=False, gc=False):
 class Bond(msgspec.Struct, eq=False, gc=False):
     """A `Bond` is the `Binding` of an object that was only looked at."""
 
-    life: Life
+    life: TransactionHandle
     image: Image
 
     def __reduce__(self) -> Any:
-        """Make copies through pickle and deepcopy plain objects, as `Entry` does."""
+        """Make copies through pickle and deepcopy plain objects, as `ObjectEntry` does."""
         return type(None), ()
 
     def call(self, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -63,13 +63,13 @@ class Bond(msgspec.Struct, eq=False, gc=False):
 
     @property
     def ref(self) -> bytes:
-        """Return the object's reference, as `Entry` has it."""
+        """Return the object's reference, as `ObjectEntry` has it."""
         return self.image.ref
 
-    def entry(self) -> Entry:
+    def entry(self) -> ObjectEntry:
         """Return the transaction's entry for the object; after its end, one without an object."""
         tx, image = self.life.now(), self.image
-        return tx.entries.get(image.key) or Entry(tx, image.key, image.partition, image, image.ref)
+        return tx.entries.get(image.key) or ObjectEntry(tx, image.key, image.partition, image, image.ref)
 
 
 def images(given: Sequence[Any]) -> list[Image]:

@@ -17,7 +17,7 @@ from halog.backend import Found, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE
 from halog.errors import ConflictError, CrossPartitionError, RecordFormatError, RecordTooLargeError
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.families import entry_at
 from halog.transactions.space import Image, Space
 
@@ -34,7 +34,7 @@ LARGEST = 3
 """Objects named by RecordTooLargeError."""
 
 
-def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[bytes, int]]:
+def compared(entries: Iterable[ObjectEntry]) -> tuple[dict[bytes, list[Write]], dict[bytes, int]]:
     """Return the changes, and the versions read that none of them replaces, by index key. FieldTypeError if a value
     does not fit.
 
@@ -64,7 +64,7 @@ def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[b
     return changes, reads
 
 
-def check_fit(entries: Iterable[Entry]) -> None:
+def check_fit(entries: Iterable[ObjectEntry]) -> None:
     """Raise FieldTypeError if a value does not fit. Of an object that was read and cannot be changed in place, only the
     values that changed are checked."""
     for e in entries:
@@ -97,7 +97,7 @@ def spread(tx: Reading, changes: Mapping[bytes, Sequence[Write]], reads: Mapping
     return {partition: Work(tuple(read), tuple(writes)) for partition, (read, writes) in parts.items()}
 
 
-def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> CrossPartitionError:
+def cross_partition(space: Space, one: ObjectEntry, key: bytes, partition: str) -> CrossPartitionError:
     """Return the error that names both partitions and both objects."""
     this, that = space.name_of(one.key), space.name_of(key)
     return CrossPartitionError(
@@ -174,7 +174,7 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
     for f in _whole(tx, partition, found):
         entry = entry_at(tx, f.key, partition)
         if entry is None:
-            entry = tx.entries[f.key] = Entry(tx, f.key, partition, known=False)
+            entry = tx.entries[f.key] = ObjectEntry(tx, f.key, partition, known=False)
         if _unread(entry):
             entry.image = image = tx.space.image(f, partition)
             entry.ref, entry.known = image.ref, True
@@ -183,7 +183,7 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
         if entry is None and version != ABSENT:
             raise RecordFormatError(f"the active node of {partition} read an object it did not send", key=key)
         if entry is None:
-            tx.entries[key] = Entry(tx, key, partition)
+            tx.entries[key] = ObjectEntry(tx, key, partition)
         elif _unread(entry) and version == ABSENT:
             entry.known = True
 
@@ -211,7 +211,7 @@ def _whole(tx: Reading, partition: str, found: Iterable[Found]) -> list[Found]:
     return [f for f in whole if f is not None]
 
 
-def _unread(entry: Entry) -> bool:
+def _unread(entry: ObjectEntry) -> bool:
     return not entry.known and entry.ref is None
 
 
@@ -232,16 +232,16 @@ def _place(tx: Reading, key: bytes, partition: str, group: tuple[Write, ...]) ->
         first = group[0]
         read = first.op != CREATE
         image = Image(key, partition, first.ref, first.replaced, None, {}, b"") if read else None
-        entry = tx.entries[key] = Entry(tx, key, partition, image, known=image is not None)
+        entry = tx.entries[key] = ObjectEntry(tx, key, partition, image, known=image is not None)
     last = group[-1]
     _set(entry, None if last.value is None else last.ref, last.value)
 
 
-def _committed(entry: Entry) -> tuple[bytes | None, bytes | None]:
+def _committed(entry: ObjectEntry) -> tuple[bytes | None, bytes | None]:
     return (None, None) if entry.image is None else (entry.image.ref, entry.image.data)
 
 
-def _set(entry: Entry, ref: bytes | None, value: bytes | None) -> None:
+def _set(entry: ObjectEntry, ref: bytes | None, value: bytes | None) -> None:
     if entry.obj is not None and entry.ref == ref and value is not None:
         _, read = entry.tx.space.reader_of(value[:8])
         entry.assume(read(value))

@@ -28,9 +28,9 @@ from halog.transactions import commit, remapped as moving
 from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, forked_error, open_here, task_now
 from halog.transactions.directory import is_absent
 from halog.transactions.ended_objects import class_of, end, revive, thaw
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.families import entry_at
-from halog.transactions.outcomes import Unsettled
+from halog.transactions.outcomes import UnknownOutcome
 from halog.transactions.reading import COMMITTED, NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
 from halog.transactions.token import Token
@@ -59,7 +59,7 @@ class Transaction(Reading):
     """The partition that it changed, once it has committed; of several, the one that decided."""
     lsn: int | None = None
     """The lsn at which it was committed; None if it changed nothing or did not commit."""
-    unsettled: Unsettled | None = None
+    unsettled: UnknownOutcome | None = None
     """How to ask for its outcome, if that is unknown."""
     spread: Mapping[str, int] | None = None
     """Its lsn by partition, if it changed or relied on more than one."""
@@ -248,19 +248,19 @@ class Transaction(Reading):
         obj.__dict__[BINDING] = entry
         return obj
 
-    def _entry_to_create(self, key: bytes, partition: str) -> Entry:
+    def _entry_to_create(self, key: bytes, partition: str) -> ObjectEntry:
         self.check_reach(key, partition)
         entry = entry_at(self, key, partition)
         if entry is None:
             known = self.expected.get(key) == ABSENT
-            entry = self.entries[key] = Entry(self, key, partition, known=known)
+            entry = self.entries[key] = ObjectEntry(self, key, partition, known=known)
         elif entry.ref is not None:
             raise DuplicateKeyError(f"{self.space.name_of(key)} exists", key=key)
         if self.saved is not None:
             self.saved.touch(entry)
         return entry
 
-    def _check_again(self, bound: Entry, obj: Any) -> None:
+    def _check_again(self, bound: ObjectEntry, obj: Any) -> None:
         """Check that an object that is given to `create` again is one whose create was undone."""
         state, is_now = bound.tx.state, bound.obj is obj
         if bound.made and (state == ROLLED_BACK or (state == OPEN and bound.obj is None)):
@@ -306,7 +306,7 @@ class Transaction(Reading):
         if self.local:
             raise RefusedError('a transaction with read="local" changes nothing: its reads may be old')
 
-    def _entry_of(self, obj: Any) -> Entry:
+    def _entry_of(self, obj: Any) -> ObjectEntry:
         entry = _binding(obj)
         if entry is None:
             raise NoTransactionError(f"this {type(obj).__name__} is not kept by halog; create or get it first")
@@ -316,8 +316,8 @@ class Transaction(Reading):
         return entry
 
 
-def _binding(obj: Any) -> Entry | None:
-    found: Entry | Bond | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
+def _binding(obj: Any) -> ObjectEntry | None:
+    found: ObjectEntry | Bond | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
     return found.entry() if isinstance(found, Bond) else found
 
 
