@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from halog.backend import Execute, Found, Invocation, Invoked, View
+from halog.backend import Execute, Found, Invocation, InvocationResult, View
 from halog.core import events as ev
 from halog.errors import (
     ConflictError,
@@ -254,7 +254,7 @@ class Reads:
             if self._asker.ask(r.partition, r) is not None:
                 return
 
-    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+    def invoke(self, partition: str, invocation: Invocation) -> InvocationResult:
         """See Backend."""
         until = time.monotonic() + self._asker.call_of(partition)
         while True:

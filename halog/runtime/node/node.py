@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 import halog
-from halog.backend import Execute, Found, Mapped
+from halog.backend import Execute, Found, KnownMappings
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table.table import PartitionTable
@@ -424,7 +424,7 @@ class Runtime:
     # --- Backend ---
 
     @property
-    def mapped(self) -> Mapped:
+    def mapped(self) -> KnownMappings:
         """See Backend."""
         return self.routing.mappings.now
 

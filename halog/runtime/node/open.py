@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from halog.backend import Invocation, Invoked
+from halog.backend import Invocation, InvocationResult
 from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
 from halog.config.multi_site import check_site
@@ -112,7 +112,7 @@ def _joined(
 ) -> Node:
     settings = known.config
 
-    def execute(partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+    def execute(partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         return opened.executor(partition, invocation, own=own)
 
     def publish(log: Log) -> None:

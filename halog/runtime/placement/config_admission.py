@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from halog.config import Config
-from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
+from halog.config.changes import MOVES, REFUSED, KeyChange, KeyPath, differences
 from halog.config.multi_site import sites_named, sites_of
 from halog.config.names import ambiguous
 from halog.core.keys.mapping import Layout, why_not
@@ -84,7 +84,7 @@ def facts(
     return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, held, frozenset(others))
 
 
-def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
+def judged(old: Config | None, new: Config, known: Facts) -> list[KeyChange]:
     """What differs from the active version, if there is one, each with what would become of it; and what is refused, or
     moves objects, whatever differs."""
     found = [] if old is None else differences(old, new)
@@ -92,7 +92,7 @@ def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
     refused = reversed(list(refusals(old, new, known)))  # of several reasons the first
     judgements |= {key: (REFUSED, why) for key, why in refused}
     changes = [c if (to := judgements.pop(c.key, None)) is None else c._replace(effect=to[0], why=to[1]) for c in found]
-    return changes + [Change(key, None, None, *to) for key, to in judgements.items()]
+    return changes + [KeyChange(key, None, None, *to) for key, to in judgements.items()]
 
 
 def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
