@@ -1,10 +1,10 @@
-"""Where the copies of a node go that is to be emptied (P12, X4): a plan, made before anything is changed.
+"""This module plans where the copies of a node go that is to be emptied (P12, X4), before anything is changed.
 
 A node's place in a node list goes to another node of the zone that runs, has no copy and has not disabled the partition
-(P7): to one in a failure domain without a copy, if there is one (P5), and to the one with the fewest copies first, so
-that roles and load stay as evenly spread as they were; to one that was itself drained only if all others have a copy.
-Where there is no such node the list may get shorter, if the
-operator allows that; a partition is never left without a node. Arithmetic only.
+(P7). A node in a failure domain without a copy comes first, if there is one (P5); then the node with the fewest copies,
+so that roles and load stay as evenly spread as they were. A node that was itself drained is chosen only if all others
+have a copy. Where there is no such node the list may get shorter, if the operator allows that; a partition is never
+left without a node. It is arithmetic only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from halog.core.table.table import PartitionTable, Target
 
 
 class Move(NamedTuple):
-    """One partition's part of the plan. `target` is None where it cannot move; `why` says in either case why so."""
+    """A `Move` is one partition's part of the plan. `target` is None where it cannot move; `why` gives the reason in
+    either case."""
 
     partition: str
     before: tuple[str, ...]
@@ -39,10 +40,13 @@ def plan(
     drained: Collection[str] = (),
     allow_fewer: bool = False,
 ) -> list[Move]:
-    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it, `backup`: those of
-    them for replicas; `domains`: node → failure domain, a node without one is one of its own; `up`: who serves, and may
-    get more; `registered`: who runs, and could move what it has; `unlogged`: policies whose commits do not wait for the
-    log; `drained`: nodes that were emptied before."""
+    """Return what is to be done so that `node` hosts nothing.
+
+    `zones`: policy → nodes that may host it. `backup`: those of them for replicas. `domains`: node → failure domain; a
+    node without one is a domain of its own. `up`: nodes that serve, and may get more. `registered`: nodes that run, and
+    could move what they have. `unlogged`: policies whose commits do not wait for the log. `drained`: nodes that were
+    emptied before.
+    """
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
@@ -64,7 +68,7 @@ def _wanted(table: PartitionTable) -> Target:
 
 
 class _Room(NamedTuple):
-    """The nodes that may get a partition's copies, and what to choose them by."""
+    """This is where a partition's copies may go, and by what a node is chosen."""
 
     able: Sequence[str]
     load: Counter[str]
@@ -73,7 +77,7 @@ class _Room(NamedTuple):
     drained: Collection[str]
 
     def best(self, free: Sequence[str], instead_of: str, rest: Sequence[str]) -> tuple[str, str]:
-        """One of `free` to stand beside `rest`, and why."""
+        """Choose one of `free` to stand beside `rest`, and say why."""
         others = [n for n in free if n not in self.drained]
         last = "" if others else ", and was drained, as all that have none"
         free = others or free

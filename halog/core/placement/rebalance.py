@@ -1,5 +1,7 @@
-"""A plan for all partitions of a policy: as many copies as the configuration says, evenly spread (P2, P5, P13), or
-where it places each of them by hand (P3); what moves, and why. Made before anything is changed. Arithmetic only.
+"""This module plans all partitions of a policy: as many copies as the configuration says, evenly spread (P2, P5, P13),
+or placed by hand (P3).
+
+A plan says what moves, and why. It is made before anything is changed. It is arithmetic only.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from halog.core.table.table import PartitionTable, Target
 
 
 class Shape(NamedTuple):
-    """What a policy asks for. `copies`: of each partition, the active one included; `unlogged`: do commits not wait for
-    the log?"""
+    """A `Shape` is what a policy asks for. `copies`: of each partition, the active one included; `unlogged`: commits do
+    not wait for the log."""
 
     copies: int
     sync_replicas: int
@@ -28,8 +30,8 @@ class Shape(NamedTuple):
 
 
 def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collection[str]) -> list[Move]:
-    """What is to be done; partitions that are as they shall be are left out. `running`: nodes that could move what they
-    have. A move without a target is a partition that stays as it is, and `why` says why."""
+    """Return what is to be done, without the partitions that are as they should be. `running`: nodes that could move
+    what they have. A move without a target is a partition that stays as it is, and `why` says why."""
     now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
     stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running, shape.unlogged))}
     never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
@@ -51,8 +53,8 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
 
 
 def in_need(tables: Sequence[PartitionTable], absent: Collection[str], ours: Mapping[str, Target]) -> frozenset[str]:
-    """Partitions with a place for a node that is gone for good: where they are, or where `ours`, a plan that nodes
-    made, moves them to. What moves as an operator wished is the operator's."""
+    """Return the partitions that have a place for a node that is gone for good: where they are, or where `ours`, a plan
+    that nodes made, moves them to. A move that an operator wished is left to the operator."""
     return frozenset(
         t.name
         for t in tables
@@ -69,13 +71,16 @@ def place_by_hand(
     *,
     unlogged: bool = False,
 ) -> list[Move]:
-    """What brings the partitions of a static policy to where the file has them (P3); those that are there are left out.
-    `serving`: nodes that may get copies; else as `rebalance` and `Shape`. Nothing is spread, and nobody takes the place
-    of a node that is down."""
+    """Return what brings the partitions of a static policy to where the file has them (P3), without those that are
+    there.
+
+    `serving`: nodes that may get copies; the rest as in `rebalance` and `Shape`. Nothing is spread, and no node takes
+    the place of one that is down.
+    """
     moves = []
     for t in tables:
         target = wanted.get(t.name)
-        if target is None:  # whoever defines it places it
+        if target is None:  # the node that defines it places it
             continue
         if t.target == target or (t.target is None and target == Target(t.configured, t.sync_replicas)):
             continue
@@ -100,7 +105,7 @@ def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], u
         return ""
     if any(n in zone.nodes for n in table.configured):
         return f"none of {', '.join(table.configured)} is running, so that nobody could move it"
-    return why_not_assigned(table, unlogged=unlogged) or ""  # all are replaced: it is placed anew
+    return why_not_assigned(table, unlogged=unlogged) or ""  # all its nodes are replaced: it is placed anew
 
 
 def _why_nowhere(table: PartitionTable) -> str:
@@ -110,7 +115,7 @@ def _why_nowhere(table: PartitionTable) -> str:
 
 
 class _Reasons:
-    """Why a partition moves, for people."""
+    """This puts into words why a partition moves, and is for people."""
 
     def __init__(self, shape: Shape, now: dict[str, tuple[str, ...]]) -> None:
         self._shape = shape

@@ -1,13 +1,13 @@
-"""Which nodes host which partitions: evenly, in different failure domains, and as they are where that goes (P2, P5).
+"""This module says which nodes host which partitions: evenly, in different failure domains, and as they are where
+possible (P2, P5).
 
 A copy of a partition goes to a node of a domain that has none of it, as long as there are enough domains. Copies and
 preferred nodes are each spread evenly: one node has at most one more than another, unless domains, backup nodes or
-nodes that may get nothing stand against it. Who has the one more is who has the fewest of other policies, where that
-moves nothing. Each partition has a copy on a primary node, if one can have it, and
-prefers primary nodes.
+nodes that may get nothing stand against it. The one more goes to the node with the fewest of other policies, where that
+moves nothing. Each partition has a copy on a primary node, if one can have it, and prefers primary nodes.
 
-No other way is more even, or as even with fewer copies made (`halog.core.placement.even_hosts`, which says what is not
-certain of many partitions where a domain has both primary and backup nodes).
+No other way is more even, or as even with fewer copies made. `halog.core.placement.even_hosts` says what is not certain
+for many partitions where a domain has both primary and backup nodes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from halog.core.placement.seed import Elsewhere
 
 
 class Zone(NamedTuple):
-    """Where partitions may be. `domains`: node → failure domain; a node without one is one of its own. `open`: nodes
-    that may get copies; the others keep what they have. `never`: nodes that are not to be preferred. `off`: nodes that
-    may get no copy; they keep what they have. `backup`: nodes for replicas; the others are primary ones."""
+    """A `Zone` says where partitions may be.
+
+    `domains`: node → failure domain; a node without one is a domain of its own. `open`: nodes that may get copies; the
+    others keep what they have. `never`: nodes that are not to be preferred. `off`: nodes that may get no copy; they
+    keep what they have. `backup`: nodes for replicas; the others are primary ones.
+    """
 
     nodes: Sequence[str]
     open: Collection[str]
@@ -42,8 +45,11 @@ class Zone(NamedTuple):
 def spread(
     now: Mapping[str, Sequence[str]], copies: int, zone: Zone, fixed: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """The nodes of each partition, the preferred one first. `now`: as they are; those of `fixed` stay so, and count.
-    A partition gets fewer copies where there are not nodes enough, and none where no node may have one."""
+    """Return the nodes of each partition, the preferred one first.
+
+    `now`: the nodes as they are. Partitions of `fixed` stay so, and count. A partition gets fewer copies where there
+    are not enough nodes, and none where no node may have one.
+    """
     asked = _asked({p: tuple(nodes) for p, nodes in now.items()}, copies, zone, fixed)
     return _Preferred(asked, zone, best_hosts(asked)).whole()
 
@@ -57,7 +63,7 @@ def _asked(now: dict[str, tuple[str, ...]], copies: int, zone: Zone, fixed: Coll
 
 
 class _Preferred:
-    """The preferred node of each partition, among those that host it."""
+    """A partition is given its preferred node here: one of those that host it."""
 
     def __init__(self, asked: Asked, zone: Zone, hosts: Mapping[str, Sequence[str]]) -> None:
         self._asked = asked
@@ -100,7 +106,8 @@ class _Preferred:
         return able
 
     def _ordered(self, p: str) -> tuple[str, ...]:
-        """The preferred node, then the others as they stood, then the new ones; primary ones before backup ones."""
+        """Return the preferred node, then the others as they stood, then the new ones; primary ones before backup
+        ones."""
         hosts = self._hosts[p]
         if p not in self._asked.allowed or not hosts:
             return tuple(hosts)
