@@ -18,7 +18,7 @@ from halog.cli.shared.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
-    from halog.core.placement.drain import Move
+    from halog.core.placement.drain import PlannedMove
     from halog.core.table.table import PartitionTable, Target
 
 
@@ -108,7 +108,9 @@ def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: f
         say(f"{node} was not drained, or has got a copy since; nothing was changed")
 
 
-def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> list[tuple[PartitionTable, Target]]:
+def _wish(
+    connection: Connection, moves: list[PlannedMove], copy_rate: int | None
+) -> list[tuple[PartitionTable, Target]]:
     """Set them one after the other: each is a compare-and-set, and a node may host hundreds."""
     from halog.cli.partition.move_events import Moves
 
@@ -123,7 +125,7 @@ def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> l
     return wishes
 
 
-def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
+def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[PlannedMove]:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.core.placement.drain import plan
     from halog.metadata.drains import drained_nodes
@@ -150,7 +152,7 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     )
 
 
-def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:
+def _show(node: str, moves: list[PlannedMove], ms: int, *, done: bool, format_: str) -> None:
     if format_ == "json":
         emit_json({"node": node, "done": done, "ms": ms, "moves": [_as_json(m) for m in moves]})
         return
@@ -158,10 +160,10 @@ def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) ->
     emit_table(["partition", "from", "to", "why"], rows)
 
 
-def _to(move: Move) -> str:
+def _to(move: PlannedMove) -> str:
     return "" if move.target is None else ", ".join(move.target.nodes)
 
 
-def _as_json(move: Move) -> dict[str, object]:
+def _as_json(move: PlannedMove) -> dict[str, object]:
     to, sync = (None, None) if move.target is None else (list(move.target.nodes), move.target.sync_replicas)
     return {"partition": move.partition, "from": list(move.before), "to": to, "sync_replicas": sync, "why": move.why}

@@ -43,8 +43,8 @@ class Stored(Protocol):
         """Return the object's bytes."""
 
 
-class Change(Protocol):
-    """A `Change` is one object's change; `halog.backend.Write` is one."""
+class ObjectChange(Protocol):
+    """An `ObjectChange` is one object's change; `halog.backend.Write` is one."""
 
     @property
     def op(self) -> int:
@@ -63,8 +63,8 @@ class Change(Protocol):
         """Return the object's new bytes; None: deleted."""
 
 
-class Row(NamedTuple):
-    """A `Row` is a change of an entry or an object, with the fields of a `Write`."""
+class DirectoryRow(NamedTuple):
+    """A `DirectoryRow` is a change of an entry or an object, with the fields of a `Write`."""
 
     op: int
     ref: bytes
@@ -73,21 +73,21 @@ class Row(NamedTuple):
     replaced: int
 
 
-class Listed(NamedTuple):
-    """A `Listed` is what an entry says of its object. `type_id` is the type it was created as; that definition can read
-    the key."""
+class EntryValue(NamedTuple):
+    """An `EntryValue` is what an entry says of its object. `type_id` is the type it was created as; that definition can
+    read the key."""
 
     type_id: bytes
     partition: str
 
 
-class Standing(NamedTuple):
-    """A `Standing` is an entry as it was read: its partition, its version, and what it says."""
+class StoredEntry(NamedTuple):
+    """A `StoredEntry` is an entry as it was read: its partition, its version, and what it says."""
 
     at: str
     version: int
     ref: bytes
-    said: Listed
+    said: EntryValue
 
 
 S = TypeVar("S", bound=Stored)
@@ -117,7 +117,7 @@ def packed(type_id: bytes, partition: str) -> bytes:
     return DIRECTORY + type_id + _length(len(name)) + name
 
 
-def unpacked(value: bytes) -> Listed:
+def unpacked(value: bytes) -> EntryValue:
     """Read what an entry says. RecordFormatError if the bytes are no entry."""
     if value[:ID_BYTES] != DIRECTORY:
         raise RecordFormatError(f"no directory entry: {value.hex()[:100]}")
@@ -130,7 +130,7 @@ def unpacked(value: bytes) -> Listed:
     if size & 1 or not size or at + size // 2 != len(value):
         raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}")
     try:
-        return Listed(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
+        return EntryValue(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
     except UnicodeDecodeError:
         raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}") from None
 
@@ -145,9 +145,9 @@ def _length(size: int) -> bytes:
     return bytes(made)
 
 
-def standing(at: str, found: Stored) -> Standing:
+def standing(at: str, found: Stored) -> StoredEntry:
     """Read an entry that was found in partition `at`."""
-    return Standing(at, found.version, found.ref, unpacked(found.value))
+    return StoredEntry(at, found.version, found.ref, unpacked(found.value))
 
 
 # --- looking ---
@@ -177,10 +177,10 @@ def look(key: bytes, place: Place) -> Looking[S]:
 
 def entries_of(
     places: Mapping[bytes, Place], fetch: Callable[[str, list[bytes], int], Sequence[Stored | None]]
-) -> dict[bytes, Standing]:
+) -> dict[bytes, StoredEntry]:
     """Return the entries of many objects, by their keys, as far as there are any. `fetch(partition, keys, version of
     the mapping)` says what is there; old owners are asked before new ones."""
-    found: dict[bytes, Standing] = {}
+    found: dict[bytes, StoredEntry] = {}
     for turn in range(2):
         asked: dict[tuple[str, int], list[bytes]] = {}
         for key, place in places.items():
@@ -196,18 +196,18 @@ def entries_of(
 
 
 def beside(
-    changes: Iterable[Change],
+    changes: Iterable[ObjectChange],
     home: str,
     place_of: Callable[[bytes], Place],
-    standing_of: Callable[[bytes], Standing | None],
-) -> Iterator[tuple[str, Row]]:
+    standing_of: Callable[[bytes], StoredEntry | None],
+) -> Iterator[tuple[str, DirectoryRow]]:
     """Yield what changes in the directory together with these objects of partition `home`: (partition, row).
 
     `place_of` says where an object's entry belongs. `standing_of` says which entry an object has; None if it has none
     yet, or no more. An object that is deleted and created anew keeps its entry where it is, so that owners cannot
     contradict each other.
     """
-    gone: dict[bytes, Standing | None] = {}
+    gone: dict[bytes, StoredEntry | None] = {}
     for change in changes:
         if change.op == UPDATE or is_entry(change.key):
             continue
@@ -215,13 +215,13 @@ def beside(
         if change.op == DELETE:
             now = gone[key] = standing_of(change.key)
             if now is not None:
-                yield now.at, Row(DELETE, now.ref, key, None, now.version)
+                yield now.at, DirectoryRow(DELETE, now.ref, key, None, now.version)
         elif (at := _listed_at(key, gone, place_of(change.key))) is not None:
             assert change.value is not None
-            yield at, Row(CREATE, change.ref, key, packed(change.value[:ID_BYTES], home), ABSENT)
+            yield at, DirectoryRow(CREATE, change.ref, key, packed(change.value[:ID_BYTES], home), ABSENT)
 
 
-def _listed_at(key: bytes, gone: Mapping[bytes, Standing | None], place: Place) -> str | None:
+def _listed_at(key: bytes, gone: Mapping[bytes, StoredEntry | None], place: Place) -> str | None:
     """Return where a new object's entry is to be; None: it gets none."""
     if key in gone:
         was = gone[key]
@@ -230,10 +230,10 @@ def _listed_at(key: bytes, gone: Mapping[bytes, Standing | None], place: Place) 
 
 
 def vouching(
-    changes: Iterable[Change],
+    changes: Iterable[ObjectChange],
     home: str,
     place_of: Callable[[bytes], Place],
-    standing_of: Callable[[bytes], Standing | None],
+    standing_of: Callable[[bytes], StoredEntry | None],
 ) -> Iterator[tuple[str, bytes]]:
     """Yield what must be absent for these changes to be right while objects get entries, or lose them: (partition,
     key).
@@ -256,30 +256,30 @@ def vouching(
             yield at, change.key
 
 
-def listing(key: bytes, found: Stored, partition: str) -> Row:
+def listing(key: bytes, found: Stored, partition: str) -> DirectoryRow:
     """Return the change that gives an object of this partition an entry there, where both belong. The object's version
     counts as read."""
-    return Row(CREATE, found.ref, entry_key(key), packed(found.value[:ID_BYTES], partition), ABSENT)
+    return DirectoryRow(CREATE, found.ref, entry_key(key), packed(found.value[:ID_BYTES], partition), ABSENT)
 
 
-def unlisting(key: bytes, found: Stored | None, now: Standing) -> tuple[tuple[str, Row], ...]:
+def unlisting(key: bytes, found: Stored | None, now: StoredEntry) -> tuple[tuple[str, DirectoryRow], ...]:
     """Return the changes that take an entry away: its object moves to where the entry was, or is there already
     (None)."""
-    entry = (now.at, Row(DELETE, now.ref, entry_key(key), None, now.version))
+    entry = (now.at, DirectoryRow(DELETE, now.ref, entry_key(key), None, now.version))
     if found is None:
         return (entry,)
     return (
         entry,
-        (now.said.partition, Row(DELETE, found.ref, key, None, found.version)),
-        (now.at, Row(CREATE, found.ref, key, found.value, ABSENT)),
+        (now.said.partition, DirectoryRow(DELETE, found.ref, key, None, found.version)),
+        (now.at, DirectoryRow(CREATE, found.ref, key, found.value, ABSENT)),
     )
 
 
-def moved(key: bytes, found: Stored, now: Standing, to: str) -> tuple[tuple[str, Row], ...]:
+def moved(key: bytes, found: Stored, now: StoredEntry, to: str) -> tuple[tuple[str, DirectoryRow], ...]:
     """Return the changes that carry an object to partition `to`: (partition, row) for the object, in its old and new
     partition, and for its entry."""
     return (
-        (now.said.partition, Row(DELETE, found.ref, key, None, found.version)),
-        (to, Row(CREATE, found.ref, key, found.value, ABSENT)),
-        (now.at, Row(UPDATE, now.ref, entry_key(key), packed(now.said.type_id, to), now.version)),
+        (now.said.partition, DirectoryRow(DELETE, found.ref, key, None, found.version)),
+        (to, DirectoryRow(CREATE, found.ref, key, found.value, ABSENT)),
+        (now.at, DirectoryRow(UPDATE, now.ref, entry_key(key), packed(now.said.type_id, to), now.version)),
     )

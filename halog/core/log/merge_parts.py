@@ -32,8 +32,8 @@ from halog.core.log.record_types import (
 )
 
 
-class Found(Protocol):
-    """A `Found` is an object as a reader has it."""
+class HeldObject(Protocol):
+    """A `HeldObject` is an object as a reader has it."""
 
     @property
     def ref(self) -> bytes: ...
@@ -149,7 +149,7 @@ def _apart(branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
     return tuple(kept)
 
 
-def standing(merged: Merged, now: Found | None) -> Iterator[Change]:
+def standing(merged: Merged, now: HeldObject | None) -> Iterator[Change]:
     """Yield the changes that turn what a reader has into what the merge says.
 
     There is a change even where the object is the same already, because its version changes. A new instance comes

@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from halog.core.placement.level import Floor, Step, level
-from halog.core.placement.seed import Elsewhere, deal
+from halog.core.placement.seed import OtherPolicies, deal
 
 EFFORT = 60_000
 """How many steps the search may look at. For most clusters it takes some tenths of a second: a levelling looks at each
@@ -39,8 +39,8 @@ Rank = tuple[int, int]
 """How uneven it is, and how many copies are made."""
 
 
-class Asked(NamedTuple):
-    """An `Asked` says what is to be placed.
+class PlacementProblem(NamedTuple):
+    """An `PlacementProblem` says what is to be placed.
 
     `free`: partitions to place; the others stay, and count. `allowed`: the nodes that may have a copy of each of these.
     `apart`: are there domains enough?
@@ -54,13 +54,13 @@ class Asked(NamedTuple):
     domain: Mapping[str, str]
     apart: bool
     backup: frozenset[str]
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: OtherPolicies = OtherPolicies()
 
     @property
-    def ties(self) -> Elsewhere:
+    def ties(self) -> OtherPolicies:
         """Return what levelling minds. If everything to place was nowhere before, it was dealt out with that in mind
         already."""
-        return self.elsewhere if any(self.now[p] for p in self.free) else Elsewhere()
+        return self.elsewhere if any(self.now[p] for p in self.free) else OtherPolicies()
 
     def size(self, p: str) -> int:
         return min(self.copies, len(self.allowed[p]))
@@ -86,7 +86,7 @@ class Asked(NamedTuple):
         return [frozenset(nodes) for nodes in found.values()] or [frozenset(allowed)]
 
 
-def best_hosts(asked: Asked) -> dict[str, list[str]]:
+def best_hosts(asked: PlacementProblem) -> dict[str, list[str]]:
     """Return the nodes of each partition, in no order."""
     choices = {p: asked.choices(p) for p in asked.free}
     best = _Placed(asked, {p: frozenset[str]().union(*some) for p, some in choices.items()})
@@ -95,11 +95,11 @@ def best_hosts(asked: Asked) -> dict[str, list[str]]:
     return best.hosts
 
 
-def _tries(asked: Asked) -> int:
+def _tries(asked: PlacementProblem) -> int:
     return 1 + EFFORT // max(1, sum(asked.size(p) * len(nodes) for p, nodes in asked.allowed.items()))
 
 
-def _floor(asked: Asked) -> Floor:
+def _floor(asked: PlacementProblem) -> Floor:
     """Return how many copies primary nodes have together, at least."""
     primaries = [n for n in asked.nodes if n not in asked.backup]
     stay = sum(n in primaries for p, nodes in asked.now.items() if p not in asked.allowed for n in nodes)
@@ -110,7 +110,7 @@ class _Search:
     """The search looks for a way that is better than `best`. `choices`: the anchors of each partition, one of which
     holds."""
 
-    def __init__(self, asked: Asked, choices: Mapping[str, Sequence[frozenset[str]]], best: _Placed) -> None:
+    def __init__(self, asked: PlacementProblem, choices: Mapping[str, Sequence[frozenset[str]]], best: _Placed) -> None:
         self._asked = asked
         self._choices = choices
         self._any = best.anchors
@@ -163,7 +163,7 @@ class _Placed:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: PlacementProblem,
         anchors: Anchors,
         floor: Floor | None = None,
         begin: Mapping[str, Sequence[str]] | None = None,

@@ -18,8 +18,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 
-class Elsewhere(NamedTuple):
-    """An `Elsewhere` is what nodes have of other policies: copies, and partitions that prefer them. Of equal nodes
+class OtherPolicies(NamedTuple):
+    """An `OtherPolicies` is what nodes have of other policies: copies, and partitions that prefer them. Of equal nodes
     those with the fewest come first."""
 
     copies: Mapping[str, int] = {}
@@ -30,7 +30,7 @@ def deal(
     now: Mapping[str, Sequence[str]],
     allowed: Mapping[str, Sequence[str]],
     copies: int,
-    elsewhere: Elsewhere,
+    elsewhere: OtherPolicies,
 ) -> dict[str, Sequence[str]]:
     """Return the nodes of each partition that is nowhere, the preferred one first. `allowed`: the nodes that may have a
     copy of it."""
@@ -57,7 +57,7 @@ def _turned(index: int, nodes: Sequence[str]) -> Sequence[str]:
 class _Hand:
     """A hand knows what each node has."""
 
-    def __init__(self, now: Mapping[str, Sequence[str]], elsewhere: Elsewhere) -> None:
+    def __init__(self, now: Mapping[str, Sequence[str]], elsewhere: OtherPolicies) -> None:
         self._elsewhere = elsewhere
         self._load: Counter[str] = Counter()
         self._leads: Counter[str] = Counter()

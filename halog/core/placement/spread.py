@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core.placement.even_hosts import Asked, best_hosts
+from halog.core.placement.even_hosts import PlacementProblem, best_hosts
 from halog.core.placement.level import Step, level
-from halog.core.placement.seed import Elsewhere
+from halog.core.placement.seed import OtherPolicies
 
 
-class Zone(NamedTuple):
-    """A `Zone` says where partitions may be.
+class PlacementZone(NamedTuple):
+    """A `PlacementZone` says where partitions may be.
 
     `domains`: node → failure domain; a node without one is a domain of its own. `open`: nodes that may get copies; the
     others keep what they have. `never`: nodes that are not to be preferred. `off`: nodes that may get no copy; they
@@ -36,14 +36,14 @@ class Zone(NamedTuple):
     backup: Collection[str] = ()
     off: Mapping[str, Collection[str]] = {}
     """By partition."""
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: OtherPolicies = OtherPolicies()
 
     def domain(self, node: str) -> str:
         return self.domains.get(node) or f"node {node}"
 
 
 def spread(
-    now: Mapping[str, Sequence[str]], copies: int, zone: Zone, fixed: Collection[str] = ()
+    now: Mapping[str, Sequence[str]], copies: int, zone: PlacementZone, fixed: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Return the nodes of each partition, the preferred one first.
 
@@ -54,18 +54,22 @@ def spread(
     return _Preferred(asked, zone, best_hosts(asked)).whole()
 
 
-def _asked(now: dict[str, tuple[str, ...]], copies: int, zone: Zone, fixed: Collection[str]) -> Asked:
+def _asked(
+    now: dict[str, tuple[str, ...]], copies: int, zone: PlacementZone, fixed: Collection[str]
+) -> PlacementProblem:
     free, open_ = [p for p in now if p not in fixed], frozenset(zone.open)
     allowed = {p: [n for n in zone.nodes if n in now[p] or (n in open_ and n not in zone.off.get(p, ()))] for p in free}
     domain = {n: zone.domain(n) for n in zone.nodes}
     apart = len(set(domain.values())) >= copies
-    return Asked(now, free, zone.nodes, allowed, copies, domain, apart, frozenset(zone.backup), zone.elsewhere)
+    return PlacementProblem(
+        now, free, zone.nodes, allowed, copies, domain, apart, frozenset(zone.backup), zone.elsewhere
+    )
 
 
 class _Preferred:
     """A partition is given its preferred node here: one of those that host it."""
 
-    def __init__(self, asked: Asked, zone: Zone, hosts: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, asked: PlacementProblem, zone: PlacementZone, hosts: Mapping[str, Sequence[str]]) -> None:
         self._asked = asked
         self._now = asked.now
         self._backup = asked.backup

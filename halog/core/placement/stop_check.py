@@ -36,8 +36,8 @@ class CopyFact(NamedTuple):
     """Records behind the active node."""
 
 
-class Verdict(NamedTuple):
-    """A `Verdict` is on one partition. `heir`: the node that serves it afterwards, "" if none may."""
+class StopVerdict(NamedTuple):
+    """A `StopVerdict` is on one partition. `heir`: the node that serves it afterwards, "" if none may."""
 
     partition: str
     safe: bool
@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
 
 def judge(
     table: PartitionTable, stopping: Collection[str], copies: Iterable[CopyFact], *, unlogged: bool = False
-) -> Verdict:
+) -> StopVerdict:
     """Return what becomes of a partition when `stopping` stop. `unlogged`: commits of its policy do not wait for the
     log."""
     copies = list(copies)
@@ -55,19 +55,19 @@ def judge(
     if table.owner:
         names = ", ".join(c.node for c in left)
         why = f"site {table.owner} serves it; {names or 'no node'} would keep a copy here"
-        return Verdict(table.name, bool(left), "", why)
+        return StopVerdict(table.name, bool(left), "", why)
     if not any(c.kind == ACTIVE for c in copies):
-        return Verdict(table.name, False, "", "it has no active node now")
+        return StopVerdict(table.name, False, "", "it has no active node now")
     heir, why = _heir(table, left, unlogged=unlogged)
     if heir is None:
-        return Verdict(table.name, False, "", why)
+        return StopVerdict(table.name, False, "", why)
     have, need = _quorum(table, left, heir.node)
     if have < need:
         nodes = "1 node" if have == 1 else f"{have} nodes"
-        return Verdict(table.name, False, "", f"{nodes} would be left, commits and elections need {need}")
+        return StopVerdict(table.name, False, "", f"{nodes} would be left, commits and elections need {need}")
     backed = any(c.kind == SYNC and c.node != heir.node for c in left)
     alone = "" if backed or not table.sync_replicas else ", without a sync replica until one is back"
-    return Verdict(table.name, True, heir.node, f"{heir.node} {_becomes(heir)}{alone}")
+    return StopVerdict(table.name, True, heir.node, f"{heir.node} {_becomes(heir)}{alone}")
 
 
 def _becomes(heir: CopyFact) -> str:

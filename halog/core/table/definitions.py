@@ -19,7 +19,7 @@ import msgspec
 
 from halog.core.results import Refused, Result
 from halog.core.table.migration import no_list
-from halog.core.table.table import DEFINED, DISABLED, ENABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DEFINED, DISABLED, ENABLED, PartitionDefinition, PartitionTable, Target
 
 
 class Status(enum.Enum):
@@ -82,10 +82,10 @@ def defined(table: PartitionTable, node: str, target: Target) -> PartitionTable:
     stays disabled: only `enabled` puts the new definition in place of that."""
     own = table.definitions.get(node)
     said = DISABLED if own is not None and own.said == DISABLED else DEFINED
-    return _said(table, node, Definition(target.nodes, target.sync_replicas, said))
+    return _said(table, node, PartitionDefinition(target.nodes, target.sync_replicas, said))
 
 
-def _said(table: PartitionTable, node: str, definition: Definition) -> PartitionTable:
+def _said(table: PartitionTable, node: str, definition: PartitionDefinition) -> PartitionTable:
     return msgspec.structs.replace(table, definitions={**table.definitions, node: definition})
 
 
@@ -144,7 +144,9 @@ def disabled(table: PartitionTable, node: str) -> tuple[PartitionTable, Target |
     """
     now = table.target or Target(table.configured, table.sync_replicas)
     own = table.definitions.get(node)
-    was = own if own is not None and own.said == DISABLED else Definition(now.nodes, now.sync_replicas, DISABLED)
+    was = (
+        own if own is not None and own.said == DISABLED else PartitionDefinition(now.nodes, now.sync_replicas, DISABLED)
+    )
     after = _said(table, node, was)
     nodes = tuple(n for n in now.nodes if n != node)
     if node not in now.nodes or not nodes:

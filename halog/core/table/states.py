@@ -82,8 +82,8 @@ def next_state(state: State | None, happening: str) -> State:
         raise AssertionError(f"no transition from {was!r} on {happening!r}") from None
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """A `Sight` is what node `me` knows at one moment."""
+class PartitionSight(msgspec.Struct, frozen=True):
+    """A `PartitionSight` is what node `me` knows at one moment."""
 
     me: str
     table: PartitionTable
@@ -96,8 +96,8 @@ class Sight(msgspec.Struct, frozen=True):
     """Do objects go from or to this partition?"""
 
 
-class Step(NamedTuple):
-    """A `Step` is one row of the table, taken."""
+class StateChange(NamedTuple):
+    """A `StateChange` is one row of the table, taken."""
 
     before: State
     happening: str
@@ -109,26 +109,26 @@ class Step(NamedTuple):
         return self.before in TRANSIENT or self.now in TRANSIENT
 
 
-class Life:
-    """A `Life` follows the state of one partition, in one run of a node."""
+class StateTracker:
+    """A `StateTracker` follows the state of one partition, in one run of a node."""
 
     def __init__(self) -> None:
         self.state = next_state(None, "define")
         self.table: PartitionTable | None = None
         """The table at the last look."""
 
-    def look(self, sight: Sight) -> list[Step]:
+    def look(self, sight: PartitionSight) -> list[StateChange]:
         """Return what has happened since the last look."""
         steps = []
         for happening in happenings(self.state, self.table, sight):
             now = next_state(self.state, happening)
-            steps.append(Step(self.state, happening, now))
+            steps.append(StateChange(self.state, happening, now))
             self.state = now
         self.table = sight.table
         return steps
 
 
-def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Iterator[str]:
+def happenings(state: State, before: PartitionTable | None, sight: PartitionSight) -> Iterator[str]:
     """Yield what this sight means in `state`, in order; `before`: the table of the look before."""
     was = None if before is None else before.active
     moved = state is not State.MIGRATING and None not in (was, sight.table.active) and was != sight.table.active
@@ -147,7 +147,7 @@ def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Ite
         state = next_state(state, step)
 
 
-def _first(stands: State, sight: Sight) -> str | None:
+def _first(stands: State, sight: PartitionSight) -> str | None:
     """Return the way out of INITIAL, once the partition is enabled here and a node serves it."""
     table = sight.table
     if status(table, sight.me) not in IN_USE or table.active is None or table.active not in sight.up:
@@ -160,7 +160,7 @@ def _first(stands: State, sight: Sight) -> str | None:
 
 
 def _next(
-    state: State, stands: State, why: str, moved: bool, before: PartitionTable | None, sight: Sight
+    state: State, stands: State, why: str, moved: bool, before: PartitionTable | None, sight: PartitionSight
 ) -> str | None:
     if state is State.ACTIVE:
         if moved and stands is not State.UNAVAILABLE:
@@ -175,7 +175,7 @@ def _next(
     return None if stands is state and not moved else "done"
 
 
-def _how(before: PartitionTable | None, sight: Sight) -> str:
+def _how(before: PartitionTable | None, sight: PartitionSight) -> str:
     """Say how the role went to another node, or another run of it: a node that handed over is a replica afterwards."""
     was = None if before is None else before.active
     return "hand-over" if was in {r.member for r in sight.table.replicas} else "failover"
@@ -184,7 +184,7 @@ def _how(before: PartitionTable | None, sight: Sight) -> str:
 # --- how it stands ---
 
 
-def standing(sight: Sight) -> tuple[State, str]:
+def standing(sight: PartitionSight) -> tuple[State, str]:
     """Return the state that this sight shows, whatever was before, and the happening that leads there from ACTIVE."""
     table, active = sight.table, sight.table.active
     if table.shut:
@@ -198,7 +198,7 @@ def standing(sight: Sight) -> tuple[State, str]:
     return _copying(sight, active)
 
 
-def _copying(sight: Sight, active: Member) -> tuple[State, str]:
+def _copying(sight: PartitionSight, active: Member) -> tuple[State, str]:
     table = sight.table
     if is_moving(table):  # a migration that an override holds up does not count
         if preferred(table) in (None, active.node):
@@ -213,7 +213,7 @@ def _copying(sight: Sight, active: Member) -> tuple[State, str]:
     return (State.UPDATING, "objects change partition") if sight.updating else (State.ACTIVE, "done")
 
 
-def _why_nobody(sight: Sight) -> str:
+def _why_nobody(sight: PartitionSight) -> str:
     """Return why no node can be active; "": one can."""
     table = sight.table
     if sight.offline:
@@ -227,7 +227,7 @@ def _why_nobody(sight: Sight) -> str:
     return ""
 
 
-def _waited_for(sight: Sight) -> set[str]:
+def _waited_for(sight: PartitionSight) -> set[str]:
     """Return nodes that are up, host the partition, and are not in the node list in their present run."""
     table = sight.table
     in_list = {table.active, *(r.member for r in table.replicas)}

@@ -60,8 +60,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 DEFINED, ENABLED, DISABLED = "defined", "enabled", "disabled"
 
 
-class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `Definition` is what one node says of a partition (P7); see `halog.core.table.definitions`."""
+class PartitionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `PartitionDefinition` is what one node says of a partition (P7); see `halog.core.table.definitions`."""
 
     nodes: tuple[str, ...]
     """Where the partition is to be, in priority order. Said by a node that is not among them: where that node knows it
@@ -116,7 +116,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The current node list behind the active node, in priority order."""
     target: Target | None = None
     """The placement that the partition moves to; None: it is where it is to be."""
-    definitions: dict[str, Definition] = {}
+    definitions: dict[str, PartitionDefinition] = {}
     """What nodes said of it through API or commands (P7)."""
     admitted: tuple[str, ...] | None = None
     """Not None: the application places the partition. These are the nodes whose present run has enabled it, or was

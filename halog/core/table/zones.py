@@ -19,22 +19,22 @@ from collections.abc import Mapping
 import msgspec
 
 
-class State(enum.Enum):
-    """A `State` says how a node stands in one of its zones; the module lists the states."""
+class ZoneState(enum.Enum):
+    """A `ZoneState` says how a node stands in one of its zones; the module lists the states."""
 
     ACTIVE = "active"
     PARTIAL = "partial"
     DISABLED = "disabled"
 
 
-TRANSITIONS: dict[State, dict[str, State]] = {
-    State.ACTIVE: {"a node down": State.PARTIAL, "quorum lost": State.DISABLED},
-    State.PARTIAL: {"all nodes up": State.ACTIVE, "quorum lost": State.DISABLED},
-    State.DISABLED: {"quorum back, a node down": State.PARTIAL, "quorum back, all nodes up": State.ACTIVE},
+TRANSITIONS: dict[ZoneState, dict[str, ZoneState]] = {
+    ZoneState.ACTIVE: {"a node down": ZoneState.PARTIAL, "quorum lost": ZoneState.DISABLED},
+    ZoneState.PARTIAL: {"all nodes up": ZoneState.ACTIVE, "quorum lost": ZoneState.DISABLED},
+    ZoneState.DISABLED: {"quorum back, a node down": ZoneState.PARTIAL, "quorum back, all nodes up": ZoneState.ACTIVE},
 }
 
 
-def next_state(state: State, happening: str) -> State:
+def next_state(state: ZoneState, happening: str) -> ZoneState:
     """Return the next state, as the table has it. An AssertionError names state and happening where the table has no
     entry."""
     try:
@@ -68,18 +68,18 @@ class Zone(msgspec.Struct, frozen=True):
         return f"{self.minimum_remote} remote nodes" if self.minimum_remote else ""
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """A `Sight` is what a node knows of the others, itself left out: whose address it has known, whom it hears, and
-    which of them are not offline."""
+class NodeContacts(msgspec.Struct, frozen=True):
+    """A `NodeContacts` is what a node knows of the others, itself left out: whose address it has known, whom it hears,
+    and which of them are not offline."""
 
     discovered: frozenset[str] = frozenset()
     reached: frozenset[str] = frozenset()
     up: frozenset[str] = frozenset()
 
 
-class Count(msgspec.Struct, frozen=True):
-    """A `Count` is a zone counted by one of its nodes: what it has, what it needs (0: nothing), in which unit; and who
-    is down."""
+class QuorumCount(msgspec.Struct, frozen=True):
+    """A `QuorumCount` is a zone counted by one of its nodes: what it has, what it needs (0: nothing), in which unit;
+    and who is down."""
 
     have: int
     needed: int
@@ -95,30 +95,30 @@ class Count(msgspec.Struct, frozen=True):
         return self.have >= self.needed
 
 
-def count(zone: Zone, me: str, sight: Sight) -> Count:
+def count(zone: Zone, me: str, sight: NodeContacts) -> QuorumCount:
     """Count what `me`, one of the zone's nodes, has of its quorum. Only the zone's nodes count."""
     others = [n for n in zone.votes if n != me]
     reached = [n for n in others if n in sight.reached]
     down = tuple(n for n in others if n in sight.discovered and n not in sight.up)
     if zone.minimum_remote:
-        return Count(len(reached), zone.minimum_remote, "remote nodes", down)
+        return QuorumCount(len(reached), zone.minimum_remote, "remote nodes", down)
     have = sum(zone.votes[n] for n in (me, *reached))
     share = -(-zone.percentage * sum(zone.votes.values()) // 100)  # rounded up
-    return Count(have, zone.minimum_votes or share, "votes", down)
+    return QuorumCount(have, zone.minimum_votes or share, "votes", down)
 
 
-def first_state(zone: Zone, *, off: bool) -> State:
+def first_state(zone: Zone, *, off: bool) -> ZoneState:
     """Return the state of a node that starts: it has reached no other node yet."""
-    return State.DISABLED if zone.guarded and not off else State.ACTIVE
+    return ZoneState.DISABLED if zone.guarded and not off else ZoneState.ACTIVE
 
 
-def happening(state: State, counted: Count, *, off: bool) -> str | None:
+def happening(state: ZoneState, counted: QuorumCount, *, off: bool) -> str | None:
     """Return what this count means in `state`; None: nothing new. `off`: the quorum is switched off."""
     whole = not counted.down
     if not counted.holds and not off:
-        return None if state is State.DISABLED else "quorum lost"
-    if state is State.DISABLED:
+        return None if state is ZoneState.DISABLED else "quorum lost"
+    if state is ZoneState.DISABLED:
         return f"quorum back, {'all nodes up' if whole else 'a node down'}"
-    if whole == (state is State.ACTIVE):
+    if whole == (state is ZoneState.ACTIVE):
         return None
     return "all nodes up" if whole else "a node down"
