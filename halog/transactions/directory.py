@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from halog.backend import Found, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
-from halog.core.keys.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
+from halog.core.keys.directory import Looking, StoredEntry, beside, entries_of, entry_key, is_entry, look, vouching
 from halog.core.keys.mapping import LISTED, Place
 from halog.core.log.records import DELETE, UPDATE
 from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
@@ -219,7 +219,7 @@ def _check_listed(tx: Reading, partition: str, places: Mapping[bytes, Place]) ->
             )
 
 
-def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Place]) -> dict[bytes, Standing]:
+def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Place]) -> dict[bytes, StoredEntry]:
     """Return the entries of objects in this partition."""
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
     for key in places if kind == LISTED else ():

@@ -18,7 +18,7 @@ import msgspec
 
 from halog.backend import KnownMappings, Work, Write
 from halog.core.ids import ABSENT
-from halog.core.keys.directory import ID_BYTES, Standing, beside, entry_key, object_key, vouching
+from halog.core.keys.directory import ID_BYTES, StoredEntry, beside, entry_key, object_key, vouching
 from halog.core.keys.mapping import LISTED, LISTING, UNLISTING, Place
 from halog.core.log.records import CREATE
 from halog.errors import (
@@ -276,7 +276,7 @@ class _Loader:
         for write in writes:
             to = place.partition if place.listed == UNLISTING else self._said(type_name, write)
             parts.setdefault(to, []).append(write)
-        nothing: dict[bytes, Standing] = {}
+        nothing: dict[bytes, StoredEntry] = {}
         rows = [r for at, its in parts.items() for r in beside(its, at, lambda key: place, nothing.get)]
         none: dict[str, list[bytes]] = {}
         for at, its in parts.items() if place.listed != LISTED else ():

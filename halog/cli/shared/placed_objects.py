@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
-from halog.core.keys.directory import Looking, Standing, beside, entry_key, is_entry, look
+from halog.core.keys.directory import Looking, StoredEntry, beside, entry_key, is_entry, look
 from halog.core.keys.mapping import Place
 from halog.errors import DeadlineError
 from halog.runtime.keys.create_placement import Choosing
@@ -81,7 +81,7 @@ class Spreading:
         parts: dict[str, list[Write]] = {place.partition: []}
         for write in writes:
             parts.setdefault(self._choosing.next_of(owner, partial(self._made, write)), []).append(write)
-        nothing: dict[bytes, Standing] = {}
+        nothing: dict[bytes, StoredEntry] = {}
         rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.get)]
         parts[place.partition].extend(Write(*row) for _, row in rows)
         return {partition: Work((), tuple(its)) for partition, its in parts.items()}

@@ -21,7 +21,7 @@ import msgspec
 
 from halog.config import Config
 from halog.core.placement.rebalance import in_need
-from halog.core.placement.turnover import Change, Turnover
+from halog.core.placement.turnover import NodeChange, Turnover
 from halog.core.table.definitions import Differing, differing
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import CoordinatorError, HalogError, VersionError
@@ -179,7 +179,7 @@ class Rebalancing:
     def _theirs(self, policy: str) -> list[PartitionTable]:
         return [table for _, table in self._router.tables.values() if table.policy == policy]
 
-    def _turned(self, policy: str, known: set[str], up: set[str]) -> Change | None:
+    def _turned(self, policy: str, known: set[str], up: set[str]) -> NodeChange | None:
         """Who came or went for good; that moves nothing of a static policy."""
         if self._configured().policies[policy].static:
             return None
@@ -332,7 +332,7 @@ def _nodes(target: Target | None) -> tuple[str, ...]:
     return () if target is None else target.nodes
 
 
-def _why(change: Change | None) -> str:
+def _why(change: NodeChange | None) -> str:
     if change is None:
         return ""
     came = f"{', '.join(change.came)} came" if change.came else ""

@@ -18,7 +18,7 @@ from halog.config.multi_site import sites_named, sites_of
 from halog.config.names import ambiguous
 from halog.core.keys.mapping import Layout, why_not
 from halog.core.table.table import PartitionTable
-from halog.core.table.zones import Sight, Zone, count
+from halog.core.table.zones import NodeContacts, Zone, count
 from halog.metadata import bindings
 from halog.metadata.mapped_policies import LAYOUT, told
 from halog.metadata.nodes import NodeInfo
@@ -262,4 +262,4 @@ def _lacking(config: Config, zone: str, up: Sequence[str]) -> str:
 
 def _counted(zones: Iterable[Zone], zone: str, node: str, up: Sequence[str]) -> Iterator[Any]:
     reached = frozenset(up) - {node}
-    return (count(z, node, Sight(reached, reached, reached)) for z in zones if z.name == zone)
+    return (count(z, node, NodeContacts(reached, reached, reached)) for z in zones if z.name == zone)

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from halog.config import Config
-from halog.core.placement.seed import Elsewhere
-from halog.core.placement.spread import Zone, spread
+from halog.core.placement.seed import OtherPolicies
+from halog.core.placement.spread import PlacementZone, spread
 from halog.core.table.table import PartitionTable, Target
 
 
@@ -24,10 +24,10 @@ def going_to_be(table: PartitionTable) -> tuple[str, ...]:
     return table.configured if table.target is None else table.target.nodes
 
 
-def elsewhere(tables: Iterable[PartitionTable], policy: str) -> Elsewhere:
+def elsewhere(tables: Iterable[PartitionTable], policy: str) -> OtherPolicies:
     """What nodes have of other policies than this one."""
     others = [going_to_be(t) for t in tables if t.policy != policy]
-    return Elsewhere(Counter(n for hosts in others for n in hosts), Counter(hosts[0] for hosts in others if hosts))
+    return OtherPolicies(Counter(n for hosts in others for n in hosts), Counter(hosts[0] for hosts in others if hosts))
 
 
 def zone_of(
@@ -36,13 +36,15 @@ def zone_of(
     open_: Collection[str],
     tables: Iterable[PartitionTable],
     replaced: Collection[str] = (),
-) -> Zone:
+) -> PlacementZone:
     """What the planner is told of a dynamic policy's nodes; those to be `replaced` are not there. `open_`: nodes that
     may get copies; `tables`: of all policies."""
     nodes = [n for n in config.hosts_of(policy) if n not in replaced]
     domains = {n: config.nodes[n].failure_domain for n in nodes}
     beside = elsewhere(tables, policy)
-    return Zone(nodes, [n for n in nodes if n in open_], domains, backup=config.backups_of(policy), elsewhere=beside)
+    return PlacementZone(
+        nodes, [n for n in nodes if n in open_], domains, backup=config.backups_of(policy), elsewhere=beside
+    )
 
 
 def placed(

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.core.placement.drain import Move
-from halog.core.placement.rebalance import Shape, place_by_hand, rebalance
+from halog.core.placement.drain import PlannedMove
+from halog.core.placement.rebalance import PolicyDemand, place_by_hand, rebalance
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import (
     ConfigError,
@@ -125,7 +125,7 @@ def make(
     running node's definition says otherwise than the cluster stays (P10). ConfigError for a policy that does not
     exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
-    moves: list[Move] = []
+    moves: list[PlannedMove] = []
     known = {t.name: t for t in tables}
     for name in wanted:
         policy = config.policies.get(name)
@@ -137,7 +137,7 @@ def make(
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
             continue
         zone = zone_of(config, name, serving, known.values(), replaced)
-        shape = Shape(copies_of(config, name), policy.sync_replicas, zone, policy.unlogged)
+        shape = PolicyDemand(copies_of(config, name), policy.sync_replicas, zone, policy.unlogged)
         made = rebalance(theirs, shape, running)
         known |= {m.partition: msgspec.structs.replace(known[m.partition], target=m.target) for m in made if m.target}
         moves += made

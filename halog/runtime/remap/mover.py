@@ -19,7 +19,7 @@ from halog.backend import Found, Work, Write
 from halog.config.mapper import callable_of
 from halog.config.tuning import MAX_MOVE_PAUSE_MS
 from halog.core.keys.directory import (
-    Standing,
+    StoredEntry,
     entries_of,
     entry_key,
     is_entry,
@@ -316,7 +316,7 @@ class Mover:
                 yield copy.name, Write(DELETE, f.ref, f.key, None, f.version)
                 yield to, Write(CREATE, f.ref, f.key, f.value, -1)
 
-    def _entries(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Mapping[bytes, Standing]:
+    def _entries(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Mapping[bytes, StoredEntry]:
         """By index key. ConflictError if an object is not where its entry says: somebody moves or deletes it."""
         places = {}
         for f in found:

@@ -14,7 +14,7 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import Config, TimingConfig
 from halog.config.static import StaticPartition
 from halog.core.ids import Member
-from halog.core.table.table import DISABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DISABLED, PartitionDefinition, PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Kind
 from halog.runtime.placement import auto_rebalance as rebalancing, plan as plans
@@ -169,7 +169,7 @@ def test_who_cannot_be_replaced_where_it_is_disabled_is_replaced_once_it_is_enab
     """Nothing else changes then, so the definitions are to be looked at."""
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
     alone.members.me = SimpleNamespace(name="A")
-    off = {"A": Definition(("A", "B", "C"), 1, DISABLED)}
+    off = {"A": PartitionDefinition(("A", "B", "C"), 1, DISABLED)}
     alone.put(kit.table(name="p", policy="test", configured=("B", "C"), definitions=off))
     alone.look(0, "A", "B")
     alone.look(310, "A", "B")

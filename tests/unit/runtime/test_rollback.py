@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
-from halog.core.table.table import DEFINED, DISABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DEFINED, DISABLED, PartitionDefinition, PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.runtime.placement import plan as plans
 from halog.runtime.placement.plan import Plan, Planned
@@ -85,12 +85,16 @@ def test_a_record_of_an_older_halog_has_no_sync_replicas_of_before() -> None:
         (None, {}, "there is no partition p any more"),
         (table("p", THERE, 1), {"up": "BC"}, "A was to have it again, and cannot get a copy now"),
         (table("p", THERE, 1), {"zone": "BC"}, "A is not in zone z of policy p"),
-        (table("p", THERE, 1, definitions={"A": Definition(("A",), 0, DISABLED)}), {}, "p is disabled on A"),
-        (table("p", THERE, 1, definitions={"B": Definition(("B",), 0, DEFINED)}), {}, "B has defined p on B and not"),
+        (table("p", THERE, 1, definitions={"A": PartitionDefinition(("A",), 0, DISABLED)}), {}, "p is disabled on A"),
+        (
+            table("p", THERE, 1, definitions={"B": PartitionDefinition(("B",), 0, DEFINED)}),
+            {},
+            "B has defined p on B and not",
+        ),
         (table("p", Target(("B",), 0), 2), {}, "now, and not where plan x had it: it was moved by no plan"),
         (table("p", Target(("A",), 0), 2, target=Target(("B",), 0)), {}, "it is on B now"),
         (
-            table("p", Target(("B",), 0), 2, definitions={"C": Definition(THERE.nodes, 0, DISABLED)}),
+            table("p", Target(("B",), 0), 2, definitions={"C": PartitionDefinition(THERE.nodes, 0, DISABLED)}),
             {},
             "C disabled it since",
         ),
