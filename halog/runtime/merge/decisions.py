@@ -1,9 +1,9 @@
-"""What is to stand under each key of a merge, said once: ahead, of keys that were compared while the partition serves,
-and of the others when its epoch has ended (M3).
+"""Decides once what each key of a merge becomes: ahead, for keys that were compared while the partition is served, and
+for the others when its epoch has ended (M3).
 
-A trigger changes nothing, and what it says of three states holds as long as they are these. So of a key that was not
-touched meanwhile it need not be asked again, and what it said need not be written down anew. Only what verdicts create
-besides is looked at when all of them are known.
+A trigger changes nothing, and its answer on three states holds as long as they are the same. So it is not asked again
+about a key that was not changed meanwhile, and its answer is not encoded again. Only what verdicts create besides is
+checked when all of them are known.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from restore.plan import totals
 from restore.report import is_known, merged
 
 PIECE: Final = 1_000
-"""Keys decided together, ahead."""
+"""So many keys are decided together, ahead."""
 
 
 class Settled(NamedTuple):
-    """One key: what was decided, and how the log will have it."""
+    """A `KeyDecision` holds what was decided for one key, and how the log will have it."""
 
     decided: Decided
     merged: Merged
 
 
 def check_keys(partition: str, keys: Sequence[Difference]) -> None:
-    """RefusedError for a policy whose keys cannot be merged."""
+    """Raise RefusedError for a policy whose keys cannot be merged."""
     if any(is_entry(d.key) for d in keys):
         raise RefusedError(f"the policy of {partition} keeps a directory of keys: it cannot be merged")
 
 
 class Deciding:
-    """Of one merge."""
+    """A `MergeDecisions` belongs to one merge."""
 
     def __init__(self, compensate: Compensate) -> None:
         self._compensate = compensate
         self._known: dict[bytes, Settled] = {}
 
     def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
-        """While the partition serves. Lost once `is_over`."""
+        """Decide these keys while the partition is served. EpochLost once `is_over`."""
         for at in range(0, len(keys), PIECE):
             if is_over():
                 raise Lost
@@ -54,7 +54,8 @@ class Deciding:
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
     def settled(self, keys: Sequence[Difference], into: Into) -> list[Settled]:
-        """Each of these, and what is created besides; only what was not known ahead is decided now."""
+        """Return the decision for each of these keys, and for the objects that they create. Only keys that were not
+        decided ahead are decided now."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
         known = [self._ahead_of(d) or next(rest) for d in keys]
         if not any(s.decided.also for s in known):
@@ -63,7 +64,7 @@ class Deciding:
         return [written.get(id(d)) or _written(d) for d in with_created([s.decided for s in known], into)]
 
     def _ahead_of(self, found: Difference) -> Settled | None:
-        """What was compared anew, and is as it was, is as good as the very same."""
+        """Return what was decided ahead for this key, if it was compared again and is still the same."""
         known = self._known.get(found.key)
         return known if known is not None and _is_same(known.decided.choice.found, found) else None
 
@@ -72,8 +73,8 @@ class Deciding:
 
 
 def _is_same(one: Difference, other: Difference) -> bool:
-    """As far as a trigger sees it, and the log tells it: all but what its transactions changed beside, which may be
-    much."""
+    """Are both the same for a trigger and for the log? What their transactions changed besides does not count, and may
+    be much."""
     return one is other or _seen(one) == _seen(other)
 
 
@@ -86,7 +87,7 @@ def _written(decided: Decided) -> Settled:
 
 
 def counted(decided: Sequence[Decided]) -> dict[str, object]:
-    """A merge in numbers."""
+    """Return a merge in numbers."""
     found = totals(d.choice for d in decided)
     return {
         "objects": found.keys,

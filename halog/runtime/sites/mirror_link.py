@@ -1,8 +1,9 @@
-"""The line from another site: its log read, its chain appended to this site's log, and how it stands written down (F2).
+"""Mirrors the partitions of one other site: reads its log, appends its chain to this site's log, and writes its
+standing (F2).
 
-One thread for each other site, with a tail of that site's log and a session of this one's. What it has brought stands
-in this site's coordinator every few seconds (`halog.runtime.sites.home_tables`): from its checkpoint the next mirror
-goes on. What it still needs is held in the other site's, so that nothing of it is trimmed there.
+There is one thread for each other site, with a tail of that site's log and a session of this one's. How far it is
+stands in this site's coordinator every few seconds (`halog.metadata.mirrors`): the next mirror goes on from its
+checkpoint. What the mirror still needs is held in the other site's log, so that it is not trimmed there.
 """
 
 from __future__ import annotations
@@ -38,32 +39,33 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 LOOK_S = 0.25
-"""How often it is looked at who mirrors what: a node that died is found dead in about a second."""
+"""It is looked this often who mirrors what: a node that died is found dead in about a second."""
 
 POLL_S = 0.02
-"""One wait for the other site's log: what was delivered here meanwhile is known after that."""
+"""One wait for the other site's log; after it, what was delivered here meanwhile is known."""
 
 REPORT_S = 2.0
-"""How often a standing is written where something changed: a few ms of the coordinator for each partition."""
+"""A standing is written this often where something changed; it costs the coordinator a few ms for each partition."""
 
 IN_FLIGHT = 2_000
-"""Records under way to this site's log: what two sites a tenth of a second apart need for 20,000 records a second."""
+"""So many records may be under way to this site's log: two sites a tenth of a second apart need that for 20,000 records
+a second."""
 
 AGAIN_S = 30.0
-"""Between attempts at a partition that cannot be mirrored: it may take an operator."""
+"""Pause between attempts at a partition that cannot be mirrored: it may take an operator."""
 
 STUCK_S = 5.0
-"""Everything brought is in the log for that long, and the copy here has not taken it: begin again."""
+"""If everything brought is in the log for so long, and the copy here has not taken it, mirroring begins again."""
 
 
 class _Way(NamedTuple):
-    """What a line is made of, while it stands."""
+    """A `_Connection` is what a link reads and writes by, while it stands."""
 
     remote: Remote
     tail: LogTail
-    """Of the other site's log."""
+    """Follows the other site's log."""
     session: LogSession
-    """Of this one's."""
+    """Writes to this site's log."""
 
     def close(self) -> None:
         self.session.abandon()
@@ -72,10 +74,10 @@ class _Way(NamedTuple):
 
 
 class Line:
-    """From one other site. All of it happens on one thread; `wanted` is set by another."""
+    """A `MirrorLink` mirrors one other site. All of it runs on one thread; another one sets `wanted`."""
 
     def __init__(self, host: Host, succession: Succession, definitions: TopicPartition) -> None:
-        """`succession`: to that site."""
+        """Take `succession`, which tracks the site that serves in that site's place."""
         self.wanted: frozenset[str] = frozenset()
         self._succession = succession
         self._host = host
@@ -84,12 +86,12 @@ class Line:
         self._way: _Way | None = None
         self._running: dict[TopicPartition, Mirrored] = {}
         self._failed: dict[str, float] = {}
-        """Partitions that cannot be mirrored: since when."""
+        """By partition that cannot be mirrored: since when."""
         self._told: dict[str, tuple[float, str]] = {}
-        """When it was last said that one stands still, and why."""
+        """By partition: when it was last said that it stands still, and why."""
         self._giving: dict[str, GivingAway] = {}
         self._fenced: dict[str, EpochId] = {}
-        """Epochs begun to give partitions away: another attempt goes on with the same one."""
+        """Epochs that were begun to give partitions away: another attempt goes on with the same one."""
         self._broken = ""
         self._definitions_read = 0
         self._looked_at = -REPORT_S
@@ -97,7 +99,7 @@ class Line:
     # --- its thread ---
 
     def turn(self) -> None:
-        """Mirror for a moment. Whatever fails, the next turn begins again from what is in this site's log."""
+        """Read and append for a moment. Whatever fails, the next turn begins again from what is in this site's log."""
         if not self.wanted:
             self._succession.answers()
             self.reset()
@@ -115,17 +117,17 @@ class Line:
             self._host.pause(LOOK_S)
 
     def announce(self) -> None:
-        """Say to the other site what is brought from it, now and then. On a thread of its own: no record waits for an
-        answer to that."""
+        """Report to the other site what is mirrored from it, now and then. It runs on a thread of its own: no record
+        waits for an answer to that."""
         way = self._way
         if way is not None:
             brought = [one.copy.name for one in list(self._running.values()) if one.mirror.parted is None]
-            with suppress(HalogError, UnknownResult):  # said again by the next turn
+            with suppress(HalogError, UnknownResult):  # the next turn reports again
                 announce(way.remote.coordinator, self._host.site, self._host.me, brought)
         self._host.pause(REPORT_S)
 
     def reset(self) -> None:
-        """Let go of everything; what is under way may still land, and does no harm."""
+        """Close everything; what is under way may still land, and does no harm."""
         self._running.clear()
         self._giving.clear()
         self._broken = ""
@@ -168,7 +170,7 @@ class Line:
                 self._begin(way, copy)
 
     def _begin(self, way: _Way, copy: Copy) -> None:
-        """Once this node has read its own site's log to the end."""
+        """Begin with a partition, once this node has read its own site's log to the end."""
         if copy.core.next_offset < self._host.log.bounds(copy.tp)[1]:
             return
         with copy.lock:
@@ -180,7 +182,7 @@ class Line:
                 self._give_away(way, copy, partial(self._start, way, copy, own, kept))
                 return
             start = self._start(way, copy, own, kept)
-            mirror = Mirror(start, own)  # it may begin behind what is here: in front of a merge that has all of it
+            mirror = Mirror(start, own)  # it may begin in front of a merge that has all of what is here
             self._hold(way, copy.name, start.offset)
         except (LogError, RefusedError) as e:
             self._stop(copy, e)
@@ -192,8 +194,8 @@ class Line:
         logger.info("partition %s: mirrored from site %s, offset %d", copy.name, self._site, start.offset)
 
     def _start(self, way: _Way, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
-        """Where to go on in the other log: the last checkpoint, unless it is of more than the own log holds; where that
-        log was trimmed meanwhile, the place that the other site offers."""
+        """Return where to go on in the other log: the last checkpoint, unless it is ahead of the own log. If that log
+        was trimmed meanwhile, it is the place that the other site offers."""
         begins = way.remote.log.bounds(copy.tp)[0]
         if kept is not None and kept.state.lsn <= own.lsn and kept.offset >= begins:
             return kept
@@ -210,7 +212,7 @@ class Line:
         return Checkpoint(0, beginning(copy, self._site, self._host.site))
 
     def _give_away(self, way: _Way, copy: Copy, start: Callable[[], Checkpoint]) -> None:
-        """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
+        """Give this site's log to the other one, once nobody serves from it (F3)."""
         active = copy.core.table.active
         if active is not None and active in copy.core.alive:
             return
@@ -269,7 +271,8 @@ class Line:
             self._give(way, one, data, entry.timestamp_ms, one.mirror.checkpoint)
 
     def _give(self, way: _Way, one: Mirrored, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
-        """To this site's log. Of several that go together each is behind the same checkpoint: the last one tells."""
+        """Append to this site's log. Of several records that go together, each notes the same checkpoint: the last one
+        counts."""
         one.pending.append((taken_ms, behind))
 
         def done(offset: int | None, why: str | None) -> None:
@@ -290,8 +293,8 @@ class Line:
         self._stop(one.copy, error, one)
 
     def _is_read(self, way: _Way, one: Mirrored) -> bool:
-        """Is all of the other log read, up to where it ended when that was first asked? Histories that have parted a
-        merge may have joined again; a busy log's end over a long line is never reached."""
+        """Is all of the other log read, up to where it ended at the first question? A merge may have joined parted
+        histories again. The question keeps one end, since the end of a busy log over a long line is never reached."""
         if one.upto is None:
             one.upto = way.remote.log.bounds(one.copy.tp)[1]
         if one.mirror.offset < one.upto:
@@ -300,12 +303,13 @@ class Line:
         return True
 
     def _stop(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
-        """This partition cannot be mirrored: say so, leave the others alone, and try again later."""
+        """Note that this partition cannot be mirrored, leave the others alone, and try again later."""
         self._failed[copy.name] = time.monotonic()
         self._stands_still(copy, error, one)
 
     def _stands_still(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
-        """Say so. Once as an event, and again and again as how it stands: else another node of this site has a try."""
+        """Report that a partition stands still: once as an event, and repeatedly as its standing, so that no other node
+        of this site tries it."""
         parted = isinstance(error, PartedError)
         since, known = self._told.get(copy.name, (-REPORT_S, ""))
         if known == error.message and time.monotonic() - since < REPORT_S:
@@ -320,7 +324,8 @@ class Line:
         self._write(copy, standing(self._host.coordinator, copy.name), error.message, one, parted=parted)
 
     def _compares(self, copy: Copy) -> None:
-        """Say now and then that this node is at it, and what was said before: else others of this site begin, too."""
+        """Write now and then that this node compares, and what was said before, so that no other node of this site
+        begins, too."""
         now = time.monotonic()
         since, known = self._told.setdefault(copy.name, (now, ""))
         if now - since >= REPORT_S:
@@ -330,7 +335,7 @@ class Line:
             self._write(copy, before, before.error if before and parted else COMPARES, None, parted=parted)
 
     def _write(self, copy: Copy, before: Standing | None, why: str, one: Mirrored | None, *, parted: bool) -> None:
-        """How a mirror stands that stands still."""
+        """Write the standing of a mirror that stands still."""
         if one is not None:
             checkpoint = one.safe
         elif before is not None and before.site == self._site:
@@ -377,14 +382,15 @@ class Line:
             self._bring_definitions(way)
 
     def _is_followed(self, way: _Way, one: Mirrored) -> bool:
-        """Somebody else's by now, all of which is here: that site is mirrored from now on."""
+        """Is the partition another site's by now, and is all of the log here? Then that site is mirrored from now
+        on."""
         if one.pending or one.copy.core.table.owner != self._site or not self._is_read(way, one):
             return False
         return self._succession.is_given(one.copy, one.mirror.given_away)
 
     def _is_stuck(self, one: Mirrored, now: float) -> bool:
-        """Everything is in the log and is not taken: somebody else's history is there, or the log lost its end. Or it
-        will not be: somebody's takeover has fenced this log, and came to nothing."""
+        """Is everything in the log, and not taken by the copy? Then another history is there, or the log lost its end.
+        Or it never will be: a takeover has fenced this log, and came to nothing."""
         state = one.copy.core.chain.state
         if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
             one.still_since = now
@@ -392,9 +398,9 @@ class Line:
 
     def _tell(self, way: _Way, one: Mirrored) -> None:
         if one.fenced:
-            self._bring_definitions(way)  # whoever takes over from here will not ask that site again
+            self._bring_definitions(way)  # a takeover from here will not ask that site again
         waiting = _ms() - one.pending[0][0] if one.pending else 0
-        end = way.tail.known_end(one.copy.tp)  # not asked for: the line may be long, and partitions many
+        end = way.tail.known_end(one.copy.tp)  # the log is not asked: the line may be long, and partitions many
         now = Standing(
             site=self._site,
             by=self._host.me.node,
@@ -412,13 +418,15 @@ class Line:
         one.told = now
 
     def _epoch(self, copy: Copy) -> int:
-        """Of the table by which this site mirrors that one, and nothing of its own is in the log behind that."""
+        """Return the epoch of the table by which this site mirrors that one, if nothing of its own is in the log behind
+        that; else -1."""
         with copy.lock:
             mirrors = copy.core.table.owner == copy.core.chain.state.owner == self._site
             return copy.core.table.epoch.number if mirrors else -1
 
     def _bring_definitions(self, way: _Way) -> None:
-        """Objects of older classes are read by definitions that only the other site may have."""
+        """Copy the definitions of classes: objects of older classes are read by definitions that only the other site
+        may have."""
         self._definitions_read = bring(way.remote.log, self._host.log, self._definitions, self._definitions_read)
 
 

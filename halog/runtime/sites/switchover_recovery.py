@@ -1,8 +1,8 @@
-"""A planned switch whose command died: this site was given a partition, and nobody takes it (M5).
+"""Finishes a planned switch whose command died: this site was given a partition, and nobody takes it (M5).
 
-The site that served has said so in its table, for good: its nodes end their epoch, and wait for this site. What the
-command had still to do, drawing level and serving, is done here by the node that mirrors, once that has been so for
-longer than a command takes. Nothing is lost by it, and nothing parts: it is `halog site promote` without `--may-fork`.
+The site that served has said so in its table, for good: its nodes end their epoch, and wait for this site. The node
+that mirrors does the rest of the command, catching up and serving, once it has waited longer than a command takes.
+Nothing is lost by it, and nothing parts: it is `halog site promote` without `--may-fork`.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 LOOK_S = 10.0
-"""Between looks at the other sites' tables."""
+"""Pause between looks at the other sites' tables."""
 
 GIVEN_S = 90.0
-"""Half as long again as the command tries by itself, before it gives back what it has not taken. (One that was told to
-try for longer ends it beside this one: who comes first takes.)"""
+"""This is half as long again as the command tries by itself, before it gives back what it has not taken. (A command
+that was told to try for longer runs beside this: whichever is first takes the partition.)"""
 
 LEVEL_S: Final = 60.0
-"""For all of them together; what is not level by then is tried again later."""
+"""All partitions together have so long; what is not level by then is tried again later."""
 
 
 class Unfinished:
-    """Of one host. One thread."""
+    """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
         self, host: Host, mirroring: Mirroring, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
-        """`homes`: the policies that have one."""
+        """Take `homes`: the policies that have one."""
         self._host = host
         self._mirroring = mirroring
         self._reach = reach
@@ -54,7 +54,7 @@ class Unfinished:
         """By partition: since when it has been given to this site, as far as this node has seen."""
 
     def turn(self) -> None:
-        """One look at what is mirrored here."""
+        """Look once at what is mirrored here."""
         mine = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._homes]
         mine = [c for c in mine if self._mirroring.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
@@ -84,7 +84,7 @@ class Unfinished:
             self.take(due)
 
     def _has_parted(self, copy: Copy) -> bool:
-        """Then there is nothing to draw level with: an operator decides."""
+        """Has the partition parted? Then there is nothing to catch up with: an operator decides."""
         now = standing(self._host.coordinator, copy.name)
         return now is not None and bool(now.parted) and now.site == copy.core.table.owner
 

@@ -1,10 +1,11 @@
-"""Sites that go on by themselves (Q1, M5): one takes over from a site that nobody hears of any more, and one that was
-taken over from by votes stops.
+"""Lets sites go on by themselves (Q1, M5): a site takes over from one that nobody hears of any more, and a site that
+was taken over from by votes stops.
 
-Who mirrors a partition watches the votes for it (`halog.core.sites.takeover_candidate`); with enough of them it does
-what `halog site promote --may-fork` does. Where the votes bind, the site that served has refused commits since long
-before; once it sees who has them, and that one says that it serves, it gives the partition up as `halog site demote`
-does. Then its log is compared, and given away, or both have gone on (F3). This module decides nothing but when to look.
+The node that mirrors a partition watches the votes for it (`halog.core.sites.takeover_candidate`). With enough of them
+it does what `halog site promote --may-fork` does. If the votes bind, the site that served has refused commits since
+long before. Once it sees which site has the votes, and that one says that it serves, it gives the partition up as
+`halog site demote` does. Then its log is compared and given away, or both have gone on (F3). This module only decides
+when to look.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 LOOKS = 20
-"""So many in the time after which a site takes over: it is at most a twentieth late."""
+"""So many looks happen in the time after which a site takes over: it is at most a twentieth late."""
 
 EARLY = 4
-"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never. One
-that has not answered for the rest of it is not reached."""
+"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never. A site
+that has not answered for the rest of it counts as out of reach."""
 
 
 TOGETHER = 8
-"""For such a part of the time one that is due waits for others that are about to be: what is renewed so often ends
-as far apart. All are taken over together then, before another site tries."""
+"""For such a part of the time, a partition that is due waits for others that are about to be: votes that are renewed so
+often end as far apart. Then all are taken over together, before another site tries."""
 
 
 class TakenOver(NamedTuple):
-    """How a policy's partitions are."""
+    """Says how a policy's partitions are taken over."""
 
     after_ms: int
     binding: bool
-    """By more than half of the votes."""
+    """Does it take more than half of the votes?"""
     may: bool = True
-    """May this site take over by votes? One that has none only follows. Where commits wait for the logs of some sites
-    (`sync_sites`) only one of those has all that was acknowledged."""
+    """May this site take over by votes? A site that has none only follows. If commits wait for the logs of some sites
+    (`sync_sites`), only one of those has all that was acknowledged."""
 
 
 class Takeovers:
-    """Of one host. One thread; sites are asked on those of their desks."""
+    """A `Takeovers` is one host's. It has one thread; other sites are asked on the threads of their contacts."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Takeovers:
         policies: Mapping[str, TakenOver],
         rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`rules`: by policy, what all sites must say alike (`Held.rule`)."""
+        """Take `rules`: by policy, what all sites must say alike (`SiteVote.rule`)."""
         self._rules = rules
         self._differs = dict[str, str]()
         self._host = host
@@ -84,13 +85,13 @@ class Takeovers:
         self._policies = policies
         self._candidates: dict[str, Candidate] = {}
         self._asked: set[tuple[str, str]] = set()
-        """By site and partition, the votes that are being looked at there: a site that is slow is not asked twice."""
+        """By site and partition: the votes that are being looked at there. A site that is slow is not asked twice."""
         self._due_since = 0
         """Since when there is something to take over; 0: there is nothing."""
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
-        """One look at all copies."""
+        """Look once at all copies."""
         copies = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._policies]
         mine = [c for c in copies if self._policies[c.core.table.policy].may and self._mirroring.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
@@ -111,7 +112,8 @@ class Takeovers:
     # --- one that mirrors ---
 
     def _watch(self, copy: Copy) -> None:
-        """This site's vote is looked at each time; those of others once it rests, each on its own desk."""
+        """Look at the votes of a copy: at this site's each time; at those of others once it rests, each on its
+        contact's threads."""
         policy = self._policies[copy.core.table.policy]
         candidate = self._candidates.get(copy.name)
         if candidate is None:
@@ -122,7 +124,7 @@ class Takeovers:
             return
         for desk in self._desks.all.values():
             if desk is self._desks.own or not (policy.binding or desk.site == copy.core.table.owner):
-                continue  # the owner: does it answer at all?
+                continue  # the owner is asked, too, whether it answers at all
             if (desk.site, copy.name) not in self._asked:
                 self._asked.add((desk.site, copy.name))
                 desk.submit(partial(self._look_there, desk, copy, candidate))
@@ -148,8 +150,8 @@ class Takeovers:
             candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())
 
     def _is_other(self, copy: Copy, now: Held) -> bool:
-        """Was the vote written by another rule than this site's? Then it is not to be had: both could have more than
-        half of what each takes for all."""
+        """Was the vote written by another rule than this site's? Then it cannot be taken: both sites could have more
+        than half of what each takes for all."""
         own = self._rules.get(copy.core.table.policy, "")
         if now.rule in ("", own):
             return False
@@ -166,11 +168,11 @@ class Takeovers:
         return True
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
-        """Is it to be taken over?"""
+        """Return the votes to claim; empty if the partition is not to be taken over."""
         return self._candidates[copy.name].claims(copy.core.table.owner, monotonic_ms())
 
     def _are_all(self, due: list[Copy], mine: list[Copy]) -> bool:
-        """Is there no other that is about to be due, or was waited for long enough?"""
+        """Is no other partition about to be due, or has this one waited long enough for the others?"""
         now, named = monotonic_ms(), {c.name for c in due}
         for copy in mine:
             after_ms, candidate = self._policies[copy.core.table.policy].after_ms, self._candidates[copy.name]
@@ -179,7 +181,7 @@ class Takeovers:
         return True
 
     def _take_over(self, due: list[Copy]) -> None:
-        """All at once: whoever served one of them mostly served them all."""
+        """Take all over at once: a site that served one of them mostly served them all."""
         claimed = [copy for copy in due if not self._has_parted(copy) and self._claim(copy)]
         by_name = {copy.name: copy for copy in claimed}
         before = {copy.name: copy.core.table.owner for copy in claimed}
@@ -206,27 +208,27 @@ class Takeovers:
         return not is_behind(leading, now.under)
 
     def _has_parted(self, copy: Copy) -> bool:
-        """Then both have what the other one lacks, and an operator says who goes on."""
+        """Do both sites have what the other one lacks? Then an operator decides who goes on."""
         now = standing(self._host.coordinator, copy.name)
         return now is not None and now.parted
 
     def _reached(self, patience_s: float, site: str) -> Remote:
-        """A site that was not reached a moment ago is not waited for again, nor one that has been silent for so long
-        since it was asked."""
+        """Reach a site. It is not waited for if it was not reached a moment ago, or has been silent for so long since
+        it was asked."""
         desk = self._desks.all.get(site)
         if desk is not None and (desk.is_out_of_reach or not desk.answers(patience_s)):
             raise UnreachableError(f"site {site} cannot be reached", site=site)
         return self._reach(site)
 
     def _claim(self, copy: Copy) -> bool:
-        """Take the votes, each if it is still as it was seen; what is too few is given back."""
+        """Take the votes, each if it is still as it was seen. If they are too few, give them back."""
         candidate, owner = self._candidates[copy.name], copy.core.table.owner
         claimed = []
         for site, seen in self._claims(copy).items():
             try:
                 if self._desks.all[site].ask(lambda there, seen=seen: self._take(there, copy, seen)):  # type: ignore[misc]
                     claimed.append(site)
-            except (HalogError, UnknownResult) as e:  # what may have been written counts as not
+            except (HalogError, UnknownResult) as e:  # what may have been written does not count
                 logger.info("partition %s: the vote of site %s is not to be had: %s", copy.name, site, e)
             if site not in claimed:
                 break  # of several sites that try, the first one to ask has it
@@ -238,7 +240,7 @@ class Takeovers:
         return False
 
     def _take(self, there: Coordinator, copy: Copy, seen: Vote) -> bool:
-        """One vote, if it is still as it was seen."""
+        """Take one vote, if it is still as it was seen."""
         now, version = held(there, copy.name)
         if now is None or now.vote != seen:
             return False
@@ -263,8 +265,8 @@ class Takeovers:
             change_table(self._host.coordinator, copy.name, lambda now: now if now.owner else given_up(now, desk.site))
 
     def _serves(self, desk: Desk, copy: Copy) -> bool:
-        """Or has it served, in a history that this one does not go on from, and named this site again since? What it
-        answered is to be brought here first."""
+        """Does that site serve the partition? Or has it served in a history that this one does not go on from, and
+        named this site again since? Then what it answered must be brought here first."""
         try:
             return desk.ask(lambda there: serves(there, copy.core.table) or self._has_served(desk, there, copy))
         except (HalogError, UnknownResult):
