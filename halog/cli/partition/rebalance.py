@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.core.keys.mapping import Layout
-    from halog.runtime.remap.remap_request import Progress
+    from halog.runtime.remap.remap_request import RemapProgress
 
 WAIT_S = 3_600.0
 """How long it is waited for: a million objects take some minutes. The nodes go on without the command."""
@@ -205,7 +205,7 @@ def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> N
     with progress() as bar:
         task = bar.add_task("partitions", total=None, note="")
 
-        def seen(now: Progress) -> None:
+        def seen(now: RemapProgress) -> None:
             bar.update(task, completed=now.clean, total=now.partitions, note=now.state)
 
         wishes.wait_until_done(connection.coordinator, policy, version, layout, wait_s, seen)
@@ -285,7 +285,7 @@ def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float
 
 
 def _show(
-    found: list[Progress],
+    found: list[RemapProgress],
     format_: str,
     problems: list[str] | None = None,
     left_to: dict[str, str] | None = None,

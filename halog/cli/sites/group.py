@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from halog.config import Config
     from halog.core.table.table import PartitionTable
     from halog.metadata.nodes import NodeInfo
-    from halog.runtime.sites.split_watch import Parted
+    from halog.runtime.sites.split_watch import Split
 
 SWITCH_S = 60.0
 """A switch drains, mirrors what is left and elects: a second or two; a mirror may have to catch up first."""
@@ -161,7 +161,7 @@ def promote(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
-    from halog.runtime.sites.switchover import Switch, Switching
+    from halog.runtime.sites.switchover import Switchover, SwitchResult
 
     with connect(config_path, timeout_s) as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
@@ -172,13 +172,13 @@ def promote(
         epochs = {t.name: t.epoch.number for t in tables}
         asked: list[Asked] = []
 
-        def done(s: Switch) -> None:
+        def done(s: SwitchResult) -> None:
             _say(s.partition, here)
             if s.taken_over_from:
                 epoch = epochs[s.partition]
                 asked.append(Asked(s.partition, "promote", s.taken_over_from, here, epoch, s.may_fork, s.lacks))
 
-        switching = Switching(connection.coordinator, here, reach, timeout_s)
+        switching = Switchover(connection.coordinator, here, reach, timeout_s)
         try:
             switches = switching.promote(epochs, may_fork=may_fork, done=done)
         finally:  # of some, perhaps
@@ -236,7 +236,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
     from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
     from halog.errors import UnknownNameError
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     with connect(config_path, timeout_s) as connection:
         config = connection.config
@@ -251,7 +251,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
             changed.append(name)
             say(f"partition {name}: stops here, for site {to} to serve it")
 
-        switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
+        switching = Switchover(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
         try:
             switching.demote(wanted, to, done)
         finally:  # of some, perhaps
@@ -309,7 +309,7 @@ def _site(
     own: str,
     serves: int,
     found: list[dict[str, Any]],
-    both: dict[str, Parted],
+    both: dict[str, Split],
     lacking: Mapping[str, Collection[str]],
 ) -> dict[str, Any]:
     from halog.cli.shared.divergence_rows import documents

@@ -54,7 +54,7 @@ def let_go(
     """
     from halog.cli.shared.connection import connect
     from halog.cli.sites.site_events import Asked, tell
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     with connect(config_path, timeout_s) as connection:
         tables = _awaiting(connection, names, name)
@@ -72,7 +72,7 @@ def let_go(
             asked.append(Asked(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
 
         try:
-            Switching(connection.coordinator, here, reach, timeout_s).let_go(by_name, name, done)
+            Switchover(connection.coordinator, here, reach, timeout_s).let_go(by_name, name, done)
         finally:  # of some, perhaps
             tell(connection, asked, reason)
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]

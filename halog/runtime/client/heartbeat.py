@@ -35,7 +35,7 @@ IDLE_TICKS: Final = 20
 second for a while."""
 
 
-class Living:
+class LiveTransaction:
     """A `LiveTransaction` is a transaction over several partitions until it is decided."""
 
     def __init__(self, every_s: float) -> None:
@@ -53,14 +53,14 @@ class Living:
             raise self.aborted
 
 
-class Initiating:
+class InitiatorHeartbeat:
     """An `InitiatorHeartbeat` repeats the votes of a node's live transactions. `ask` asks for a vote until the given
     time."""
 
     def __init__(self, ask: Callable[[frames.Prepare, float], int], tick_s: float) -> None:
         self._ask = ask
         self._tick_s = tick_s
-        self._live: dict[bytes, Living] = {}
+        self._live: dict[bytes, LiveTransaction] = {}
         self._errands = Errands("halog-living", EACH, THREADS)
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -74,9 +74,9 @@ class Initiating:
         self._errands.close()
 
     @contextmanager
-    def living(self, tx: bytes, every_s: float) -> Iterator[Living]:
+    def living(self, tx: bytes, every_s: float) -> Iterator[LiveTransaction]:
         """Tell participants that the initiator lives, for as long as this context lasts."""
-        one = self._live[tx] = Living(every_s)
+        one = self._live[tx] = LiveTransaction(every_s)
         if self._thread is None:
             self._begin()
         if not self._wake.is_set():
@@ -111,7 +111,7 @@ class Initiating:
                 for vote in list(one.voted):
                     self._errands.go(vote.partition, tx, partial(self._say, one, vote))
 
-    def _say(self, one: Living, vote: frames.Prepare) -> bool:
+    def _say(self, one: LiveTransaction, vote: frames.Prepare) -> bool:
         try:
             self._ask(msgspec.structs.replace(vote), time.monotonic() + one.every_s)
         except ConflictError as error:

@@ -25,7 +25,7 @@ ASKED_S: Final = 1.0
 """A release is tried for so long: by then another node may be active, which has no such moment."""
 
 
-class LettingGo:
+class MomentRelease:
     """A `MomentRelease` serves all scans of one node."""
 
     def __init__(self, asker: Asker) -> None:
@@ -67,13 +67,13 @@ class LettingGo:
             logger.exception("a moment of partition %s is let go of by itself, after an error", partition)
 
 
-class Passing:
+class RemoteScan:
     """A `RemoteScan` is one scan of a partition on another node. `moment` is that node's name for the moment which it
     keeps; b"" if it keeps none."""
 
     __slots__ = ("_letting_go", "_partition", "moment")
 
-    def __init__(self, letting_go: LettingGo, partition: str) -> None:
+    def __init__(self, letting_go: MomentRelease, partition: str) -> None:
         self._letting_go = letting_go
         self._partition = partition
         self.moment = b""

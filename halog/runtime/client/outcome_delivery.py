@@ -28,7 +28,7 @@ log."""
 ATTEMPT_S = 1.0
 
 
-class Settling:
+class DecisionDelivery:
     """A `DecisionDelivery` serves one hosting node. `ballots` is set once the node has joined."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ AGAIN_S: Final = 0.05
 _OVER: Final[dict[str, Outcome]] = {COMMITTED: "happened", ABORTED: "did not happen", EXPIRED: "expired"}
 
 
-class Afterwards:
+class OutcomeQuery:
     """An `OutcomeQuery` asks for the outcomes of one node's transactions."""
 
     def __init__(self, asker: Asker, ballots: Ballots) -> None:

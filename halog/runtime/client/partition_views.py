@@ -96,7 +96,7 @@ class OwnView(Past[Found]):
         )
 
 
-class FarView:
+class RemoteView:
     """Shows a moment of the active node's copy, wherever that is; the moment is that of the first answer."""
 
     __slots__ = ("_after", "_asker", "_moment", "_own", "_partition", "lag", "mapping")

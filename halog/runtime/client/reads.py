@@ -24,8 +24,8 @@ from halog.errors import (
 )
 from halog.runtime.client.caller import Asker, Waiter
 from halog.runtime.client.commits import OVERLOADED_S, RETRY_S
-from halog.runtime.client.moment_release import LettingGo, Passing
-from halog.runtime.client.partition_views import FarView, late, own_view
+from halog.runtime.client.moment_release import MomentRelease, RemoteScan
+from halog.runtime.client.partition_views import RemoteView, late, own_view
 from halog.runtime.replica.delivery_reports import Deliveries
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
@@ -53,7 +53,7 @@ class Reads:
         self._room = room
         self.deliveries: Deliveries | None = None
         """Belongs to the copies that this node hosts."""
-        self.letting_go = LettingGo(asker)
+        self.letting_go = MomentRelease(asker)
 
     def _serving(self, partition: str, least: int) -> Copy | None:
         """Return this node's copy if it is active, once it has `least`. (If another node took over without this one
@@ -142,17 +142,17 @@ class Reads:
                 return own
         if after:
             self.reach(partition, after)
-        return FarView(self._asker, partition, after, mapping)
+        return RemoteView(self._asker, partition, after, mapping)
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
-        passing = Passing(self.letting_go, partition)
+        passing = RemoteScan(self.letting_go, partition)
         try:
             yield from self._scanned(passing, partition, prefix, least, mapping)
         finally:
             passing.end()
 
-    def _scanned(self, passing: Passing, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
+    def _scanned(self, passing: RemoteScan, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
         after = b""
         while True:
             copy = self._serving(partition, least)

@@ -36,7 +36,7 @@ from halog.errors import (
 )
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
-from halog.runtime.client.heartbeat import SHARE, Initiating, Living
+from halog.runtime.client.heartbeat import SHARE, InitiatorHeartbeat, LiveTransaction
 from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.request import HERE, Open, switched
@@ -72,7 +72,7 @@ REFUSALS = (
 """A node that answers one of these did nothing. After any other error nobody knows."""
 
 
-class Spanning:
+class TwoPhaseCommits:
     """A `TwoPhaseCommits` is shared by all threads of a node."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Spanning:
         self._votes = Lanes("halog-votes", EACH, THREADS)
         self._aborts = Errands("halog-aborts", ABORTS_EACH, ABORTS)
         self._doubt_s = doubt_s
-        self._initiating = Initiating(ballots.prepare, asker.shortest_doubt(doubt_s) / SHARE / 2)
+        self._initiating = InitiatorHeartbeat(ballots.prepare, asker.shortest_doubt(doubt_s) / SHARE / 2)
 
     def close(self) -> None:
         """Stop, and tell those who still wait for votes; nothing of their transactions happens."""
@@ -155,7 +155,7 @@ class Spanning:
 
     # --- votes ---
 
-    def _all_vote(self, asked: list[frames.Prepare], began: float, living: Living) -> dict[str, int]:
+    def _all_vote(self, asked: list[frames.Prepare], began: float, living: LiveTransaction) -> dict[str, int]:
         """Return the lsn of each vote. The first failure is enough: nobody waits for the other votes. A single vote
         needs no thread of its own."""
         failed = threading.Event()
@@ -181,7 +181,7 @@ class Spanning:
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
         return {partition: vote.result() for vote, partition in votes.items()}
 
-    def _vote(self, r: frames.Prepare, began: float, living: Living, failed: threading.Event) -> int:
+    def _vote(self, r: frames.Prepare, began: float, living: LiveTransaction, failed: threading.Event) -> int:
         """Return the lsn of one participant's vote, waiting until its deadline. _Stopped once another one has failed;
         ConflictError once the transaction was given up. A vote whose turn comes behind its deadline is not asked
         for."""
@@ -251,7 +251,7 @@ class Spanning:
 
     # --- the decision ---
 
-    def _decided(self, last: frames.Prepare, began: float, living: Living) -> int:
+    def _decided(self, last: frames.Prepare, began: float, living: LiveTransaction) -> int:
         """Return the lsn of the commit in the first partition. If it is refused before any request can have arrived
         there, it did not happen. From then on only that partition knows: it is asked to abort, and says how the
         transaction stands. A participant that has copied its decision to abort says so, too."""

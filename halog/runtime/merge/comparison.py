@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
-from halog.runtime.merge.decisions import Deciding, check_keys
-from halog.runtime.merge.epoch_reopening import Lost
-from halog.runtime.merge.spark_results import Results
+from halog.runtime.merge.decisions import MergeDecisions, check_keys
+from halog.runtime.merge.epoch_reopening import EpochLost
+from halog.runtime.merge.spark_results import SparkResults
 from restore import results
 from restore.branch import Branch, Side, Since, aborted
 from restore.branches import Compared, merged_at
@@ -36,7 +36,7 @@ Finish = Callable[[Side], Compared]
 """Compares both branches, once this site's has ended."""
 
 
-class Growing:
+class GrowingBranch:
     """A `GrowingBranch` is this site's branch of a partition, while its node serves it."""
 
     def __init__(self, host: Host, copy: Copy) -> None:
@@ -66,13 +66,13 @@ class Growing:
     def go_on(self, seconds: float = 0.0) -> None:
         """Sleep so long; EpochLost if the node closes."""
         if self._host.pause(seconds):
-            raise Lost
+            raise EpochLost
 
 
-class Comparing:
+class MergeComparison:
     """A `MergeComparison` compares the branches of one merge."""
 
-    def __init__(self, own: Growing, deciding: Deciding, even: Even | None, *, three_way: bool) -> None:
+    def __init__(self, own: GrowingBranch, deciding: MergeDecisions, even: Even | None, *, three_way: bool) -> None:
         self._own = own
         self._deciding = deciding
         self._even = even
@@ -107,7 +107,7 @@ class Comparing:
 
         return finish
 
-    def by_results(self, fork: Fork, found: Results, name: bytes, told: Callable[[int], None]) -> Finish:
+    def by_results(self, fork: Fork, found: SparkResults, name: bytes, told: Callable[[int], None]) -> Finish:
         """Compare by a job's results; only what this site has done since is read here. Keys that this leaves as they
         were are decided now. `told` is called with their number."""
         since = self._read(found.since(name, fork))

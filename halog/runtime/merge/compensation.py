@@ -114,7 +114,7 @@ def _default(found: Difference) -> Verdict:
     return by_default(Conflict("", {}, found.kind, None, None, None, 0, 0))
 
 
-class Asking:
+class TriggerCalls:
     """A `TriggerCalls` notes what a node's triggers are being asked about: a merge that is begun again may find one
     that hangs."""
 
@@ -151,9 +151,9 @@ class Compensation:
     """A `Compensation` asks the triggers of one merge."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: Asking | None = None
+        self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: TriggerCalls | None = None
     ) -> None:
-        self._asking = asking or Asking()
+        self._asking = asking or TriggerCalls()
         self._definitions = definitions
         self._registry = registry
         self._most = most
@@ -182,7 +182,7 @@ class Compensation:
         return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
 
     def _decided(self, found: Difference, unasked: Unasked) -> Decided:
-        said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
+        said = _TriggerAnswer(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
         return Decided(choice, said.name, said.also, said.failed)
 
@@ -195,7 +195,7 @@ def _behind_one(name: str) -> str:
     return f"a trigger has hung: {name} was not asked"
 
 
-class _Said:
+class _TriggerAnswer:
     """A `_TriggerAnswer` is what a trigger says of one difference."""
 
     def __init__(
@@ -206,7 +206,7 @@ class _Said:
         unasked: Unasked,
         most: Most,
         place: Place,
-        asking: Asking,
+        asking: TriggerCalls,
     ) -> None:
         self._asking = asking
         self._definitions = definitions

@@ -15,7 +15,7 @@ from halog.core.keys.directory import is_entry
 from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.runtime.merge.compensation import Compensate
-from halog.runtime.merge.epoch_reopening import Lost
+from halog.runtime.merge.epoch_reopening import EpochLost
 from restore.creating import Decided, Into, with_created
 from restore.merge import Difference
 from restore.plan import totals
@@ -25,7 +25,7 @@ PIECE: Final = 1_000
 """So many keys are decided together, ahead."""
 
 
-class Settled(NamedTuple):
+class KeyDecision(NamedTuple):
     """A `KeyDecision` holds what was decided for one key, and how the log will have it."""
 
     decided: Decided
@@ -38,22 +38,22 @@ def check_keys(partition: str, keys: Sequence[Difference]) -> None:
         raise RefusedError(f"the policy of {partition} keeps a directory of keys: it cannot be merged")
 
 
-class Deciding:
+class MergeDecisions:
     """A `MergeDecisions` belongs to one merge."""
 
     def __init__(self, compensate: Compensate) -> None:
         self._compensate = compensate
-        self._known: dict[bytes, Settled] = {}
+        self._known: dict[bytes, KeyDecision] = {}
 
     def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
         """Decide these keys while the partition is served. EpochLost once `is_over`."""
         for at in range(0, len(keys), PIECE):
             if is_over():
-                raise Lost
+                raise EpochLost
             piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
-    def settled(self, keys: Sequence[Difference], into: Into) -> list[Settled]:
+    def settled(self, keys: Sequence[Difference], into: Into) -> list[KeyDecision]:
         """Return the decision for each of these keys, and for the objects that they create. Only keys that were not
         decided ahead are decided now."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
@@ -63,12 +63,12 @@ class Deciding:
         written = {id(s.decided): s for s in known}
         return [written.get(id(d)) or _written(d) for d in with_created([s.decided for s in known], into)]
 
-    def _ahead_of(self, found: Difference) -> Settled | None:
+    def _ahead_of(self, found: Difference) -> KeyDecision | None:
         """Return what was decided ahead for this key, if it was compared again and is still the same."""
         known = self._known.get(found.key)
         return known if known is not None and _is_same(known.decided.choice.found, found) else None
 
-    def _settled(self, keys: tuple[Difference, ...]) -> list[Settled]:
+    def _settled(self, keys: tuple[Difference, ...]) -> list[KeyDecision]:
         return [_written(d) for d in self._compensate(keys)]
 
 
@@ -82,8 +82,8 @@ def _seen(found: Difference) -> tuple[object, ...]:
     return *found[:5], *([c[:3] for c in by] for by in (found.source_by, found.initiating_by))
 
 
-def _written(decided: Decided) -> Settled:
-    return Settled(decided, merged(decided.choice, decided.by))
+def _written(decided: Decided) -> KeyDecision:
+    return KeyDecision(decided, merged(decided.choice, decided.by))
 
 
 def counted(decided: Sequence[Decided]) -> dict[str, object]:

@@ -40,12 +40,12 @@ Made = Callable[[ev.MergeDue], list[bytes]]
 """Makes the records that open the epoch; if there are none, it opens as any other."""
 
 
-class Lost(Exception):
+class EpochLost(Exception):
     """Is raised when the epoch is over, and nobody knows with what the next one opens, or on which node: begin
     again."""
 
 
-class Reopening:
+class EpochReopening:
     """An `EpochReopening` reopens the epoch of one partition."""
 
     def __init__(self, host: Host, copy: Copy, due: Due) -> None:
@@ -71,18 +71,18 @@ class Reopening:
             if self._asked and not self._made:
                 return False
             if isinstance(result, ev.NotServing | ev.Unknown):  # it may have opened all the same: to be begun again
-                raise Lost
+                raise EpochLost
             if time.monotonic() >= until:
                 raise DeadlineError(f"the epoch of {self._copy.name} did not end, or did not open again: {result}")
             told(str(result))
             if self._host.pause(AGAIN_S):
-                raise Lost
+                raise EpochLost
 
     def _serves(self) -> None:
         until = time.monotonic() + BACK_S
         while not self._copy.serving and time.monotonic() < until:
             if self._host.pause(0.05):
-                raise Lost
+                raise EpochLost
 
     def _attempt(self, floor: int, made: Made) -> ev.Result:
         """Try once, and return the result."""

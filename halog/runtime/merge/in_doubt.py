@@ -19,7 +19,7 @@ MARGIN_MS: Final = 60_000
 """Brokers' clocks may be apart by so much; a decision is never older by more than the vote it decides."""
 
 
-class Elsewhere:
+class RemoteDecisions:
     """A `RemoteDecisions` reads the decisions of one other site."""
 
     def __init__(self, remote: Remote, here: str) -> None:

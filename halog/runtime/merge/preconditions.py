@@ -35,7 +35,7 @@ StateTopic = Callable[[str], str]
 """Returns the state topic of a policy; it has the same name at every site."""
 
 
-class _Read(NamedTuple):
+class _SiteHistory(NamedTuple):
     """A `_SiteHistory` is one site's log, and the history in it."""
 
     site: Remote
@@ -80,7 +80,7 @@ def _several(fork: Fork, own: Remote, source: Remote, table: PartitionTable) -> 
 
 
 def _refused(
-    one: _Read, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
+    one: _SiteHistory, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
 ) -> RefusedError:
     goes = "has nothing of its history any more" if first is None else f"goes back to lsn {first}"
     return RefusedError(
@@ -95,7 +95,7 @@ def _refused(
     )
 
 
-def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _Read:
+def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _SiteHistory:
     """Read a site's history up to where it ends now."""
     begins, end = site.log.bounds(tp)
     begins = max(begins, held)
@@ -115,7 +115,7 @@ def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: 
         )
     for entry in _entries(site.log, tp, offset, end):
         chain.read(records.linked(entry.value), digest(entry.value))
-    return _Read(site, chain.state, begins, end)
+    return _SiteHistory(site, chain.state, begins, end)
 
 
 def _entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
@@ -143,7 +143,7 @@ def _first_behind(state: ChainState, place: Place) -> int:
     return max(brought, default=place[1] + 1)
 
 
-def _first(one: _Read, tp: TopicPartition) -> int | None:
+def _first(one: _SiteHistory, tp: TopicPartition) -> int | None:
     """Return the lsn of the first record of its history that is still in the log."""
     is_part = part_of(history_of(one.state))
     for entry in _entries(one.site.log, tp, one.begins, one.end):

@@ -40,7 +40,7 @@ Told = Callable[[str, Restore], None]
 """Is called with a partition and how far it is, whenever that changes."""
 
 
-class _Heard(NamedTuple):
+class _SiteAnswer(NamedTuple):
     """A `_SiteAnswer` is what one site says."""
 
     site: str
@@ -52,7 +52,7 @@ class _Heard(NamedTuple):
     """Why there is no answer."""
 
 
-class Reuniting:
+class RestoreCommand:
     """Restores partitions of one initiating site, `own`, whose connections stay open. `state_topic`:
     returns the state topic of a policy, which is the same at every site."""
 
@@ -75,7 +75,7 @@ class Reuniting:
         self._given_back: dict[str, Restore] = {}
         """By partition: the restore that it was given back after."""
 
-    def __enter__(self) -> Reuniting:
+    def __enter__(self) -> RestoreCommand:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -101,15 +101,15 @@ class Reuniting:
         found = {t.name: self._chosen(t, heard) for t in asked}
         return found | {t.name: self._confirmed(t, named[t.name], back) for t in tables if t.name not in found}
 
-    def _hear(self, tables: Collection[PartitionTable], back: Collection[str]) -> list[_Heard]:
+    def _hear(self, tables: Collection[PartitionTable], back: Collection[str]) -> list[_SiteAnswer]:
         """Return the other sites' answers, in the order in which they come; a silent site holds up no other."""
-        heard: list[_Heard] = []
+        heard: list[_SiteAnswer] = []
 
         def ask(site: str) -> None:
             try:
                 heard.append(self._answer(site, tables, back))
             except HalogError as e:
-                heard.append(_Heard(site, why=str(e)))
+                heard.append(_SiteAnswer(site, why=str(e)))
 
         if len(self._others) < 2:
             for site in self._others:
@@ -119,16 +119,16 @@ class Reuniting:
                 list(pool.map(ask, self._others))
         return heard
 
-    def _answer(self, site: str, tables: Collection[PartitionTable], back: Collection[str]) -> _Heard:
+    def _answer(self, site: str, tables: Collection[PartitionTable], back: Collection[str]) -> _SiteAnswer:
         remote = self.remote(site)
         gave_back = {t.name: self._gave_back(remote, t) for t in tables if t.name in back}
-        return _Heard(
+        return _SiteAnswer(
             site,
             [t.name for t in tables if serves(remote.coordinator, t)],
             {name: last for name, last in gave_back.items() if last is not None},
         )
 
-    def _chosen(self, table: PartitionTable, heard: Iterable[_Heard]) -> str:
+    def _chosen(self, table: PartitionTable, heard: Iterable[_SiteAnswer]) -> str:
         """Choose the site for a partition. A repeated command goes on at the same site: a branch is merged at one."""
         said = [one.site for one in heard if table.name in one.serves]
         back = {one.site: one.gave_back[table.name] for one in heard if table.name in one.gave_back}

@@ -27,12 +27,12 @@ from halog.metadata import log_holds as retention, mirror_starts as places, rest
 from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, Restore
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime.merge import closed_branch, spark_results as classified
-from halog.runtime.merge.comparison import Comparing, Finish, Growing
+from halog.runtime.merge.comparison import Finish, GrowingBranch, MergeComparison
 from halog.runtime.merge.compensation import Compensations
-from halog.runtime.merge.decisions import Deciding, check_keys, counted
-from halog.runtime.merge.epoch_reopening import Due, Lost, Reopening, opening_of
-from halog.runtime.merge.in_doubt import Elsewhere
-from halog.runtime.merge.spark_results import Results
+from halog.runtime.merge.decisions import MergeDecisions, check_keys, counted
+from halog.runtime.merge.epoch_reopening import Due, EpochLost, EpochReopening, opening_of
+from halog.runtime.merge.in_doubt import RemoteDecisions
+from halog.runtime.merge.spark_results import SparkResults
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.schemas import Definitions, bring
@@ -76,7 +76,7 @@ HAND_OVER_S = 10.0
 UNTIL: Final = "to undo it, and to see what it decided"
 
 
-class Restoring:
+class RestoreDriver:
     """A `RestoreDriver` performs the restores on one host. `definitions`: the topic partition with a site's class
     definitions."""
 
@@ -150,8 +150,8 @@ class Restoring:
         one = msgspec.structs.replace(asked, tries=asked.tries + 1)
         try:
             self._check(asked, seen_ms)
-            _OneRestore(self._host, copy, one, self._reach, self._compensate, self._due, self._definitions).run()
-        except Lost:
+            _PartitionRestore(self._host, copy, one, self._reach, self._compensate, self._due, self._definitions).run()
+        except EpochLost:
             logger.info("the restore of %s is left to the next active node", copy.name)
         except (HalogError, UnknownResult) as e:
             self._failed(copy, one, e)
@@ -177,7 +177,7 @@ class Restoring:
             logger.warning("nobody could be told: %s", e)
 
 
-class _OneRestore:
+class _PartitionRestore:
     """Restores one partition, as far as this node gets."""
 
     def __init__(
@@ -194,10 +194,10 @@ class _OneRestore:
         self._copy = copy
         self._asked = asked
         self._reach = reach
-        self._deciding = Deciding(compensate())
+        self._deciding = MergeDecisions(compensate())
         self._definitions = definitions
-        self._own = Growing(host, copy)
-        self._reopening = Reopening(host, copy, due)
+        self._own = GrowingBranch(host, copy)
+        self._reopening = EpochReopening(host, copy, due)
         self._result: Callable[[], dict[str, object]] = dict
         """Returns the result in numbers."""
 
@@ -235,7 +235,7 @@ class _OneRestore:
         if not isinstance(relation, Fork):
             raise LogError(f"the logs of {self._copy.name} at the two sites are not of one history")
         bring(remote.log, self._host.log, self._definitions)  # objects of classes that only the other site has
-        fork, elsewhere = relation, Elsewhere(remote, self._host.site)
+        fork, elsewhere = relation, RemoteDecisions(remote, self._host.site)
         name = name_of(theirs.state)
         comparing = self._comparing()
         if by_a_job:
@@ -247,13 +247,13 @@ class _OneRestore:
         if self._open(floor, lambda e: self._records(e, theirs, finish, name), name):
             classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
 
-    def _comparing(self) -> Comparing:
+    def _comparing(self) -> MergeComparison:
         even = bringing(Definitions(self._host.log, self._definitions.topic).all())
-        return Comparing(self._own, self._deciding, even, three_way=not self._asked.two_way)
+        return MergeComparison(self._own, self._deciding, even, three_way=not self._asked.two_way)
 
-    def _results(self) -> Results:
+    def _results(self) -> SparkResults:
         of, three_way = (self._copy.tp, self._copy.name), not self._asked.two_way
-        return Results(self._host.log, self._host.coordinator, *of, three_way=three_way)
+        return SparkResults(self._host.log, self._host.coordinator, *of, three_way=three_way)
 
     def _deciding_of(self, keys: int) -> None:
         self._say(READING, f"it is decided what is to stand under {keys:,} keys that a Spark job has compared")
@@ -375,4 +375,4 @@ class _OneRestore:
 def _check_apart(ours: ChainState, theirs: Side) -> None:
     """Raise EpochLost if another node has merged it while this one compared: the next attempt finds it done."""
     if is_merged(ours, theirs.state):
-        raise Lost
+        raise EpochLost

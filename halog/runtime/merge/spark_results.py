@@ -36,7 +36,7 @@ READ_S: Final = 120.0
 AGAIN: Final = "`halog restore --spark` finds it anew, in a new checkpoint directory"
 
 
-class Classified(msgspec.Struct, frozen=True):
+class ClassifiedResult(msgspec.Struct, frozen=True):
     """A `ClassifiedResult` says where the last job's results are."""
 
     merge: str
@@ -53,10 +53,10 @@ class Classified(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-_CLASSIFIED = msgspec.json.Decoder(Classified)
+_CLASSIFIED = msgspec.json.Decoder(ClassifiedResult)
 
 
-def classified_of(coordinator: Coordinator, partition: str) -> Classified | None:
+def classified_of(coordinator: Coordinator, partition: str) -> ClassifiedResult | None:
     """Return where the last results are; None if there are none. CoordinatorError if the znode cannot be read."""
     found = coordinator.get(f"classified/{partition}")
     try:
@@ -65,7 +65,7 @@ def classified_of(coordinator: Coordinator, partition: str) -> Classified | None
         raise CoordinatorError(f"znode classified/{partition} is no result of a job: {e}", partition=partition) from e
 
 
-def publish(coordinator: Coordinator, partition: str, found: Classified) -> None:
+def publish(coordinator: Coordinator, partition: str, found: ClassifiedResult) -> None:
     """Write where the results are; earlier ones are of no use any more. CoordinatorError if others keep changing it."""
     data = msgspec.json.encode(found)
     if not put(coordinator, f"classified/{partition}", lambda before: data):
@@ -90,7 +90,7 @@ def let_go(coordinator: Coordinator, partition: str, site: str) -> None:
         retention.release(coordinator, partition, held_as(site))
 
 
-class Results:
+class SparkResults:
     """A `SparkResults` is what a job found for one merge, and is compared with what this site has done since."""
 
     def __init__(

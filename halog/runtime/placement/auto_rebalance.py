@@ -45,7 +45,7 @@ AT_ONCE = 2
 """So many partitions move at the same time, as with `halog plan apply`."""
 
 
-class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
+class RebalanceState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The znode holds a `RebalanceState`. `version`: the latest version of the configuration that was planned for.
     `placement`: its mark, as the function `placement` gives it; absent if an older halog wrote this. `left`: partitions
     that could not go there yet."""
@@ -69,7 +69,7 @@ def placement(config: Config, policy: str) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class Rebalancing:
+class AutoRebalance:
     """An `AutoRebalance` is a hosting node's; it makes plans for the policies that ask for it."""
 
     def __init__(
@@ -155,7 +155,7 @@ class Rebalancing:
         found = self._coordinator.get(path)
         if found is None:
             hosts = {n for t in self._theirs(policy) for n in t.hosts}
-            first = Counted(tuple(sorted(up | hosts.intersection(zone))), version, asked)
+            first = RebalanceState(tuple(sorted(up | hosts.intersection(zone))), version, asked)
             self._coordinator.create(path, msgspec.json.encode(first))
             return
         stored = _counted(path, found)
@@ -174,7 +174,7 @@ class Rebalancing:
             left = self._go_on(policy, up, absent, stored)
             self._replace(policy, up, absent - up)
         mark = asked if newer or not stored.placement else stored.placement
-        now = Counted(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
+        now = RebalanceState(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
         if now != stored:
             self._coordinator.set(path, msgspec.json.encode(now), found.version)
 
@@ -207,7 +207,7 @@ class Rebalancing:
         asked = self._configured().policies[policy]
         return 0 if asked.static else 1 + asked.sync_replicas + asked.async_replicas
 
-    def _go_on(self, policy: str, up: set[str], absent: set[str], stored: Counted) -> set[str]:
+    def _go_on(self, policy: str, up: set[str], absent: set[str], stored: RebalanceState) -> set[str]:
         """Plan again for the partitions that could not go where a version asks: a node was down, or an operator's move
         was under way. Partitions that an operator has rolled back meanwhile are left out (X10). Return those that are
         still left."""
@@ -346,8 +346,8 @@ def _why(change: Change | None) -> str:
     return "; ".join(filter(None, (came, gone)))
 
 
-def _counted(path: str, found: Versioned) -> Counted:
+def _counted(path: str, found: Versioned) -> RebalanceState:
     try:
-        return msgspec.json.decode(found.data, type=Counted)
+        return msgspec.json.decode(found.data, type=RebalanceState)
     except msgspec.MsgspecError as e:
         raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

@@ -32,7 +32,7 @@ from halog.runtime.placement.migration import LOOK_S, brought, going, refuse, ta
 from halog.runtime.rpc.router import Router
 
 
-class Asked(NamedTuple):
+class DefinitionResult(NamedTuple):
     """Holds the table as set, and where the partition goes because of it; None: nowhere."""
 
     table: PartitionTable
@@ -84,7 +84,7 @@ def enable(
     *,
     told: Told,
     replace: bool = False,
-) -> Asked:
+) -> DefinitionResult:
     """Put the definition of `node` into effect (P7): the partition goes where it says. `up`: the registered nodes;
     `replace`: give up a migration under way for it; `told` as for `migrate`. A drained node that gets a copy by it does
     not count as drained any more. Nothing happens if the partition is there already. RefusedError names what speaks
@@ -101,14 +101,14 @@ def enable(
         new.update(brought(table, targets[0].nodes))
         return going(config, after, targets[0], up, replace=replace, stood=table)
 
-    asked = Asked(change_table(coordinator, partition, change, told), targets[0])
+    asked = DefinitionResult(change_table(coordinator, partition, change, told), targets[0])
     unmark_behind(coordinator, partition, new)
     return asked
 
 
 def disable(
     coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, told: Told
-) -> Asked:
+) -> DefinitionResult:
     """End the hosting of `partition` on `node` (P7): the node leaves the node list, hands over if it is active, and
     deletes its copy. A partition's only node keeps it: it can be read there, and takes nothing new. `told` as for
     `migrate`. RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was
@@ -125,7 +125,7 @@ def disable(
         refuse(table, why_nobody_is_left(table, node, target, up))
         return going(config, after, target, up, replace=True, stood=table)
 
-    return Asked(change_table(coordinator, partition, change, told), targets[0])
+    return DefinitionResult(change_table(coordinator, partition, change, told), targets[0])
 
 
 def replicate(coordinator: Coordinator, partition: str, nodes: Sequence[str] = ()) -> PartitionTable:

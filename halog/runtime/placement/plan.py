@@ -57,7 +57,7 @@ WAITING, MOVING, DONE, CHANGED = "waiting", "moving", "done", "changed since"
 REFUSED, UNKNOWN = "refused", "not known"
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedMove(msgspec.Struct, frozen=True):
     """A `PlannedMove` is one partition's part of a plan. `version`: the table's `config_version` when it was planned.
     `given_up`: the target it was moving to then, and could not reach. `sync`: its sync replicas then; absent if an
     older halog planned it."""
@@ -87,7 +87,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     id: str
     made_ms: int
-    moves: tuple[Planned, ...]
+    moves: tuple[PlannedMove, ...]
     stay: dict[str, str] = {}
     cancelled: bool = False
     made_for: str = ""
@@ -147,12 +147,12 @@ def make(
     return msgspec.structs.replace(new(planned, stay), drained=dict(drained))
 
 
-def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> Planned:
+def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> PlannedMove:
     """Return the move to `target` from where the partition stands now."""
-    return Planned(table.name, before, target, table.config_version, why, table.target, table.sync_replicas)
+    return PlannedMove(table.name, before, target, table.config_version, why, table.target, table.sync_replicas)
 
 
-def new(moves: tuple[Planned, ...], stay: dict[str, str], undoes: str = "") -> Plan:
+def new(moves: tuple[PlannedMove, ...], stay: dict[str, str], undoes: str = "") -> Plan:
     """Return an operator's plan with an id of its own, made now."""
     return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, moves, stay, undoes=undoes)
 
@@ -268,7 +268,7 @@ def states_of(plan: Plan, tables: Iterable[PartitionTable]) -> dict[str, str]:
     return {m.partition: _state(m, now.get(m.partition)) for m in plan.moves}
 
 
-def _state(move: Planned, table: PartitionTable | None) -> str:
+def _state(move: PlannedMove, table: PartitionTable | None) -> str:
     if table is None:
         return CHANGED
     if table.target == move.target:
@@ -304,7 +304,7 @@ def apply(
     were begun go on by themselves, and the next `apply` goes on with the rest.
     """
     until = time.monotonic() + timeout_s
-    met = Begun({}, {})
+    met = BeginResult({}, {})
     check_drained(coordinator, plan, router)
     while True:
         states = unless_begun(states_of(plan, (t for _, t in router.tables.values())), met.refused)
@@ -318,12 +318,12 @@ def apply(
                 f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
         begun = begin_some(coordinator, config, router, plan, states, at_once, told=told, copy_rate=copy_rate)
-        met = Begun(met.refused | begun.refused, met.marked | begun.marked)
+        met = BeginResult(met.refused | begun.refused, met.marked | begun.marked)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
 
 
-class Begun(NamedTuple):
+class BeginResult(NamedTuple):
     """Says by partition what happened to moves that were to begin, and what to do about it. `refused`: the move was not
     begun, or nobody knows; `marked`: it was begun, and a node that gets a copy by it still counts as drained."""
 
@@ -346,10 +346,10 @@ def begin_some(
     *,
     told: Told,
     copy_rate: int | None = None,
-) -> Begun:
+) -> BeginResult:
     """Begin waiting moves until `at_once` are under way; return what was in the way, by partition. RefusedError if the
     plan was cancelled or replaced meanwhile."""
-    met = Begun({}, {})
+    met = BeginResult({}, {})
     moving = sum(s == MOVING for s in states.values())
     waiting = [m for m in plan.moves if states[m.partition] == WAITING]
     for move in waiting[: max(0, at_once - moving)]:
@@ -391,7 +391,7 @@ def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: st
 
 
 def _begin(
-    coordinator: Coordinator, config: Config, router: Router, move: Planned, told: Told, copy_rate: int | None
+    coordinator: Coordinator, config: Config, router: Router, move: PlannedMove, told: Told, copy_rate: int | None
 ) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]

@@ -19,7 +19,7 @@ from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime.placement import plan as plans
 from halog.runtime.placement.migration import brought, going
-from halog.runtime.placement.plan import Plan, Planned
+from halog.runtime.placement.plan import Plan, PlannedMove
 
 
 class Situation(NamedTuple):
@@ -94,7 +94,7 @@ def roll_back(plan: Plan, now: Situation, only: Collection[str] = ()) -> Plan:
     return plans.new(moves, stay, undoes=plan.id)
 
 
-def _nothing_went(plan: Plan, wanted: Sequence[Planned], now: Situation, of_that: str) -> RefusedError:
+def _nothing_went(plan: Plan, wanted: Sequence[PlannedMove], now: Situation, of_that: str) -> RefusedError:
     """Return the error for a plan that moved nothing: it says so if the plan has yet to do something."""
     states = plans.states_of(plan, now.tables.values())
     waiting = [m for m in wanted if states[m.partition] == plans.WAITING]
@@ -109,11 +109,11 @@ def _nothing_went(plan: Plan, wanted: Sequence[Planned], now: Situation, of_that
     )
 
 
-def _named(moves: Iterable[Planned]) -> str:
+def _named(moves: Iterable[PlannedMove]) -> str:
     return ", ".join(m.partition for m in moves) or "no partitions"
 
 
-def _went(move: Planned, table: PartitionTable | None) -> bool:
+def _went(move: PlannedMove, table: PartitionTable | None) -> bool:
     """Did the plan move this partition, and is it elsewhere than before? Each request adds one to the table's version:
     a partition that was moved once, and to another place, was not moved by the plan. It does not matter who brought it
     to where the plan has it."""
@@ -128,7 +128,7 @@ def _place(table: PartitionTable) -> Target:
     return table.target or Target(table.configured, table.sync_replicas)
 
 
-def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
+def _why_it_stays(plan: Plan, move: PlannedMove, now: Situation) -> str:
     """Return what speaks against moving it back; "" if nothing does."""
     table = now.tables.get(move.partition)
     if table is None:
@@ -151,7 +151,7 @@ def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
     return ""
 
 
-def _who_moved(move: Planned, table: PartitionTable, now: Situation) -> str:
+def _who_moved(move: PlannedMove, table: PartitionTable, now: Situation) -> str:
     """Return who moved the partition to where it is, as far as plans, definitions and the event history tell."""
     place = _place(table)
     for other in now.others:
@@ -171,6 +171,6 @@ def _of(plan: Plan) -> str:
     return f", made by a node for policy {plan.made_for} since {plan.why}," if plan.made_for else ""
 
 
-def copies_of(moves: Iterable[Planned]) -> dict[str, tuple[str, ...]]:
+def copies_of(moves: Iterable[PlannedMove]) -> dict[str, tuple[str, ...]]:
     """Return, by partition, the nodes that make a copy of it on its way."""
     return {m.partition: tuple(n for n in m.target.nodes if n not in m.before) for m in moves}

@@ -47,7 +47,7 @@ from halog.errors import (
 from halog.runtime.client.caller import Asker
 from halog.runtime.keys.key_owners import Owner, function_at, routing_of
 from halog.runtime.keys.routing import Routing
-from halog.runtime.remap.sweep import Swept, side_by_side
+from halog.runtime.remap.sweep import SweepResult, side_by_side
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import key_size, pieces, size_of
@@ -82,19 +82,19 @@ WAIT_S = 0.5
 Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 
 
-class Fetch(Protocol):
+class ObjectFetch(Protocol):
     """Reads objects by their index keys, as `Backend.fetch` does."""
 
     def __call__(self, partition: str, keys: Sequence[bytes], *, mapping: int) -> Sequence[Found | None]:
         """Return the objects under these keys; None for each that is not there."""
 
 
-class _Moving(NamedTuple):
+class _MoveSource(NamedTuple):
     """Says which copy objects leave, by which mapping, and which of the policy's threads moves them (`thread`)."""
 
     copy: Copy
     mapping: PolicyMapping
-    swept: Swept
+    swept: SweepResult
     thread: int
 
 
@@ -102,7 +102,7 @@ class Mover:
     """A `Mover` is one node's; it moves objects out of the partitions that the node serves."""
 
     def __init__(
-        self, asker: Asker, routing: Routing, fetch: Fetch, commit: Commit, new_id: Callable[[], bytes]
+        self, asker: Asker, routing: Routing, fetch: ObjectFetch, commit: Commit, new_id: Callable[[], bytes]
     ) -> None:
         self._asker = asker
         self._routing = routing
@@ -201,7 +201,7 @@ class Mover:
 
     def sweep(
         self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN, *, urgent: bool = True
-    ) -> Swept:
+    ) -> SweepResult:
         """Do the same as `move`, and return the counts also where some objects could not move. Without `urgent` nobody
         waits for the objects, so the policy's pause comes before the first transaction, too. NotActiveError,
         RemappedError."""
@@ -211,7 +211,7 @@ class Mover:
         policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
         size = copy.core.settings.max_record_bytes // 4  # a delete carries the bytes before it, too
         found = _found(copy, list(keys))
-        swept, away = Swept(versions), set[str]()
+        swept, away = SweepResult(versions), set[str]()
         swept.saw(found)
         elsewhere = []
         for f in found:
@@ -224,7 +224,7 @@ class Mover:
         hasty = set(range(policy.move_threads)) if urgent else set[int]()
 
         def carry(thread: int, batch: tuple[str, list[bytes]]) -> None:
-            to, moving = batch[0], _Moving(copy, mapping, swept, thread)
+            to, moving = batch[0], _MoveSource(copy, mapping, swept, thread)
             try:
                 if to not in away:
                     self._rest(partition, thread, 0 if thread in hasty else policy.move_pause_ms)
@@ -250,7 +250,7 @@ class Mover:
         while (left := until - time.monotonic()) > 0 and not self._asker.closed:
             time.sleep(min(left, LOOK_S))
 
-    def _move(self, moving: _Moving, to: str, keys: Sequence[bytes]) -> None:
+    def _move(self, moving: _MoveSource, to: str, keys: Sequence[bytes]) -> None:
         """Move these objects in one transaction. If one is changed meanwhile, move them in transactions of half the
         size."""
         for left in range(ATTEMPTS, 0, -1):
@@ -270,7 +270,7 @@ class Mover:
                     return
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
 
-    def _move_once(self, moving: _Moving, to: str, keys: Sequence[bytes]) -> int:
+    def _move_once(self, moving: _MoveSource, to: str, keys: Sequence[bytes]) -> int:
         copy, mapping = moving.copy, moving.mapping
         found = _found(copy, keys)
         moving.swept.saw(found)

@@ -45,7 +45,7 @@ AT_ONCE = 20_000
 same routing key are moved together if they are found together."""
 
 
-class Remapping:
+class RemapDriver:
     """The `RemapDriver` of a hosting node carries out the changes of all policies on its partitions."""
 
     def __init__(self, runtime: Runtime, host: Host) -> None:

@@ -214,7 +214,7 @@ def _is_turned_back(mapping: PolicyMapping, first: PolicyMapping) -> bool:
     return mapping.now == first.now
 
 
-class Progress(NamedTuple):
+class RemapProgress(NamedTuple):
     """Tells how far a change is: `clean` of `partitions` are done with it."""
 
     policy: str
@@ -227,18 +227,18 @@ class Progress(NamedTuple):
 DONE, BEGINS, MOVES = "done", "begins", "moves objects"
 
 
-def progress(coordinator: Coordinator, policy: str) -> Progress:
+def progress(coordinator: Coordinator, policy: str) -> RemapProgress:
     """Return how far the last change of a policy is."""
     return _progress(policy, mapped_policies.read(coordinator, policy).mapping)
 
 
-def _progress(policy: str, mapping: PolicyMapping) -> Progress:
+def _progress(policy: str, mapping: PolicyMapping) -> RemapProgress:
     total = len(mapping.partition_names(policy))
     if mapping.changing is None:
-        return Progress(policy, mapping.version, DONE, total, total)
+        return RemapProgress(policy, mapping.version, DONE, total, total)
     if not mapping.changing.open:
-        return Progress(policy, mapping.version + 1, BEGINS, 0, total)
-    return Progress(policy, mapping.version, MOVES, len(mapping.changing.clean), total)
+        return RemapProgress(policy, mapping.version + 1, BEGINS, 0, total)
+    return RemapProgress(policy, mapping.version, MOVES, len(mapping.changing.clean), total)
 
 
 def wait_until_done(
@@ -247,7 +247,7 @@ def wait_until_done(
     version: int,
     to: Layout,
     wait_s: float,
-    seen: Callable[[Progress], None] = lambda progress: None,
+    seen: Callable[[RemapProgress], None] = lambda progress: None,
     states: Container[str] = (DONE,),
 ) -> None:
     """Wait until the change to layout `to`, which has `version`, is done or in one of `states`; `seen` is told how far

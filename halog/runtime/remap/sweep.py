@@ -18,7 +18,7 @@ from halog.errors import HalogError
 T = TypeVar("T")
 
 
-class Swept:
+class SweepResult:
     """Counts what became of objects that were to move. The first error is kept for the end, and holds up no other
     object. `versions`: what the last look saw, by index key, as far as known. Thread-safe."""
 

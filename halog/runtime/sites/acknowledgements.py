@@ -33,7 +33,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignment
 
 logger = logging.getLogger("halog.mirror")
 
@@ -57,7 +57,7 @@ LOOK_S = 2.0
 """It is looked this often whether commits wait for this site."""
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class MirroredPositions(msgspec.Struct, frozen=True):
     """Says how much of other sites' partitions the log of one site has accepted."""
 
     site: str
@@ -67,17 +67,17 @@ class Arrived(msgspec.Struct, frozen=True):
     """Partition, epoch and lsn of each."""
 
 
-_ARRIVED = msgspec.json.Decoder(Arrived)
+_ARRIVED = msgspec.json.Decoder(MirroredPositions)
 
 
-class Confirming:
+class AcknowledgementSender:
     """Tells one other site what has arrived here of what it serves. It runs on one thread; `stir` is called from
     others."""
 
     def __init__(
         self,
         host: Host,
-        mirroring: Mirroring,
+        mirroring: MirrorAssignment,
         site: str,
         reach: Callable[[str], Remote],
         topic: TopicPartition,
@@ -139,7 +139,7 @@ class Confirming:
         session = self._session or self._opened()
         if session.failed:
             raise LogError(f"its log did not take it ({session.failed})")
-        data = msgspec.json.encode(Arrived(self._host.site, self._host.me.node, items))
+        data = msgspec.json.encode(MirroredPositions(self._host.site, self._host.me.node, items))
         self._since = time.monotonic()
         session.append(self._topic, data, self._taken)
         self._told.update((name, (epoch, lsn)) for name, epoch, lsn in items)
@@ -177,7 +177,7 @@ class Confirming:
         self._since = 0.0
 
 
-class Hearing:
+class AcknowledgementReceiver:
     """Tells the copies of a host what the logs of other sites have. It runs on one thread."""
 
     def __init__(self, host: Host, log: Log, topic: TopicPartition) -> None:
@@ -229,12 +229,17 @@ class Hearing:
             tail.close()
 
 
-class Looking:
+class SyncWaitWatch:
     """Notes whether commits at one other site wait for this one: a takeover from there reads that. It runs on one
     thread."""
 
     def __init__(
-        self, host: Host, mirroring: Mirroring, site: str, reach: Callable[[str], Remote], may_drop: Mapping[str, bool]
+        self,
+        host: Host,
+        mirroring: MirrorAssignment,
+        site: str,
+        reach: Callable[[str], Remote],
+        may_drop: Mapping[str, bool],
     ) -> None:
         """Take `may_drop`: for each policy whose commits are to wait for this site, whether they may go on without
         it."""

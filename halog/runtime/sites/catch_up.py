@@ -25,7 +25,7 @@ AGAIN_S = 2.0
 to give its log away to a site whose log is its own."""
 
 
-class DrawingLevel:
+class CatchUp:
     """A `CatchUp` follows one partition. `here`: the coordinator in which this site's mirror writes its standing."""
 
     def __init__(self, here: Coordinator, remote: Remote, partition: str) -> None:

@@ -29,7 +29,7 @@ from halog.metadata.mirrors import standing
 from halog.ports import UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.relinquish import beginning
-from halog.runtime.sites.split_watch import Branch, Parted
+from halog.runtime.sites.split_watch import BranchCount, Split
 from halog.runtime.support.adapters import Remote
 from restore.divergence import Behind, Fork, Place, compare, history_of
 from restore.touched import Touched
@@ -50,7 +50,7 @@ REST_S = 0.02
 """Pause between two pieces of a log, in which commits of this process go on."""
 
 
-class _Both:
+class _LogPair:
     """Holds the two logs of one partition, as far as they were read."""
 
     def __init__(self, copy: Copy, ours: Touched) -> None:
@@ -79,11 +79,11 @@ class _Both:
                 return None
 
 
-class _Closes(Exception):
+class _NodeStop(Exception):
     """Is raised when the node closes."""
 
 
-class Partings:
+class DivergenceCount:
     """Counts the splits that one host reports, on one thread."""
 
     def __init__(self, host: Host, reach: Callable[[str], Remote], sites: Collection[str]) -> None:
@@ -91,7 +91,7 @@ class Partings:
         self._host = host
         self._reach = reach
         self._sites = sites
-        self._both: dict[str, _Both] = {}
+        self._both: dict[str, _LogPair] = {}
         self._kept_at: dict[str, float] = {}
         """By partition: when the hold on this site's branch was last renewed."""
 
@@ -101,13 +101,13 @@ class Partings:
             due = self._due()
             for site in dict.fromkeys(found.site for _, found in due):
                 self._refresh(site, [one for one, found in due if found.site == site])
-        except _Closes:
+        except _NodeStop:
             return
         except (HalogError, UnknownResult) as e:
             logger.debug("what has parted is not known: %s", e)
         self._host.pause(LOOK_S)
 
-    def _due(self) -> list[tuple[_Both, Parted]]:
+    def _due(self) -> list[tuple[_LogPair, Split]]:
         """Return the partitions that this node is to count now."""
         now, due, mine = time.monotonic(), [], set()
         for name in self._host.coordinator.children("parted"):
@@ -117,7 +117,7 @@ class Partings:
             mine.add(name)
             self._keep(name, found.site)
             if name not in self._both or not self._both[name].are(copy, found.site):
-                self._both[name] = _Both(copy, self._ours(copy))
+                self._both[name] = _LogPair(copy, self._ours(copy))
             if now - self._both[name].counted_at >= REFRESH_S:
                 due.append((self._both[name], found))
         for name in self._both.keys() - mine:
@@ -134,7 +134,7 @@ class Partings:
         except (HalogError, UnknownResult) as e:
             logger.warning("the branch of %s is not held for longer yet: %s", partition, e)
 
-    def _is_mine(self, copy: Copy, found: Parted) -> bool:
+    def _is_mine(self, copy: Copy, found: Split) -> bool:
         return copy.serving or (copy.core.table.owner == found.site and found.by == self._host.me.node)
 
     def _ours(self, copy: Copy) -> Touched:
@@ -145,7 +145,7 @@ class Partings:
 
     # --- counting ---
 
-    def _refresh(self, site: str, ones: list[_Both]) -> None:
+    def _refresh(self, site: str, ones: list[_LogPair]) -> None:
         """Count all partitions that have parted from one site."""
         remote, why = None, ""
         try:
@@ -159,7 +159,7 @@ class Partings:
             if remote is not None:
                 remote.close()
 
-    def _count_one(self, one: _Both, remote: Remote | None, why: str) -> None:
+    def _count_one(self, one: _LogPair, remote: Remote | None, why: str) -> None:
         try:
             if remote is not None:
                 self._read_theirs(one, remote)
@@ -169,11 +169,11 @@ class Partings:
             why = why or _said(e)
         except HalogError as e:  # it is read again from the start; a log that lost its end, or was trimmed, stays so
             why = _said(e)
-            self._both[one.copy.name] = again = _Both(one.copy, self._ours(one.copy))
+            self._both[one.copy.name] = again = _LogPair(one.copy, self._ours(one.copy))
             again.counted_at = time.monotonic()
         self._write(one, why)
 
-    def _read_theirs(self, one: _Both, remote: Remote) -> None:
+    def _read_theirs(self, one: _LogPair, remote: Remote) -> None:
         if one.theirs is None:
             start = self._start(one.copy, remote)
             one.theirs = Touched(remote.name, remote.log, one.copy.tp, start.state, start.offset)
@@ -201,7 +201,7 @@ class Partings:
             )
         return max(good, key=lambda c: c.offset)
 
-    def _count(self, one: _Both) -> None:
+    def _count(self, one: _LogPair) -> None:
         """Count from the place where they parted; from the start, if it shows that they parted elsewhere: one may have
         brought in what the other has."""
         place = one.place
@@ -212,11 +212,11 @@ class Partings:
     def _run(self, steps: Iterator[None]) -> None:
         for _ in steps:
             if self._host.pause(REST_S):
-                raise _Closes
+                raise _NodeStop
 
     # --- telling ---
 
-    def _write(self, one: _Both, why: str) -> None:
+    def _write(self, one: _LogPair, why: str) -> None:
         name = one.copy.name
         before, version = splits.told_at(self._host.coordinator, name)
         if before is None or not one.are(one.copy, before.site):
@@ -227,7 +227,7 @@ class Partings:
             epoch, lsn = place
             now = msgspec.structs.replace(
                 now,
-                fork=splits.Fork(epoch.number, epoch.site, lsn),
+                fork=splits.ForkPoint(epoch.number, epoch.site, lsn),
                 here=_branch(one.ours, _ms()),
                 there=_branch(theirs, one.theirs_at_ms),
             )
@@ -240,11 +240,11 @@ class Partings:
             self._host.telling.told(one.copy, ev.Tell(BRANCHES, "", "both logs were read", _numbers(now)))
 
 
-def _branch(side: Touched, at_ms: int) -> Branch:
-    return Branch(side.objects, side.at_least, side.state.lsn, at_ms)
+def _branch(side: Touched, at_ms: int) -> BranchCount:
+    return BranchCount(side.objects, side.at_least, side.state.lsn, at_ms)
 
 
-def _numbers(now: Parted) -> dict[str, object]:
+def _numbers(now: Split) -> dict[str, object]:
     """Return the numbers of an event."""
     assert now.fork is not None
     assert now.here is not None
@@ -253,7 +253,7 @@ def _numbers(now: Parted) -> dict[str, object]:
     return {**more, "here": said(now.here), "there": said(now.there)}
 
 
-def said(branch: Branch) -> str:
+def said(branch: BranchCount) -> str:
     """Return the number of objects as text for people."""
     return f"at least {branch.objects}" if branch.at_least else str(branch.objects)
 

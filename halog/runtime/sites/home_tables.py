@@ -31,7 +31,7 @@ SAY_S = 5.0
 LOOK_S = 0.1
 
 
-class Originals:
+class HomeTables:
     """Reads tables of partitions whose home is another site. They name that site's history, and no node here is to
     serve them. The home is asked only while this site has no table yet, so later this site starts without it."""
 
@@ -68,7 +68,7 @@ class Originals:
                     logger.warning("%s; it is waited for", said)
                 time.sleep(LOOK_S)
 
-    def __enter__(self) -> Originals:
+    def __enter__(self) -> HomeTables:
         return self
 
     def __exit__(self, *exc: object) -> None:

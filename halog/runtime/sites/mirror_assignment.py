@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from halog.core.roles import OUT, Role
 from halog.metadata.mirrors import COMPARES, standing
 from halog.ports import TopicPartition
-from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, Line
-from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, MirrorLink
+from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ STALE_S = 10.0
 """If a standing stays the same for so long, the node that should have written another one does not mirror."""
 
 
-class Mirroring:
+class MirrorAssignment:
     """A `MirrorAssignment` says what a host mirrors, and has a link to each site that something is mirrored from."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Mirroring:
         self._reach = reach
         self._definitions = definitions
         self._others = others
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, MirrorLink] = {}
         self._seen: dict[str, tuple[int, float, float]] = {}
         """By partition: the last standing that another node has told, since when it is that one, and when it was
         read."""
@@ -53,8 +53,8 @@ class Mirroring:
                 wanted.setdefault(copy.core.table.owner, set()).add(copy.name)
         for site in wanted:
             if site not in self._lines:
-                succession = Succession(self._host, site, self._reach, self._others)
-                line = self._lines[site] = Line(self._host, succession, self._definitions)
+                succession = OwnerTracker(self._host, site, self._reach, self._others)
+                line = self._lines[site] = MirrorLink(self._host, succession, self._definitions)
                 self._host.keep_on(f"mirror-{site}", line.turn)
                 self._host.keep_on(f"mirror-told-{site}", line.announce)
         for site, line in self._lines.items():

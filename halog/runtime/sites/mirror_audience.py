@@ -17,21 +17,21 @@ from halog.ports import Coordinator
 MIRRORING = "mirroring"
 
 
-class Word(msgspec.Struct, frozen=True):
+class MirrorReport(msgspec.Struct, frozen=True):
     """A `MirrorReport` is what one node says under `mirroring/<site>/<node>`."""
 
     incarnation: int
     partitions: tuple[str, ...]
 
 
-_WORD = msgspec.json.Decoder(Word)
+_WORD = msgspec.json.Decoder(MirrorReport)
 
 
 def announce(there: Coordinator, site: str, me: Member, partitions: Iterable[str]) -> None:
     """Report to the site of `there` what this node of `site` mirrors from it. This replaces the report of an earlier
     session; if a report was lost, the next call makes it again."""
     path = f"{MIRRORING}/{site}/{me.node}"
-    said = msgspec.json.encode(Word(me.incarnation, tuple(sorted(partitions))))
+    said = msgspec.json.encode(MirrorReport(me.incarnation, tuple(sorted(partitions))))
     found = there.get(path)
     if found is not None and found.data == said:
         return

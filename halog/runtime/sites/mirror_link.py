@@ -26,9 +26,9 @@ from halog.metadata.mirrors import COMPARES, HOLD_MS, Standing, standing, write
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.mirror_audience import announce
-from halog.runtime.sites.mirrored_partition import HOLD_S, Mirrored
-from halog.runtime.sites.owner_tracking import Succession
-from halog.runtime.sites.relinquish import GivingAway, beginning
+from halog.runtime.sites.mirrored_partition import HOLD_S, MirroredPartition
+from halog.runtime.sites.owner_tracking import OwnerTracker
+from halog.runtime.sites.relinquish import Relinquishment, beginning
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.schemas import bring
 
@@ -58,7 +58,7 @@ STUCK_S = 5.0
 """If everything brought is in the log for so long, and the copy here has not taken it, mirroring begins again."""
 
 
-class _Way(NamedTuple):
+class _Connection(NamedTuple):
     """A `_Connection` is what a link reads and writes by, while it stands."""
 
     remote: Remote
@@ -73,23 +73,23 @@ class _Way(NamedTuple):
         self.remote.close()
 
 
-class Line:
+class MirrorLink:
     """A `MirrorLink` mirrors one other site. All of it runs on one thread; another one sets `wanted`."""
 
-    def __init__(self, host: Host, succession: Succession, definitions: TopicPartition) -> None:
+    def __init__(self, host: Host, succession: OwnerTracker, definitions: TopicPartition) -> None:
         """Take `succession`, which tracks the site that serves in that site's place."""
         self.wanted: frozenset[str] = frozenset()
         self._succession = succession
         self._host = host
         self._site = succession.site
         self._definitions = definitions
-        self._way: _Way | None = None
-        self._running: dict[TopicPartition, Mirrored] = {}
+        self._way: _Connection | None = None
+        self._running: dict[TopicPartition, MirroredPartition] = {}
         self._failed: dict[str, float] = {}
         """By partition that cannot be mirrored: since when."""
         self._told: dict[str, tuple[float, str]] = {}
         """By partition: when it was last said that it stands still, and why."""
-        self._giving: dict[str, GivingAway] = {}
+        self._giving: dict[str, Relinquishment] = {}
         self._fenced: dict[str, EpochId] = {}
         """Epochs that were begun to give partitions away: another attempt goes on with the same one."""
         self._broken = ""
@@ -137,12 +137,12 @@ class Line:
         if way is not None:
             way.close()
 
-    def _connected(self) -> _Way:
+    def _connected(self) -> _Connection:
         remote = self._succession.reach(self._site)
         try:
             tail = remote.log.tail()
             try:
-                self._way = _Way(remote, tail, self._host.log.session())
+                self._way = _Connection(remote, tail, self._host.log.session())
             except BaseException:
                 tail.close()
                 raise
@@ -151,7 +151,7 @@ class Line:
             raise
         return self._way
 
-    def _begin_and_end(self, way: _Way) -> None:
+    def _begin_and_end(self, way: _Connection) -> None:
         wanted = self.wanted
         for tp, one in list(self._running.items()):
             if one.copy.name not in wanted or self._host.copies.get(one.copy.name) is not one.copy:
@@ -169,7 +169,7 @@ class Line:
             if copy is not None:
                 self._begin(way, copy)
 
-    def _begin(self, way: _Way, copy: Copy) -> None:
+    def _begin(self, way: _Connection, copy: Copy) -> None:
         """Begin with a partition, once this node has read its own site's log to the end."""
         if copy.core.next_offset < self._host.log.bounds(copy.tp)[1]:
             return
@@ -188,12 +188,12 @@ class Line:
             self._stop(copy, e)
             return
         self._told.pop(copy.name, None)
-        one = self._running[copy.tp] = Mirrored(copy, mirror)
+        one = self._running[copy.tp] = MirroredPartition(copy, mirror)
         one.told, one.held_at = before, time.monotonic()
         way.tail.follow(copy.tp, start.offset)
         logger.info("partition %s: mirrored from site %s, offset %d", copy.name, self._site, start.offset)
 
-    def _start(self, way: _Way, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
+    def _start(self, way: _Connection, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
         """Return where to go on in the other log: the last checkpoint, unless it is ahead of the own log. If that log
         was trimmed meanwhile, it is the place that the other site offers."""
         begins = way.remote.log.bounds(copy.tp)[0]
@@ -211,7 +211,7 @@ class Line:
             )
         return Checkpoint(0, beginning(copy, self._site, self._host.site))
 
-    def _give_away(self, way: _Way, copy: Copy, start: Callable[[], Checkpoint]) -> None:
+    def _give_away(self, way: _Connection, copy: Copy, start: Callable[[], Checkpoint]) -> None:
         """Give this site's log to the other one, once nobody serves from it (F3)."""
         active = copy.core.table.active
         if active is not None and active in copy.core.alive:
@@ -219,7 +219,7 @@ class Line:
         giving = self._giving.get(copy.name)
         if giving is None:
             fenced = self._fenced.get(copy.name)
-            giving = GivingAway(self._host, copy, way.remote, way.session, start, fenced)
+            giving = Relinquishment(self._host, copy, way.remote, way.session, start, fenced)
             self._giving[copy.name] = giving
         going_on = False
         try:
@@ -234,14 +234,14 @@ class Line:
         else:
             self._compares(copy)
 
-    def _hold(self, way: _Way, partition: str, offset: int) -> None:
+    def _hold(self, way: _Connection, partition: str, offset: int) -> None:
         until = retention.now_ms() + HOLD_MS
         why = f"mirrored by {self._host.me.node} of site {self._host.site}"
         retention.hold(way.remote.coordinator, partition, f"site-{self._host.site}", retention.Hold(offset, until, why))
 
     # --- bringing ---
 
-    def _bring(self, way: _Way) -> None:
+    def _bring(self, way: _Connection) -> None:
         session = way.session
         for entry in way.tail.poll(POLL_S):
             one = self._running.get(entry.tp)
@@ -259,7 +259,7 @@ class Line:
             raise LogError(f"this site's log did not take what was mirrored: {self._broken or session.failed}")
         self._report(way)
 
-    def _take(self, way: _Way, one: Mirrored, entry: Entry) -> None:
+    def _take(self, way: _Connection, one: MirroredPartition, entry: Entry) -> None:
         try:
             found = one.mirror.read(entry.offset, entry.value)
         except LogError as e:
@@ -270,7 +270,7 @@ class Line:
         for data in found:
             self._give(way, one, data, entry.timestamp_ms, one.mirror.checkpoint)
 
-    def _give(self, way: _Way, one: Mirrored, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
+    def _give(self, way: _Connection, one: MirroredPartition, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
         """Append to this site's log. Of several records that go together, each notes the same checkpoint: the last one
         counts."""
         one.pending.append((taken_ms, behind))
@@ -287,12 +287,12 @@ class Line:
 
         way.session.append(one.copy.tp, data, done)
 
-    def _end(self, way: _Way, one: Mirrored, error: LogError) -> None:
+    def _end(self, way: _Connection, one: MirroredPartition, error: LogError) -> None:
         self._running.pop(one.copy.tp)
         way.tail.unfollow(one.copy.tp)
         self._stop(one.copy, error, one)
 
-    def _is_read(self, way: _Way, one: Mirrored) -> bool:
+    def _is_read(self, way: _Connection, one: MirroredPartition) -> bool:
         """Is all of the other log read, up to where it ended at the first question? A merge may have joined parted
         histories again. The question keeps one end, since the end of a busy log over a long line is never reached."""
         if one.upto is None:
@@ -302,12 +302,12 @@ class Line:
         one.upto = None
         return True
 
-    def _stop(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
+    def _stop(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
         """Note that this partition cannot be mirrored, leave the others alone, and try again later."""
         self._failed[copy.name] = time.monotonic()
         self._stands_still(copy, error, one)
 
-    def _stands_still(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
+    def _stands_still(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
         """Report that a partition stands still: once as an event, and repeatedly as its standing, so that no other node
         of this site tries it."""
         parted = isinstance(error, PartedError)
@@ -334,7 +334,9 @@ class Line:
             parted = before is not None and before.parted and before.site == self._site
             self._write(copy, before, before.error if before and parted else COMPARES, None, parted=parted)
 
-    def _write(self, copy: Copy, before: Standing | None, why: str, one: Mirrored | None, *, parted: bool) -> None:
+    def _write(
+        self, copy: Copy, before: Standing | None, why: str, one: MirroredPartition | None, *, parted: bool
+    ) -> None:
         """Write the standing of a mirror that stands still."""
         if one is not None:
             checkpoint = one.safe
@@ -357,7 +359,7 @@ class Line:
 
     # --- telling ---
 
-    def _report(self, way: _Way) -> None:
+    def _report(self, way: _Connection) -> None:
         now = time.monotonic()
         for tp, one in list(self._running.items()):
             if self._is_stuck(one, now):
@@ -381,14 +383,14 @@ class Line:
             self._looked_at = now
             self._bring_definitions(way)
 
-    def _is_followed(self, way: _Way, one: Mirrored) -> bool:
+    def _is_followed(self, way: _Connection, one: MirroredPartition) -> bool:
         """Is the partition another site's by now, and is all of the log here? Then that site is mirrored from now
         on."""
         if one.pending or one.copy.core.table.owner != self._site or not self._is_read(way, one):
             return False
         return self._succession.is_given(one.copy, one.mirror.given_away)
 
-    def _is_stuck(self, one: Mirrored, now: float) -> bool:
+    def _is_stuck(self, one: MirroredPartition, now: float) -> bool:
         """Is everything in the log, and not taken by the copy? Then another history is there, or the log lost its end.
         Or it never will be: a takeover has fenced this log, and came to nothing."""
         state = one.copy.core.chain.state
@@ -396,7 +398,7 @@ class Line:
             one.still_since = now
         return now - one.still_since >= STUCK_S
 
-    def _tell(self, way: _Way, one: Mirrored) -> None:
+    def _tell(self, way: _Connection, one: MirroredPartition) -> None:
         if one.fenced:
             self._bring_definitions(way)  # a takeover from here will not ask that site again
         waiting = _ms() - one.pending[0][0] if one.pending else 0
@@ -424,7 +426,7 @@ class Line:
             mirrors = copy.core.table.owner == copy.core.chain.state.owner == self._site
             return copy.core.table.epoch.number if mirrors else -1
 
-    def _bring_definitions(self, way: _Way) -> None:
+    def _bring_definitions(self, way: _Connection) -> None:
         """Copy the definitions of classes: objects of older classes are read by definitions that only the other site
         may have."""
         self._definitions_read = bring(way.remote.log, self._host.log, self._definitions, self._definitions_read)

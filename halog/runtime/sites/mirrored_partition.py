@@ -16,7 +16,7 @@ HOLD_S = 60.0
 """The hold on the other site's log is renewed this often."""
 
 
-class Mirrored:
+class MirroredPartition:
     """A `MirroredPartition` is mirrored from one place in the other log on."""
 
     def __init__(self, copy: Copy, mirror: Mirror) -> None:

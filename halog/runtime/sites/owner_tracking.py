@@ -38,7 +38,7 @@ SOON_S = 2.0
 """Pause between questions whether the site that a log was given to serves by now: it does in about a second."""
 
 
-class Succession:
+class OwnerTracker:
     """An `OwnerTracker` finds who serves in the place of one site, called `site`, which this one mirrors."""
 
     def __init__(self, host: Host, site: str, reach: Callable[[str], Remote], others: Collection[str]) -> None:

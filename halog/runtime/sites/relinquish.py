@@ -42,7 +42,7 @@ AGAIN_S = 1.0
 """Pause between looks whether the other log is that site's by now."""
 
 
-class GivingAway:
+class Relinquishment:
     """A `Relinquishment` gives one partition to one site. `fenced`: an epoch that this node has begun for it before."""
 
     def __init__(

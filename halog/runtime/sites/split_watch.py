@@ -38,7 +38,7 @@ WATCH_S = 5.0
 """The other site's tables are read this often: a split lasts until somebody decides, so seconds do not matter."""
 
 
-class Fork(msgspec.Struct, frozen=True):
+class ForkPoint(msgspec.Struct, frozen=True):
     """A `ForkPoint` is the last record of both histories: the epoch that wrote it, by number and site, and its lsn."""
 
     epoch: int
@@ -46,7 +46,7 @@ class Fork(msgspec.Struct, frozen=True):
     lsn: int
 
 
-class Branch(msgspec.Struct, frozen=True):
+class BranchCount(msgspec.Struct, frozen=True):
     """A `BranchCount` says what one site has done behind the fork, up to `lsn`, as it was known at `at_ms` (since
     1970)."""
 
@@ -58,21 +58,21 @@ class Branch(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class Parted(msgspec.Struct, frozen=True):
+class Split(msgspec.Struct, frozen=True):
     """A `Split` is what is reported of a partition that another site has gone on with, too. `fork`, `here` and `there`
     are known a moment later, all together."""
 
     site: str
     by: str
     since_ms: int
-    fork: Fork | None = None
-    here: Branch | None = None
-    there: Branch | None = None
+    fork: ForkPoint | None = None
+    here: BranchCount | None = None
+    there: BranchCount | None = None
     why: str = ""
     """Says why the counts of the branches are missing, or are not renewed any more."""
 
 
-def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[str, Parted]:
+def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[str, Split]:
     """Return the partitions whose history has parted from another site's, each with its report. Both sites serve them,
     or only one still does, and the other one has what that one lacks."""
     found, named = {}, set(coordinator.children("parted"))
@@ -85,16 +85,16 @@ def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[s
         stands = standing(coordinator, table.name)  # what was reported while this site served is over
         if stands is not None and stands.parted and stands.site == table.owner:
             known = now is not None and now.site == stands.site
-            found[table.name] = now if known and now else Parted(stands.site, stands.by, stands.at_ms)
+            found[table.name] = now if known and now else Split(stands.site, stands.by, stands.at_ms)
     return found
 
 
-def told(coordinator: Coordinator, partition: str) -> Parted | None:
+def told(coordinator: Coordinator, partition: str) -> Split | None:
     """Return what is reported of a partition; None if nothing is, or nothing that can be read."""
     return told_at(coordinator, partition)[0]
 
 
-def told_at(coordinator: Coordinator, partition: str) -> tuple[Parted | None, int]:
+def told_at(coordinator: Coordinator, partition: str) -> tuple[Split | None, int]:
     """Return the report with the znode's version; -1 if there is none."""
     found = coordinator.get(f"parted/{partition}")
     if found is None:
@@ -109,7 +109,7 @@ def told_at(coordinator: Coordinator, partition: str) -> tuple[Parted | None, in
 def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
     """Report that a partition has parted from that site, and hold this site's branch. Return whether this is new. What
     is known of the split stays."""
-    path, fresh = f"parted/{partition}", Parted(site, by, time.time_ns() // 1_000_000)
+    path, fresh = f"parted/{partition}", Split(site, by, time.time_ns() // 1_000_000)
     before = told(coordinator, partition)
     if before is None or before.site != site:  # done first, since a node that finds the report only renews the hold
         branch_holds.begin(coordinator, partition, site)
@@ -143,10 +143,10 @@ def joined(coordinator: Coordinator, partition: str, site: str) -> None:
         forget(coordinator, partition, site)
 
 
-_DECODER = msgspec.json.Decoder(Parted)
+_DECODER = msgspec.json.Decoder(Split)
 
 
-class Watching:
+class SplitWatch:
     """A `SplitWatch` looks for splits of what one host serves, on one thread."""
 
     def __init__(

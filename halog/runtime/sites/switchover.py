@@ -24,7 +24,7 @@ from halog.metadata.mirrors import HOLD_MS, standing
 from halog.metadata.partition_tables import change_table, its_table, table_of
 from halog.metadata.site_lag import lacking
 from halog.ports import Coordinator
-from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.support.adapters import Remote
 
 LOOK_S = 0.1
@@ -38,7 +38,7 @@ HANGS_S = 2.0
 """A log that does not take a fence for so long holds up the fences of no others."""
 
 
-class Switch(NamedTuple):
+class SwitchResult(NamedTuple):
     """A `SwitchResult` says what became of one partition."""
 
     partition: str
@@ -51,7 +51,7 @@ class Switch(NamedTuple):
 
 
 @dataclass
-class _Asked:
+class _SwitchRequest:
     """A `_SwitchRequest` is a partition that another site was asked for."""
 
     table: PartitionTable
@@ -61,14 +61,14 @@ class _Asked:
     """The other site's table at the time of the request."""
     claims: int
     """The claims in this site's own table, before anything was given."""
-    drawing: DrawingLevel
+    drawing: CatchUp
     token: str
     """The token of this site's claim."""
     taking: bool = False
     """May it be served here by now?"""
 
 
-class Switching:
+class Switchover:
     """A `Switchover` has one site, called `site`, serve partitions, or give them up."""
 
     def __init__(
@@ -96,8 +96,8 @@ class Switching:
         may_fork: bool = False,
         by_votes: bool = False,
         asks: bool = True,
-        done: Callable[[Switch], None] = lambda switch: None,
-    ) -> list[Switch]:
+        done: Callable[[SwitchResult], None] = lambda switch: None,
+    ) -> list[SwitchResult]:
         """Make this site serve these partitions. If the other site is there, it does so once this one has everything;
         if not, at once, given `may_fork`. `by_votes`: this site has the votes it needs, so nobody overrules another
         one's. Without `asks`: only what the other site has given to this one, and still gives. RefusedError,
@@ -123,21 +123,21 @@ class Switching:
         tables: list[PartitionTable],
         alone: set[str],
         remotes: dict[str, Remote | None],
-        done: Callable[[Switch], None],
+        done: Callable[[SwitchResult], None],
         may_fork: bool,
-    ) -> list[Switch]:
+    ) -> list[SwitchResult]:
         """Ask for all partitions at once, so that they are away for about as long as one would be."""
-        asked: dict[str, _Asked] = {}
+        asked: dict[str, _SwitchRequest] = {}
         try:
             for table in tables:
                 remote = remotes.get(table.owner) if table.name not in alone else None
                 if remote is not None:
                     there = table_of(remote.coordinator, table.name)
-                    drawing = DrawingLevel(self._coordinator, remote, table.name)
+                    drawing = CatchUp(self._coordinator, remote, table.name)
                     if not self._asks:
                         claims.check_given(there, self._site, remote.name)
                     counted = table_of(self._coordinator, table.name).claims
-                    asked[table.name] = _Asked(table, remote, there, counted, drawing, claims.token())
+                    asked[table.name] = _SwitchRequest(table, remote, there, counted, drawing, claims.token())
                     if self._asks:
                         self._give(remote.coordinator, there, self._site)
             switches = {t.name: self._switch(t, None, done) for t in tables if t.name not in asked}
@@ -147,11 +147,13 @@ class Switching:
                 self._give_back(one)
         return [switches[table.name] for table in tables]
 
-    def _take_over(self, asked: dict[str, _Asked], done: Callable[[Switch], None], may_fork: bool) -> dict[str, Switch]:
+    def _take_over(
+        self, asked: dict[str, _SwitchRequest], done: Callable[[SwitchResult], None], may_fork: bool
+    ) -> dict[str, SwitchResult]:
         """Take each partition over as soon as this site is level with the other one, within one time limit for all. A
         partition that is not level by then, or cannot be, stays as it was; with `may_fork` it is taken over as it is.
         Partitions that are done are removed from `asked`."""
-        until, switches, failed = time.monotonic() + self._timeout_s, dict[str, Switch](), dict[str, HalogError]()
+        until, switches, failed = time.monotonic() + self._timeout_s, dict[str, SwitchResult](), dict[str, HalogError]()
         while asked:
             for name, one in list(asked.items()):
                 try:
@@ -170,7 +172,7 @@ class Switching:
             raise _all_of(failed)
         return switches
 
-    def _is_level(self, one: _Asked, until: float, may_fork: bool, *, may_fence: bool) -> bool | None:
+    def _is_level(self, one: _SwitchRequest, until: float, may_fork: bool, *, may_fence: bool) -> bool | None:
         """Return whether this site is level; None: not yet."""
         try:
             if time.monotonic() >= until:
@@ -188,12 +190,12 @@ class Switching:
     def _switch(
         self,
         table: PartitionTable,
-        asked: _Asked | None,
-        done: Callable[[Switch], None],
+        asked: _SwitchRequest | None,
+        done: Callable[[SwitchResult], None],
         *,
         level: bool = False,
         may_fork: bool = False,
-    ) -> Switch:
+    ) -> SwitchResult:
         """Make this site serve the partition. `level`: it is level with the other site, which was `asked`."""
         if asked is not None and level:
             try:
@@ -207,15 +209,15 @@ class Switching:
         if table.owner:
             self._hold(table)
             self._take(table, asked, alone=forks)
-        done(switch := Switch(table.name, table.owner, forks, lacks))
+        done(switch := SwitchResult(table.name, table.owner, forks, lacks))
         return switch
 
-    def _claim(self, one: _Asked) -> None:
+    def _claim(self, one: _SwitchRequest) -> None:
         """Write a claim at the other site: from here on nobody else gives the partition back."""
         to, by, own = self._site, one.remote.name, one.token
         change_table(one.remote.coordinator, one.table.name, lambda now: claims.claimed(now, one.there, to, by, own))
 
-    def _give_back(self, one: _Asked) -> None:
+    def _give_back(self, one: _SwitchRequest) -> None:
         """Give back a partition that was not taken: it is there as it was."""
         one.drawing.close()
         own = "" if one.taking else one.token
@@ -329,7 +331,7 @@ class Switching:
         why = f"for site {table.owner}, which served it"
         retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
-    def _take(self, table: PartitionTable, asked: _Asked | None, *, alone: bool) -> None:
+    def _take(self, table: PartitionTable, asked: _SwitchRequest | None, *, alone: bool) -> None:
         """Write that this site serves. If `alone`, or by votes, since the other site was not heard of, no commit waits
         for that one until it is back. Sites that an operator let go of there have not caught up by this either."""
         there = () if asked is None else asked.there.let_go
@@ -349,7 +351,7 @@ class Switching:
         change_table(coordinator, seen.name, lambda now: claims.given(now, seen, to))
 
 
-def _fencing(asked: Iterable[_Asked]) -> int:
+def _fencing(asked: Iterable[_SwitchRequest]) -> int:
     """Return how many of them fence the other log just now; those that began long ago hang, and do not count."""
     now = time.monotonic()
     since = (one.drawing.fencing_since for one in asked)

@@ -18,13 +18,13 @@ from halog.events import SITE_TAKEN_OVER
 from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import UnknownResult
-from halog.runtime.sites.switchover import Switch, Switching
+from halog.runtime.sites.switchover import Switchover, SwitchResult
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignment
 
 logger = logging.getLogger("halog.mirror")
 
@@ -39,11 +39,11 @@ LEVEL_S: Final = 60.0
 """All partitions together have so long; what is not level by then is tried again later."""
 
 
-class Unfinished:
+class SwitchoverRecovery:
     """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, mirroring: Mirroring, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, mirroring: MirrorAssignment, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host
@@ -91,7 +91,7 @@ class Unfinished:
     def take(self, due: dict[str, Copy]) -> None:
         """Serve them here, once this site has all of them."""
 
-        def done(switch: Switch) -> None:
+        def done(switch: SwitchResult) -> None:
             if switch.taken_over_from:
                 why = "it was given to this site, and whoever asked for that did not end it"
                 more = {"site": switch.taken_over_from, "lacks": switch.lacks}
@@ -100,6 +100,8 @@ class Unfinished:
         logger.warning("partitions %s were given to this site, and nobody took them: it takes them now", list(due))
         try:
             host = self._host
-            Switching(host.coordinator, host.site, self._reach, LEVEL_S, host.pause).promote(due, asks=False, done=done)
+            Switchover(host.coordinator, host.site, self._reach, LEVEL_S, host.pause).promote(
+                due, asks=False, done=done
+            )
         except (HalogError, UnknownResult) as e:
             logger.warning("partitions %s are not taken yet: %s", list(due), e)

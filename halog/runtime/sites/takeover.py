@@ -25,15 +25,15 @@ from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import change_table, serves
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.sites.switchover import Switch, Switching
-from halog.runtime.sites.voting import Desk, Desks, Held, held, is_behind, write
+from halog.runtime.sites.switchover import Switchover, SwitchResult
+from halog.runtime.sites.voting import SiteContact, SiteContacts, SiteVote, held, is_behind, write
 from halog.runtime.support.adapters import Remote
 from halog.runtime.support.clock import monotonic_ms
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignment
 
 logger = logging.getLogger("halog.mirror")
 
@@ -50,7 +50,7 @@ TOGETHER = 8
 often end as far apart. Then all are taken over together, before another site tries."""
 
 
-class TakenOver(NamedTuple):
+class TakeoverRule(NamedTuple):
     """Says how a policy's partitions are taken over."""
 
     after_ms: int
@@ -67,11 +67,11 @@ class Takeovers:
     def __init__(
         self,
         host: Host,
-        mirroring: Mirroring,
-        desks: Desks,
+        mirroring: MirrorAssignment,
+        desks: SiteContacts,
         reach: Callable[[str], Remote],
         votes: Mapping[str, int],
-        policies: Mapping[str, TakenOver],
+        policies: Mapping[str, TakeoverRule],
         rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Take `rules`: by policy, what all sites must say alike (`SiteVote.rule`)."""
@@ -131,13 +131,13 @@ class Takeovers:
             elif desk.silent_s * 1000 >= policy.after_ms // EARLY:
                 candidate.missed(desk.site)
 
-    def _look_there(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
+    def _look_there(self, desk: SiteContact, copy: Copy, candidate: Candidate) -> None:
         try:
             self._look(desk, copy, candidate)
         finally:
             self._asked.discard((desk.site, copy.name))
 
-    def _look(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
+    def _look(self, desk: SiteContact, copy: Copy, candidate: Candidate) -> None:
         try:
             now, _ = desk.ask(lambda coordinator: held(coordinator, copy.name))
         except (HalogError, UnknownResult) as e:
@@ -149,7 +149,7 @@ class Takeovers:
         else:
             candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())
 
-    def _is_other(self, copy: Copy, now: Held) -> bool:
+    def _is_other(self, copy: Copy, now: SiteVote) -> bool:
         """Was the vote written by another rule than this site's? Then it cannot be taken: both sites could have more
         than half of what each takes for all."""
         own = self._rules.get(copy.core.table.policy, "")
@@ -186,14 +186,14 @@ class Takeovers:
         by_name = {copy.name: copy for copy in claimed}
         before = {copy.name: copy.core.table.owner for copy in claimed}
 
-        def done(switch: Switch) -> None:
+        def done(switch: SwitchResult) -> None:
             more = {"site": switch.taken_over_from, "lacks": switch.lacks}
             what = "it is not heard of"
             self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
 
         timeout_s = max((self._policies[c.core.table.policy].after_ms for c in claimed), default=0) / 1000
         reached = partial(self._reached, timeout_s * (EARLY - 1) / EARLY)
-        switching = Switching(self._host.coordinator, self._host.site, reached, timeout_s)
+        switching = Switchover(self._host.coordinator, self._host.site, reached, timeout_s)
         if claimed:
             logger.warning("partitions %s are taken over from site %s", list(by_name), sorted(set(before.values())))
             try:
@@ -201,7 +201,7 @@ class Takeovers:
             except (HalogError, UnknownResult) as e:
                 logger.warning("partitions %s are not taken over yet: %s", list(by_name), e)
 
-    def _has_served(self, desk: Desk, there: Coordinator, copy: Copy) -> bool:
+    def _has_served(self, desk: SiteContact, there: Coordinator, copy: Copy) -> bool:
         leading, (now, _) = copy.core.leading, held(there, copy.name)
         if leading is None or now is None or now.under is None or not now.site == now.under.site == desk.site:
             return False
@@ -264,7 +264,7 @@ class Takeovers:
             self._host.telling.told(copy, ev.Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
             change_table(self._host.coordinator, copy.name, lambda now: now if now.owner else given_up(now, desk.site))
 
-    def _serves(self, desk: Desk, copy: Copy) -> bool:
+    def _serves(self, desk: SiteContact, copy: Copy) -> bool:
         """Does that site serve the partition? Or has it served in a history that this one does not go on from, and
         named this site again since? Then what it answered must be brought here first."""
         try:

@@ -53,7 +53,7 @@ TRIES = 3
 """A renewal is tried so often: another node of this site may have been active a moment ago, and have written since."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class SiteVote(msgspec.Struct, frozen=True):
     """A `SiteVote` is a vote, as the coordinator holds it."""
 
     site: str
@@ -86,10 +86,10 @@ class Held(msgspec.Struct, frozen=True):
 Told = TypeVar("Told")
 """What a coordinator is asked for."""
 
-_DECODER = msgspec.json.Decoder(Held)
+_DECODER = msgspec.json.Decoder(SiteVote)
 
 
-def held(coordinator: Coordinator, partition: str) -> tuple[Held | None, int]:
+def held(coordinator: Coordinator, partition: str) -> tuple[SiteVote | None, int]:
     """Return the vote for a partition and the znode's version; (None, -1) if there is none. CoordinatorError for what
     cannot be read: nobody may overwrite it."""
     found = coordinator.get(_path(partition))
@@ -106,17 +106,17 @@ def write(
     partition: str,
     site: str,
     by: str,
-    before: Held | None,
+    before: SiteVote | None,
     version: int,
     epoch: EpochId | None = None,
     rule: str = "",
-) -> tuple[Held, int]:
+) -> tuple[SiteVote, int]:
     """Renew the vote of `site` in `epoch`, or give it to that site, which has not renewed it yet. Return it as it is
     now, and its version. VersionError: somebody else has written."""
     if before is not None and before.site == site and before.epoch is not None:
         epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
     last = before.under if before is not None and epoch is None else None
-    now = Held(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
+    now = SiteVote(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
     data = msgspec.json.encode(now)
     if before is not None:
         return now, coordinator.set(_path(partition), data, version)
@@ -141,7 +141,7 @@ def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
     return any(epoch == opened for lineage in (state.lineage, *merged) for opened, _ in lineage)
 
 
-class Desk:
+class SiteContact:
     """A `SiteContact` asks one site's coordinator, on a few threads. This site's own coordinator has one, too."""
 
     def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
@@ -255,12 +255,12 @@ class Desk:
         self._not_before = math.inf
 
 
-class Desks:
+class SiteContacts:
     """Holds the contacts of all sites, this one included."""
 
     def __init__(self, host: Host, reach: Callable[[str], Remote], others: Collection[str]) -> None:
-        self.own = Desk(host, host.site, None)
-        self.all = {host.site: self.own, **{site: Desk(host, site, reach) for site in others}}
+        self.own = SiteContact(host, host.site, None)
+        self.all = {host.site: self.own, **{site: SiteContact(host, site, reach) for site in others}}
 
     def close(self) -> None:
         """Close the contacts, once no thread asks any more."""
@@ -272,7 +272,11 @@ class SiteVoting:
     """Asks for the votes of what this node serves. The answers go to the core, which counts them."""
 
     def __init__(
-        self, host: Host, desks: Desks, after_ms: Mapping[str, int], rules: Mapping[str, str] = MappingProxyType({})
+        self,
+        host: Host,
+        desks: SiteContacts,
+        after_ms: Mapping[str, int],
+        rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Take `after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see
         `SiteVote.rule`."""
@@ -280,9 +284,9 @@ class SiteVoting:
         self._desks = desks
         self._after_ms = after_ms
         self._rules = rules
-        self._others: dict[tuple[str, str], tuple[Held, float]] = {}
+        self._others: dict[tuple[str, str], tuple[SiteVote, float]] = {}
         """By voter and partition: votes that belong to other sites, and since when they are as they are."""
-        self._mine: dict[tuple[str, str], tuple[Held, int, float]] = {}
+        self._mine: dict[tuple[str, str], tuple[SiteVote, int, float]] = {}
         """By voter and partition: votes that this node has renewed, with their versions. It need not read what it
         wrote."""
         self._last: dict[tuple[str, str], int] = {}
@@ -294,7 +298,7 @@ class SiteVoting:
         self._last[effect.site, copy.name] = effect.round
         desk.submit(lambda: self._ask(desk, copy, effect))
 
-    def _ask(self, desk: Desk, copy: Copy, effect: ev.AskVote) -> None:
+    def _ask(self, desk: SiteContact, copy: Copy, effect: ev.AskVote) -> None:
         """Ask, unless it was asked for again meanwhile: the answer would be too late, and make others late."""
         if self._last[desk.site, copy.name] != effect.round:
             return
@@ -325,13 +329,13 @@ class SiteVoting:
             return self._host.site
         return ""
 
-    def _known(self, key: tuple[str, str], copy: Copy) -> tuple[Held, int] | None:
+    def _known(self, key: tuple[str, str], copy: Copy) -> tuple[SiteVote, int] | None:
         """Return what this node wrote a moment ago, once: if it does not hold any more, it is read."""
         now, version, at = self._mine.pop(key, (None, 0, 0.0))
         fresh = (time.monotonic() - at) * 1000 < self._after_ms[copy.core.table.policy]
         return (now, version) if now is not None and fresh else None
 
-    def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
+    def _may_take(self, key: tuple[str, str], copy: Copy, now: SiteVote) -> bool:
         """May this site, which serves, take another site's vote? It may in these cases. An operator has overruled that
         site. Nobody renews the vote, and this site has the quorum anyway, or goes on from where the vote was renewed
         last, by whoever had it then. Or its owner says itself that this site serves, and nobody has counted the vote in
