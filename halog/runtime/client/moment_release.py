@@ -64,7 +64,7 @@ class MomentRelease:
         except HalogError:
             pass
         except Exception:  # the next ones are released all the same
-            logger.exception("a moment of partition %s is let go of by itself, after an error", partition)
+            logger.exception("a moment of partition %s was not released, and will expire", partition)
 
 
 class RemoteScan:

@@ -173,7 +173,7 @@ def own_view(asker: Asker, partition: str, under: tuple[bytes, ...], after: int,
         if not copy.wait_for(after, limit_s):
             raise late(copy, after, limit_s)
         if not copy.wait_decided(under, after, limit_s):
-            said = f"what would change these objects of {copy.name} was not decided within {limit_s:g} s"
+            said = f"a transaction that changes these objects of {copy.name} was not decided within {limit_s:g} s"
             raise DeadlineError(said, partition=copy.name, lsn=after)
     return OwnView(asker, copy, after, mapping)
 

@@ -276,7 +276,7 @@ class Reads:
 def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:
     """Return the objects of an answer, at least one. HalogError if it has none."""
     if type(reply) is not frames.Objects or not reply.items:
-        raise HalogError(f"the active node of {partition} answered a question for objects with none of them")
+        raise HalogError(f"the active node of {partition} answered a request for objects with none of them")
     return reply.items
 
 

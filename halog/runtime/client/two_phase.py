@@ -176,7 +176,7 @@ class TwoPhaseCommits:
             if isinstance(error, HalogError):
                 errors.append(error)
             elif error is not None and not isinstance(error, _Stopped):
-                errors.append(HalogError(f"the vote of {votes[vote]} came to nothing: {error!r}"))
+                errors.append(HalogError(f"the vote of {votes[vote]} failed: {error!r}"))
         if errors:
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
         return {partition: vote.result() for vote, partition in votes.items()}

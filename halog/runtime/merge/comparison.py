@@ -101,7 +101,9 @@ class MergeComparison:
             try:
                 results.check_later(seen.manifest, new, ours.state)
             except RefusedError:
-                logger.info("%s: what came since may be on both branches: compared at once", self._own.partition)
+                logger.info(
+                    "%s: later records may be on both branches: everything is compared at once", self._own.partition
+                )
                 return at_once(ours)
             return results.compared(seen, fork, new, three_way=self._three_way, even=self._even)
 

@@ -318,7 +318,7 @@ class _TriggerAnswer:
         value, key = self._encoded(info, fields), _key(info, fields)
         index_key = info.index_key(key)
         if index_key == self._found.key:
-            raise RecordFormatError(f"{info.name}: what is created beside an object has another key")
+            raise RecordFormatError(f"{info.name}: an object that is created beside another needs another key")
         said = _told(f"{info.name} {list(key)}")
         return New(index_key, value, self._place(info.name, info.routing_key(key)), said)
 
@@ -328,7 +328,7 @@ class _TriggerAnswer:
         fit = [t for t in types if set(t.fields) == set(fields)]
         if len(fit) > 1:
             names = " and ".join(t.name for t in fit)
-            raise RecordFormatError(f"{names} have the same fields: of which type is to be created is not to be told")
+            raise RecordFormatError(f"{names} have the same fields: it is unclear which type is to be created")
         return (fit or types)[0]
 
     def _encoded(self, info: TypeInfo, fields: Fields) -> bytes:

@@ -119,7 +119,7 @@ class RestoreDriver:
             if value is not None:
                 self._asked[name] = restores.read_restore(name, value.data)
         except CoordinatorError as e:
-            logger.error("nobody can merge %s: %s", name, e)
+            logger.error("partition %s cannot be merged, its request cannot be read: %s", name, e)
 
     def close(self) -> None:
         """Stop when the node closes: what is not done is left to the next active node."""
@@ -142,7 +142,12 @@ class RestoreDriver:
         except (HalogError, UnknownResult) as e:
             first = copy.name not in self._unread
             self._unread.add(copy.name)
-            logger.log(logging.WARNING if first else logging.DEBUG, "%s: is it to be merged? %s", copy.name, e)
+            logger.log(
+                logging.WARNING if first else logging.DEBUG,
+                "partition %s: whether it is to be merged cannot be read: %s",
+                copy.name,
+                e,
+            )
         finally:
             self._at_it.discard(copy.name)
 
@@ -161,7 +166,7 @@ class RestoreDriver:
 
     def _check(self, asked: Restore, seen_ms: int) -> None:
         if asked.tries >= TRIES:
-            raise RefusedError(f"{TRIES} times a node has begun with it, and none has come to an end: see their logs")
+            raise RefusedError(f"nodes have begun with it {TRIES} times, and none came to an end: see their logs")
         if seen_ms - asked.at_ms > STALE_MS:
             raise RefusedError("it was asked for too long ago, and this site did not serve meanwhile: ask again")
 
@@ -174,7 +179,7 @@ class RestoreDriver:
         try:
             restores.progress(self._host.coordinator, copy.name, failed)
         except (HalogError, UnknownResult) as e:
-            logger.warning("nobody could be told: %s", e)
+            logger.warning("that the restore failed could not be written: %s", e)
 
 
 class _PartitionRestore:
@@ -256,7 +261,7 @@ class _PartitionRestore:
         return SparkResults(self._host.log, self._host.coordinator, *of, three_way=three_way)
 
     def _deciding_of(self, keys: int) -> None:
-        self._say(READING, f"it is decided what is to stand under {keys:,} keys that a Spark job has compared")
+        self._say(READING, f"{keys:,} keys that a Spark job has compared are decided")
 
     def _was_merged(self, name: bytes) -> None:
         """Report a merge that was done by a node which died before it could say so."""
@@ -358,7 +363,7 @@ class _PartitionRestore:
         try:
             places.offer(self._host.coordinator, self._copy.name, self._reopening.before)
         except (HalogError, UnknownResult) as e:
-            logger.warning("a place to read the log of %s from could not be offered: %s", self._copy.name, e)
+            logger.warning("where the other site can read on in the log of %s was not written: %s", self._copy.name, e)
 
     def _hold(self, name: bytes, offset: int) -> None:
         """Hold the log for a week from now; after an undo the hold of its merge lasts so long, too."""

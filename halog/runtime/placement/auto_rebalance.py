@@ -287,7 +287,7 @@ class AutoRebalance:
         for d in found:
             if d not in known:
                 more = {"policy": policy, "defined": ", ".join(d.defined), "listed": ", ".join(d.listed)}
-                cause = f"found at a rebalance, which leaves it there until {d.node} has enabled it, or defined it so"
+                cause = f"found at a rebalance; the partition stays until {d.node} enables or changes its definition"
                 self._history.tell(DIFFERING, cause, node=d.node, more=more, partition=d.partition)
 
     def _store(self, made: plans.Plan) -> None:

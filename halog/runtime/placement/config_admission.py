@@ -127,7 +127,10 @@ def _site(old: Config | None, new: Config, known: Facts) -> Refusals:
             yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
     for policy, values in known.made.items():
         if values.get("home") == new.site.name:
-            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
+            yield (
+                ("site", "name"),
+                f"policy {policy} is mirrored here from site {new.site.name}, so this is another site",
+            )
 
 
 def _topics(old: Config, new: Config) -> Refusals:

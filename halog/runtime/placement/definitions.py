@@ -72,7 +72,7 @@ def _wish(config: Config, table: PartitionTable, nodes: Sequence[str], sync: int
 
 def _why_not_there(config: Config, node: str) -> str | None:
     away = elsewhere(config, node)
-    return f"{away}: say it there" if away else None
+    return f"{away}: give this command there" if away else None
 
 
 def enable(

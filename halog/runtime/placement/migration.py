@@ -117,7 +117,7 @@ def why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str]) -
     zone, named = config.hosts_of(table.policy), " or ".join(policy.spans)
     for node in nodes:
         if away := elsewhere(config, node):
-            return f"{away}: it has copies there alone"
+            return f"{away}: it can have copies only there"
         if node not in zone:
             return (
                 f"{node} is not in zone {named} of policy {table.policy} ({', '.join(zone)}): "

@@ -51,7 +51,7 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
         states = set(plans.states_of(last, tables).values())
         which = f"plan {last.id} was the last one"
         if states == {plans.DONE}:
-            again = f"rolled back plan {last.undoes}: `halog plan rollback {last.id}` goes forth again"
+            again = f"rolled back plan {last.undoes}: `halog plan rollback {last.id}` moves all there again"
             raise NothingToDoError(f"{which}, and {again}; nothing was changed")
         again = f"has not rolled back all of plan {last.undoes} yet: `halog plan rollback {last.undoes}` goes on"
         raise RefusedError(f"{which}, and {again}; nothing was changed")

@@ -68,7 +68,7 @@ class Announcement:
                 self._lost = error
                 return
             except HalogError as error:
-                logger.warning("the job of policy %s could not say that it lives: %s", self._policy, error)
+                logger.warning("the announcement of the job of policy %s was not renewed: %s", self._policy, error)
 
     def _put(self, *, first: bool) -> None:
         """Write the announcement. RefusedError if it is not the `first` time and another job has taken this one's
@@ -88,7 +88,7 @@ class Announcement:
                     return
                 if self._coordinator.create(path, data):
                     return
-        raise UnreachableError(f"nobody said whether znode {path} was set; try again")
+        raise UnreachableError(f"ZooKeeper did not say whether znode {path} was written; try again")
 
     def _take_back(self) -> None:
         found = self._coordinator.get(path_of(self._policy))

@@ -336,7 +336,7 @@ class Mover:
         entries = entries_of(places, lambda at, keys, version: self._fetch(at, keys, mapping=version))
         for key in places:
             if key not in entries or entries[key].said.partition != copy.name:
-                raise ConflictError(f"an object of {copy.name} has no entry that says so: it was changed just now")
+                raise ConflictError(f"an object of {copy.name} has no entry that names it: it was changed just now")
         return entries
 
     def _mapping(self, copy: Copy) -> PolicyMapping:
@@ -382,5 +382,5 @@ def _stays(copy: Copy, to: str, error: HalogError) -> HalogError:
     if not isinstance(error, DuplicateKeyError):
         return error
     return HalogError(
-        f"an object that belongs in {to} is in {copy.name}, and another one of its key is there", partition=copy.name
+        f"an object in {copy.name} belongs in {to}, which has another object of the same key", partition=copy.name
     )

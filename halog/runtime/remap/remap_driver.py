@@ -159,10 +159,10 @@ class RemapDriver:
             return
         if by is None:
             del self._left_to[policy]
-            logger.info("policy %s: what is to move is not left to %s any more", policy, before)
+            logger.info("policy %s: %s does not move its objects any more, the nodes do", policy, before)
         else:
             self._left_to[policy] = by
-            logger.info("policy %s: what is to move is left to %s", policy, by)
+            logger.info("policy %s: %s moves its objects, the nodes leave them to it", policy, by)
 
     def _note(self, policy: str, mapping: PolicyMapping, clean: list[str]) -> None:
         def taken(now: PolicyMapping) -> PolicyMapping:
@@ -207,7 +207,7 @@ class RemapDriver:
         if problem is not None:
             raise problem
         if doubtful and not dirty:
-            raise HalogError(f"partition {copy.name} holds transactions from before that are not decided yet")
+            raise HalogError(f"partition {copy.name} holds transactions of an older mapping that are not decided yet")
         return not dirty
 
     def _move(self, policy: str, copy: Copy, keys: list[bytes]) -> HalogError | None:

@@ -197,7 +197,7 @@ class AcknowledgementReceiver:
                 else:
                     self._read(entry.value, told)
         except HalogError as e:
-            logger.warning("what other sites say has arrived there cannot be read: %s", e)
+            logger.warning("acknowledgements of other sites cannot be read: %s", e)
             self.close()
             self._host.pause(AGAIN_S)
             return
@@ -210,7 +210,7 @@ class AcknowledgementReceiver:
         try:
             said = _ARRIVED.decode(data)
         except msgspec.MsgspecError as e:
-            logger.warning("an entry of %s says nothing of what has arrived: %s", self._topic.topic, e)
+            logger.warning("an entry of topic %s is no acknowledgement: %s", self._topic.topic, e)
             return
         for partition, epoch, lsn in said.items:
             key = said.site, partition, epoch
@@ -258,7 +258,7 @@ class SyncWaitWatch:
             for copy in mine:
                 self._look(copy)
         except (HalogError, UnknownResult) as e:
-            logger.debug("whether site %s waits for this one is not known: %s", self._site, e)
+            logger.debug("it is not known whether site %s waits for this one: %s", self._site, e)
             self.close()
         if not mine:
             self.close()

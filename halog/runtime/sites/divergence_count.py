@@ -104,7 +104,7 @@ class DivergenceCount:
         except _NodeStop:
             return
         except (HalogError, UnknownResult) as e:
-            logger.debug("what has parted is not known: %s", e)
+            logger.debug("it is not known what has parted: %s", e)
         self._host.pause(LOOK_S)
 
     def _due(self) -> list[tuple[_LogPair, Split]]:
@@ -194,8 +194,8 @@ class DivergenceCount:
         good = [c for c in known if c.offset >= begins and c.state.log_id == log_id]
         if not good:
             raise LogError(
-                f"the log of {copy.name} at site {remote.name} is trimmed up to offset {begins}, and from where it "
-                "could be read is not known",
+                f"the log of {copy.name} at site {remote.name} is trimmed up to offset {begins}, and no later place to "
+                "read from is known",
                 partition=copy.name,
                 begins=begins,
             )

@@ -65,7 +65,7 @@ class HomeTables:
                     raise CoordinatorError(said, partition=partition, site=site) from None
                 if now - said_at >= SAY_S:
                     said_at = now
-                    logger.warning("%s; it is waited for", said)
+                    logger.warning("%s; this node waits for it", said)
                 time.sleep(LOOK_S)
 
     def __enter__(self) -> HomeTables:
@@ -97,7 +97,7 @@ def returned(
         try:
             remote = reach(site)
         except HalogError as e:
-            logger.warning("whether site %s has taken anything over is not known: %s", site, e)
+            logger.warning("it is not known whether site %s has taken anything over: %s", site, e)
             continue
         try:
             taken = [t.name for t in mine if serves(remote.coordinator, t)]

@@ -363,7 +363,9 @@ class MirrorLink:
         now = time.monotonic()
         for tp, one in list(self._running.items()):
             if self._is_stuck(one, now):
-                logger.warning("what was brought of %s is not taken here: it is begun again", one.copy.name)
+                logger.warning(
+                    "partition %s: the copy here does not take what was mirrored: mirroring begins again", one.copy.name
+                )
                 way.tail.unfollow(tp)
                 del self._running[tp]
                 continue

@@ -72,7 +72,7 @@ class OwnerTracker:
         try:
             return self._ask(to, [copy.name], f"site {self.site} has given its log to that one")
         except HalogError as e:
-            logger.warning("partition %s is site %s's, which cannot be mirrored from yet: %s", copy.name, to, e)
+            logger.warning("partition %s belongs to site %s, which cannot be mirrored yet: %s", copy.name, to, e)
             return False
 
     def _ask(self, other: str, partitions: Collection[str], why: str) -> bool:

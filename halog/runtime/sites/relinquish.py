@@ -78,7 +78,7 @@ class Relinquishment:
             self._append(records.EpochStarted(self._header(), own.epoch, own.lsn))
         while self._state().epoch != self.epoch:
             if self._state().epoch.number > self.epoch.number:
-                logger.info("partition %s: another epoch was quicker; once more", self._copy.name)
+                logger.info("partition %s: another node began an epoch first; fencing begins again", self._copy.name)
                 return
             yield True
         own = self._closed()

@@ -102,7 +102,7 @@ def told_at(coordinator: Coordinator, partition: str) -> tuple[Split | None, int
     try:
         return _DECODER.decode(found.data), found.version
     except msgspec.MsgspecError as e:
-        logger.warning("znode parted/%s says nothing of a parting: %s", partition, e)
+        logger.warning("znode parted/%s cannot be read: %s", partition, e)
         return None, found.version
 
 
@@ -170,7 +170,7 @@ class SplitWatch:
             try:
                 self._look(site, mine)
             except (HalogError, UnknownResult) as e:
-                logger.debug("what site %s serves is not known: %s", site, e)
+                logger.debug("it is not known what site %s serves: %s", site, e)
                 for name in [name for name, told in self._told.items() if told == site]:
                     del self._told[name]  # other nodes may report it
         self._host.pause(WATCH_S)

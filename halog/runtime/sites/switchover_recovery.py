@@ -63,7 +63,7 @@ class SwitchoverRecovery:
             try:
                 self._look(site, [c for c in mine if c.core.table.owner == site])
             except (HalogError, UnknownResult) as e:
-                logger.debug("whether site %s has given anything to this one is not known: %s", site, e)
+                logger.debug("it is not known whether site %s has given anything to this one: %s", site, e)
         self._host.pause(LOOK_S)
 
     def _look(self, site: str, copies: list[Copy]) -> None:
@@ -97,7 +97,7 @@ class SwitchoverRecovery:
                 more = {"site": switch.taken_over_from, "lacks": switch.lacks}
                 self._host.telling.told(due[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", why, more))
 
-        logger.warning("partitions %s were given to this site, and nobody took them: it takes them now", list(due))
+        logger.warning("partitions %s were given to this site, and nobody took them: this node does so now", list(due))
         try:
             host = self._host
             Switchover(host.coordinator, host.site, self._reach, LEVEL_S, host.pause).promote(

@@ -158,8 +158,8 @@ class Takeovers:
         if self._differs.get(copy.name) != now.rule:
             self._differs[copy.name] = now.rule
             logger.error(
-                "partition %s: this site takes nothing over: it goes by (%s), and site %s by (%s); all must have the "
-                "same takeover, takeover_after_ms and votes",
+                "partition %s: this site takes nothing over: its rule is (%s), that of site %s is (%s); all sites must "
+                "have the same takeover, takeover_after_ms and votes",
                 copy.name,
                 own,
                 now.site,
@@ -188,7 +188,7 @@ class Takeovers:
 
         def done(switch: SwitchResult) -> None:
             more = {"site": switch.taken_over_from, "lacks": switch.lacks}
-            what = "it is not heard of"
+            what = "nobody hears of it"
             self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
 
         timeout_s = max((self._policies[c.core.table.policy].after_ms for c in claimed), default=0) / 1000
@@ -229,7 +229,7 @@ class Takeovers:
                 if self._desks.all[site].ask(lambda there, seen=seen: self._take(there, copy, seen)):  # type: ignore[misc]
                     claimed.append(site)
             except (HalogError, UnknownResult) as e:  # what may have been written does not count
-                logger.info("partition %s: the vote of site %s is not to be had: %s", copy.name, site, e)
+                logger.info("partition %s: the vote of site %s could not be taken: %s", copy.name, site, e)
             if site not in claimed:
                 break  # of several sites that try, the first one to ask has it
         if candidate.is_enough(claimed):

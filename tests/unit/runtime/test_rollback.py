@@ -197,7 +197,7 @@ def test_a_way_back_that_was_cancelled_unbegun_is_not_taken_for_a_way_forth(tree
     with pytest.raises(RefusedError, match="has not rolled back all of plan x yet: `halog plan rollback x` goes on"):
         chosen(tree, there)
     assert chosen(tree, there, "x")[0].id == "x"
-    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` goes forth again"):
+    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` moves all there again"):
         chosen(tree, [table("p", HERE, 2, owner="A")])
 
 
