@@ -238,9 +238,8 @@ class Reads:
         self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
     ) -> None:
         """See Backend."""
-        for piece in pieces(
-            reads, _read_size, self._room
-        ):  # versions only grow: what holds at the last, held at the first
+        # Versions only grow: what holds when the last piece is checked held for the first one, too.
+        for piece in pieces(reads, _read_size, self._room):
             request = frames.Validate(partition, piece, least, mapping)
             self._asker.patiently(partition, partial(self._validate, request))
 

@@ -182,7 +182,7 @@ class MirrorLink:
                 self._give_away(way, copy, partial(self._start, way, copy, own, kept))
                 return
             start = self._start(way, copy, own, kept)
-            mirror = Mirror(start, own)  # it may begin in front of a merge that has all of what is here
+            mirror = Mirror(start, own)  # it may begin past what is here: before a merge that has all of it
             self._hold(way, copy.name, start.offset)
         except (LogError, RefusedError) as e:
             self._stop(copy, e)
