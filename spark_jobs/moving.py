@@ -20,7 +20,7 @@ from halog.metadata import mapped_policies
 from halog.metadata.move_jobs import Announced
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.announcement import Announcement
-from halog.runtime.remap.remap_request import DONE, MOVES, Progress
+from halog.runtime.remap.remap_request import DONE, MOVES, RemapProgress
 from halog.runtime.rpc.router import Router
 from spark_jobs.finder import HOLD_MS, Finder, Report, Tell
 from spark_jobs.node_mover import ATTEMPT_S, NodeMover
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 MAX_OFFSETS: Final = 100_000
 """Rows of one micro-batch. A kill costs half a minute of moving; the overhead of a micro-batch is a second."""
-Seen = Callable[[Progress], None]
+Seen = Callable[[RemapProgress], None]
 
 
 class Outcome(NamedTuple):
     """An `Outcome` is what came of the change."""
 
-    progress: Progress
+    progress: RemapProgress
     report: Report
 
 

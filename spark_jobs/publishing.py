@@ -25,7 +25,7 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.identity import who
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch, spark_results as classified
-from halog.runtime.merge.in_doubt import Elsewhere
+from halog.runtime.merge.in_doubt import RemoteDecisions
 from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics import topic_names
@@ -117,7 +117,7 @@ class Publishing:
             tell=tell,
         )
         self._own = Remote(site.config.site.name, site.log, site.coordinator)
-        self._elsewhere = Elsewhere(self._own, source)
+        self._elsewhere = RemoteDecisions(self._own, source)
         self._closed: dict[str, Side] = {}
         self._last_ms: dict[str, int] = {}
         self._published: Published
@@ -259,7 +259,7 @@ class Publishing:
         run, chunk, tp = self._published.run, packed(manifest), TopicPartition(self._topic, place.index)
         for value in records_of(run, chunk):
             remote.log.put(tp, b"", value)
-        found = classified.Classified(
+        found = classified.ClassifiedResult(
             manifest.merge.hex(),
             run.hex(),
             digest(chunk).hex(),

@@ -20,7 +20,7 @@ import click
 from halog.config import Config
 from halog.errors import ConfigError
 from halog.runtime.remap import remap_request as wishes
-from halog.runtime.remap.remap_request import Progress
+from halog.runtime.remap.remap_request import RemapProgress
 from spark_jobs import moving
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, told
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder
@@ -224,7 +224,7 @@ class _Bar:
         """Show how far the finder is."""
         self.say(f"{stage} topic, {partitions} partitions: {rows:,} objects looked at")
 
-    def seen(self, now: Progress) -> None:
+    def seen(self, now: RemapProgress) -> None:
         """Show how far the change is."""
         self.say(f"{now.policy} {now.state}, {now.clean} of {now.partitions} partitions are done")
 

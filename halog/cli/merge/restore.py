@@ -115,7 +115,7 @@ def _restore(
 ) -> None:
     from halog.cli.shared.by_spark import classifying
     from halog.metadata.partition_tables import table_of
-    from halog.runtime.merge.restore_command import Reuniting
+    from halog.runtime.merge.restore_command import RestoreCommand
     from halog.runtime.support.adapters import Remote
     from halog.runtime.topics.topic_names import state_topic
 
@@ -129,7 +129,7 @@ def _restore(
                 say(f"partition {name} is left out: {why}")
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
-        with Reuniting(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
+        with RestoreCommand(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
             remote, named = reuniting.remote, _named(connection, [t.name for t in tables], source, nodes)
             asked = _asked(tables, actives)
             sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
@@ -216,12 +216,12 @@ def _active(
 def _take_back(connection: ClusterConnection, active: Mapping[str, str], timeout_s: float) -> None:
     """Have this site serve again what its own nodes should serve."""
     from halog.cli.partition.failover import hand_over
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     if not active:
         return
     config = connection.config
-    Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
+    Switchover(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
     router = connection.router
     with router.changed:
         router.changed.wait_for(

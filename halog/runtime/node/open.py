@@ -20,7 +20,7 @@ from halog.metadata import bindings
 from halog.ports import Log, UnknownResult
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.membership.witness import Witness
-from halog.runtime.merge.compensation import Asking, Compensate, Compensation, most_of
+from halog.runtime.merge.compensation import Compensate, Compensation, TriggerCalls, most_of
 from halog.runtime.node.live_config import Activated, of_file
 from halog.runtime.node.node import Runtime
 from halog.runtime.node.partitions import Partitions
@@ -144,7 +144,7 @@ def _joined(
             return info.parsed
         return opened.definitions.newest(type_name)  # of another process's class
 
-    places, asking = Places(settings, definition_of), Asking()
+    places, asking = Places(settings, definition_of), TriggerCalls()
     outside = adapters(settings, name)
     try:
         ids = tuple(sorted(info.type_id.hex() for info in registry.by_name.values()))

@@ -31,7 +31,17 @@ TO_COME = (
     "halog/core/stow_events.py",
     "halog/demo",
     "halog/metadata",
-    "halog/runtime",
+    "halog/runtime/__init__.py",
+    "halog/runtime/events",
+    "halog/runtime/host",
+    "halog/runtime/keys",
+    "halog/runtime/membership",
+    "halog/runtime/node",
+    "halog/runtime/replica",
+    "halog/runtime/rpc",
+    "halog/runtime/store",
+    "halog/runtime/support",
+    "halog/runtime/topics",
 )
 """What is still to be rewritten."""
 

@@ -14,7 +14,7 @@ from halog.config import Config, parse_config
 from halog.core.table.table import DEFINED, DISABLED, PartitionDefinition, PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.runtime.placement import plan as plans
-from halog.runtime.placement.plan import Plan, Planned
+from halog.runtime.placement.plan import Plan, PlannedMove
 from halog.runtime.placement.plan_rollback import Situation, chosen, copies_of, roll_back, under_way
 
 pytestmark = pytest.mark.feature("X10", "P12")
@@ -38,8 +38,8 @@ def table(name: str, at: Target, version: int, **more: Any) -> PartitionTable:
     return PartitionTable(name, "0" * 32, "t", 0, "p", at.nodes, at.sync_replicas, config_version=version, **more)
 
 
-def move(name: str, version: int = 0, **more: Any) -> Planned:
-    return Planned(name, HERE.nodes, THERE, version, "", **{"sync": HERE.sync_replicas, **more})
+def move(name: str, version: int = 0, **more: Any) -> PlannedMove:
+    return PlannedMove(name, HERE.nodes, THERE, version, "", **{"sync": HERE.sync_replicas, **more})
 
 
 def way(
@@ -48,7 +48,7 @@ def way(
     return roll_back(plan, Situation(config(zone), {t.name: t for t in tables}, up, up, (plan, *others)))
 
 
-def plan(*moves: Planned, id_: str = "x", **more: Any) -> Plan:
+def plan(*moves: PlannedMove, id_: str = "x", **more: Any) -> Plan:
     return Plan(id_, 0, moves, **more)
 
 
@@ -201,7 +201,7 @@ def test_a_way_back_that_was_cancelled_unbegun_is_not_taken_for_a_way_forth(tree
     with pytest.raises(RefusedError, match="has not rolled back all of plan x yet: `halog plan rollback x` goes on"):
         chosen(tree, there)
     assert chosen(tree, there, "x")[0].id == "x"
-    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` goes forth again"):
+    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` moves all there again"):
         chosen(tree, [table("p", HERE, 2, owner="A")])
 
 
