@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from halog.core.placement.drain import PlannedMove
+from halog.core.placement.drain import MoveProposal
 from halog.core.placement.rebalance import PolicyDemand, rebalance
 from halog.core.placement.spread import PlacementZone, spread
 from halog.core.table.table import PartitionTable
@@ -89,7 +89,7 @@ def _placed(size: Size, nodes: Sequence[str]) -> list[tuple[str, ...]]:
     return list(spread(nowhere, size.copies, PlacementZone(nodes, nodes)).values())
 
 
-def _planned(size: Size, before: Sequence[str], after: Sequence[str]) -> list[PlannedMove]:
+def _planned(size: Size, before: Sequence[str], after: Sequence[str]) -> list[MoveProposal]:
     tables = [
         PartitionTable(f"p-{i}", "00" * 16, "t", i, "p", nodes, size.copies - 1)
         for i, nodes in enumerate(_placed(size, before))
@@ -97,7 +97,7 @@ def _planned(size: Size, before: Sequence[str], after: Sequence[str]) -> list[Pl
     return rebalance(tables, PolicyDemand(size.copies, size.copies - 1, PlacementZone(after, after)), (*before, *after))
 
 
-def _made(moves: Iterable[PlannedMove]) -> int:
+def _made(moves: Iterable[MoveProposal]) -> int:
     return sum(len(set(m.target.nodes) - set(m.before)) for m in moves if m.target is not None)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.core.placement.drain import PlannedMove
+from halog.core.placement.drain import MoveProposal
 from halog.core.placement.rebalance import PolicyDemand, rebalance
 from halog.core.placement.spread import PlacementZone
 from halog.core.table.table import PartitionTable
@@ -115,5 +115,5 @@ def more_nodes(
     return Growth("nodes", len(nodes), len(every), moved, round(sum(copies_of.values()) * added / max(1, len(every))))
 
 
-def _new(move: PlannedMove) -> list[str]:
+def _new(move: MoveProposal) -> list[str]:
     return [] if move.target is None else [n for n in move.target.nodes if n not in move.before]

@@ -17,8 +17,8 @@ from halog.core.table.migration import why_not, why_not_assigned
 from halog.core.table.table import PartitionTable, Target
 
 
-class PlannedMove(NamedTuple):
-    """A `PlannedMove` is one partition's part of the plan. `target` is None where it cannot move; `why` gives the
+class MoveProposal(NamedTuple):
+    """A `MoveProposal` is one partition's part of the plan. `target` is None where it cannot move; `why` gives the
     reason in either case."""
 
     partition: str
@@ -39,7 +39,7 @@ def plan(
     domains: Mapping[str, str] = {},
     drained: Collection[str] = (),
     allow_fewer: bool = False,
-) -> list[PlannedMove]:
+) -> list[MoveProposal]:
     """Return what is to be done so that `node` hosts nothing.
 
     `zones`: policy → nodes that may host it. `backup`: those of them for replicas. `domains`: node → failure domain; a
@@ -89,10 +89,10 @@ class _Room(NamedTuple):
         return to, f"{to} has no copy of it{apart} and the fewest copies{kind}{last}"
 
 
-def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> PlannedMove:
+def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> MoveProposal:
     now = _wanted(table)
     if node not in now.nodes:
-        return PlannedMove(table.name, table.configured, now, f"it is moving away from {node} already")
+        return MoveProposal(table.name, table.configured, now, f"it is moving away from {node} already")
     off = [n for n in room.able if n in table.disabled_on and n not in now.nodes]
     free = [n for n in room.able if n not in now.nodes and n not in off]
     if free:
@@ -104,12 +104,12 @@ def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> P
     else:
         more = f", but {', '.join(off)}, where it is disabled" if off else ""
         more += "; --allow-fewer goes on with one copy less" if len(now.nodes) > 1 else ""
-        return PlannedMove(
+        return MoveProposal(
             table.name, table.configured, None, f"no other node of its zone runs and is without a copy{more}"
         )
     target = Target(nodes, min(now.sync_replicas, len(nodes) - 1))
     return _checked(table, target, why, why_not(table, target))
 
 
-def _checked(table: PartitionTable, target: Target, why: str, refused: str | None) -> PlannedMove:
-    return PlannedMove(table.name, table.configured, None if refused else target, refused or why)
+def _checked(table: PartitionTable, target: Target, why: str, refused: str | None) -> MoveProposal:
+    return MoveProposal(table.name, table.configured, None if refused else target, refused or why)

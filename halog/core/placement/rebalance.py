@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core.placement.drain import PlannedMove
+from halog.core.placement.drain import MoveProposal
 from halog.core.placement.spread import PlacementZone, spread
 from halog.core.table.definitions import differing
 from halog.core.table.group import priority
@@ -29,7 +29,7 @@ class PolicyDemand(NamedTuple):
     unlogged: bool = False
 
 
-def rebalance(tables: Sequence[PartitionTable], shape: PolicyDemand, running: Collection[str]) -> list[PlannedMove]:
+def rebalance(tables: Sequence[PartitionTable], shape: PolicyDemand, running: Collection[str]) -> list[MoveProposal]:
     """Return what is to be done, without the partitions that are as they should be. `running`: nodes that could move
     what they have. A move without a target is a partition that stays as it is, and `why` says why."""
     now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
@@ -42,13 +42,13 @@ def rebalance(tables: Sequence[PartitionTable], shape: PolicyDemand, running: Co
     for t in tables:
         target = Target(then[t.name], max(0, min(shape.sync_replicas, len(then[t.name]) - 1)))
         if t.name in stay:
-            moves.append(PlannedMove(t.name, t.configured, None, stay[t.name]))
+            moves.append(MoveProposal(t.name, t.configured, None, stay[t.name]))
         elif not target.nodes:
-            moves.append(PlannedMove(t.name, t.configured, None, _why_nowhere(t)))
+            moves.append(MoveProposal(t.name, t.configured, None, _why_nowhere(t)))
         elif target != (t.target or Target(t.configured, t.sync_replicas)):
             refused = why_not(t, target, replace=True)  # a move under way is planned anew only where it cannot end
             why = refused or "; ".join(reasons.of(t, target))
-            moves.append(PlannedMove(t.name, t.configured, None if refused else target, why))
+            moves.append(MoveProposal(t.name, t.configured, None if refused else target, why))
     return moves
 
 
@@ -70,7 +70,7 @@ def place_by_hand(
     running: Collection[str],
     *,
     unlogged: bool = False,
-) -> list[PlannedMove]:
+) -> list[MoveProposal]:
     """Return what brings the partitions of a static policy to where the file has them (P3), without those that are
     there.
 
@@ -90,7 +90,7 @@ def place_by_hand(
         )
         stays = stays or why_not(t, target) or ""
         why = f"the configuration has it on {', '.join(target.nodes)} with {target.sync_replicas} sync"
-        moves.append(PlannedMove(t.name, t.configured, None if stays else target, stays or why))
+        moves.append(MoveProposal(t.name, t.configured, None if stays else target, stays or why))
     return moves
 
 

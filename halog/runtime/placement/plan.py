@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.core.placement.drain import PlannedMove
+from halog.core.placement.drain import MoveProposal
 from halog.core.placement.rebalance import PolicyDemand, place_by_hand, rebalance
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import (
@@ -125,7 +125,7 @@ def make(
     partition stays if a running node's definition differs from the cluster's (P10). ConfigError for a policy that does
     not exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
-    moves: list[PlannedMove] = []
+    moves: list[MoveProposal] = []
     known = {t.name: t for t in tables}
     for name in wanted:
         policy = config.policies.get(name)

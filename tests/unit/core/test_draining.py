@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from halog.core.placement.drain import PlannedMove, plan
+from halog.core.placement.drain import MoveProposal, plan
 from halog.core.table.table import DISABLED, Group, PartitionDefinition, PartitionTable, Target
 from tests.unit.core.kit import table
 
@@ -42,7 +42,7 @@ def test_a_list_gets_shorter_only_where_that_is_allowed() -> None:
     (fewer,) = plan(tables, "A", ZONES, "ABC", "ABC", allow_fewer=True)
     assert fewer.target == Target(("B", "C"), 1)
     (last,) = plan([on("a", "A", sync=0)], "A", ZONES, "A", "A", allow_fewer=True)
-    assert last == PlannedMove("a", ("A",), None, "no other node of its zone runs and is without a copy")
+    assert last == MoveProposal("a", ("A",), None, "no other node of its zone runs and is without a copy")
 
 
 def test_a_node_that_was_drained_gets_a_copy_only_where_no_other_can() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.core.ids import Member
-from halog.core.placement.drain import PlannedMove
+from halog.core.placement.drain import MoveProposal
 from halog.core.placement.rebalance import PolicyDemand, place_by_hand, rebalance
 from halog.core.placement.spread import PlacementZone
 from halog.core.table.table import DISABLED, SYNC, Group, PartitionDefinition, PartitionTable, Replica, Target
@@ -36,11 +36,11 @@ def test_an_empty_node_gets_its_share() -> None:
 @pytest.mark.feature("P4", "P2", "P13")
 def test_another_number_of_copies_and_of_sync_replicas() -> None:
     (more,) = rebalance([on("a", "A", "B")], PolicyDemand(3, 2, ABC), "ABC")
-    assert more == PlannedMove(
+    assert more == MoveProposal(
         "a", ("A", "B"), Target(("A", "B", "C"), 2), "3 copies instead of 2; 2 sync replicas instead of 1"
     )
     (fewer,) = rebalance([on("a", "A", "B")], PolicyDemand(1, 1, ABC), "ABC")
-    assert fewer == PlannedMove(
+    assert fewer == MoveProposal(
         "a", ("A", "B"), Target(("A",), 0), "1 copies instead of 2; 0 sync replicas instead of 1"
     )
 
@@ -142,7 +142,7 @@ def test_a_plan_that_could_commit_nothing_is_refused() -> None:
     assert (move.target, "priority never" in move.why) == (None, True)
 
 
-def by_hand(*tables: PartitionTable, serving: str = "ABC", running: str = "ABC") -> list[PlannedMove]:
+def by_hand(*tables: PartitionTable, serving: str = "ABC", running: str = "ABC") -> list[MoveProposal]:
     wanted = {"a": Target(("A", "B"), 1), "b": Target(("B", "C"), 0)}
     return place_by_hand(tables, wanted, serving, running)
 
