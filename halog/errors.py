@@ -237,8 +237,8 @@ class OutcomeUnknownError(HalogError):
     """It may or may not have happened. Of a commit `node.outcome(error)` says which; its evidence is what that asks by.
 
     `tx`: the id; `partition`: that which decides; `participants`: all of them, if there are several; `epoch`: the
-    highest that a request of it was sent for: "did not happen" is true if it is asked under that one (or a higher one),
-    for under a lower one what is late may still be done.
+    highest that a request of it was sent for. Always pass the epoch from the error; with an older one the answer
+    "did not happen" may be wrong, since a late request may still be done.
     """
 
     happened = None
