@@ -14,7 +14,6 @@ TO_COME = (
     "halog/adapters",
     "halog/cli",
     "halog/core",
-    "halog/demo",
     "halog/metadata",
     "halog/runtime",
 )
