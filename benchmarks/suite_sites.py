@@ -25,7 +25,7 @@ from benchmarks.scene import Scene, wait_until
 from halog.cli.shared.connection import ClusterConnection, connect
 from halog.config import ApplicationConfig, Config, NodeConfig, PolicyConfig, ZoneConfig
 from halog.core.table.table import PartitionTable
-from halog.demo.split.sites import NAMES, Sites, other
+from halog.demo.split.sites import NAMES, SplitSites, other
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
 from halog.metadata.partition_tables import table_of
@@ -55,7 +55,7 @@ WAIT_S = 600.0
 def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """Mirroring under load, takeovers that were asked for, and restores."""
     scene.end_all()
-    sites = Sites(scene.directory / "sites", LogProgress())
+    sites = SplitSites(scene.directory / "sites", LogProgress())
     seen = Seen()
 
     def measure(i: int) -> tuple[float, float]:
@@ -95,7 +95,7 @@ class Seen:
     """Milliseconds, in order."""
 
 
-def _round(scene: Scene, sites: Sites, name: str, count: int, seen: Seen) -> float:
+def _round(scene: Scene, sites: SplitSites, name: str, count: int, seen: Seen) -> float:
     """Seconds of one restore."""
     configs = {site: site_config(scene, sites, site, name) for site in NAMES}
     apps: dict[str, Child] = {}
@@ -128,7 +128,7 @@ def _round(scene: Scene, sites: Sites, name: str, count: int, seen: Seen) -> flo
     return took
 
 
-def _waiting(scene: Scene, sites: Sites, effort: Effort) -> tuple[list[float], list[float]]:
+def _waiting(scene: Scene, sites: SplitSites, effort: Effort) -> tuple[list[float], list[float]]:
     """Milliseconds, p50 of one client at west, for each run: of commits that wait for east's log, and of others."""
     configs = {site: site_config(scene, sites, site, "waiting", waits=True) for site in NAMES}
     apps: dict[str, Child] = {}
@@ -150,7 +150,7 @@ def _waiting(scene: Scene, sites: Sites, effort: Effort) -> tuple[list[float], l
     return found[KIND], found[PLAIN]
 
 
-def site_config(scene: Scene, sites: Sites, site: str, name: str, *, waits: bool = False) -> Path:
+def site_config(scene: Scene, sites: SplitSites, site: str, name: str, *, waits: bool = False) -> Path:
     """`waits`: commits of `KIND` wait for the other site, and those of `PLAIN` do not."""
     made: Config = sites.config(site, scene.directory / name, name, PARTITIONS)
     node = f"{site}-1"

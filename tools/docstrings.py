@@ -27,13 +27,13 @@ AUXILIARY = frozenset("is are was were be been has have had does do did am 's".s
 """A participle behind one of these is part of the same verb ("was asked"); the tagger may take it for a past tense."""
 COMMANDS = frozenset(
     """
-    act append ask begin bring build call carry check close commit compare compile convert copy count
-    create cut decode delete do draw encode end fill find finish fit follow forget get give guard hand
-    handle hear hold join keep leave let list load lock log look make map mark match measure merge move
-    name note offer open order pack pass place plan play print pull push put raise read record refuse
-    register remember remove rename replace report request reset restore retry return run say see send
-    serve set show sort split start state step stop store switch take tell tie time turn undo update
-    wait wake walk watch work wrap write yield
+    act append ask begin bring build call carry cause change check close commit compare compile convert
+    copy count create cut decode delay delete do drain draw drop encode end fill find finish fit follow
+    forget get give guard hand handle hear hold join judge keep land leave let list load lock log look
+    make map mark match measure merge move name note offer open order pack pass place plan play print
+    pull push put raise read record refuse register remember remove rename replace replay report request
+    reset restore retry return run say see send serve set show sort split start state step stop store
+    switch take tell tie time turn undo update wait wake walk watch work wrap write yield
     """.split()  # noqa: SIM905
 )
 """Verbs whose first form is a noun as well, or that the tagger takes for one at the head of a sentence."""

@@ -29,7 +29,6 @@ TO_COME = (
     "halog/core/site_events.py",
     "halog/core/sites",
     "halog/core/stow_events.py",
-    "halog/demo",
     "halog/metadata",
     "halog/runtime/__init__.py",
     "halog/runtime/events",
