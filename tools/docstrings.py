@@ -2,7 +2,8 @@
 
 The method: the first sentence ends at the first `.`, `?`, `!`, `;` or `:`. TextBlob's tagger names the part of speech
 of each word. A sentence is taken if it begins with a verb ("Returns the nodes", "Return the nodes"): its subject is the
-thing that is documented. It is taken, too, if it has more finite verbs than words that open a clause of their own
+thing that is documented. So is one whose subject is "this module" or code, with a word in -s behind it ("`A` names
+the nodes"). It is taken, too, if it has more finite verbs than words that open a clause of their own
 ("that", "which", "where", …): "The nodes that are up" has a verb, but no main clause. Code in backticks counts as a
 noun; what stands in brackets does not count. A tagger errs now and then: a sentence that it takes wrongly for headless
 can be put more plainly.
@@ -41,6 +42,10 @@ OPENS_CLAUSE = frozenset(
     where wherever whether which whichever while who whoever whom whose why
     """.split()  # noqa: SIM905
 )
+BEGINS_WITH_SUBJECT = re.compile(
+    r"(this (module|room|package)|(an? )?thing) (?!as |its |across |always |less )\w+s ", re.I
+)
+"""A singular subject and a word in -s behind it: that is its verb, even where the tagger takes it for a noun."""
 _tagger = PatternTagger()
 
 
@@ -67,6 +72,8 @@ def has_verb(text: str) -> bool:
     sentence = first_sentence(text)
     if not sentence[:1]:
         return False
+    if BEGINS_WITH_SUBJECT.match(sentence):
+        return True
     tags = _tagger.tag(sentence[0].lower() + sentence[1:])
     if not tags:
         return False

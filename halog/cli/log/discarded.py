@@ -20,7 +20,7 @@ from halog.core.log.chain import Verdict
 from halog.core.log.merge_parts import taken
 from halog.core.log.transactions import Decided, Ledger
 from halog.events import Event
-from halog.runtime.topics.log_judge import Judged
+from halog.runtime.topics.log_judge import EntryVerdict
 
 DISCARDED, UNDECIDED = "discarded", "undecided"
 
@@ -33,15 +33,15 @@ class Left(msgspec.Struct, frozen=True):
     anew; or it is prepared anew, and in doubt), or "committed as lsn N". `told`: what its node told of it, where the
     log does not have it."""
 
-    judged: Judged
+    judged: EntryVerdict
     outcome: str
     told: Told | None = None
 
 
-def discarded(judged: Iterable[Judged], events: Iterable[Event] = ()) -> Iterator[Left]:
+def discarded(judged: Iterable[EntryVerdict], events: Iterable[Event] = ()) -> Iterator[Left]:
     """The skipped transactions among these records, which are all there are, in log order; then what these events tell
     of this partition's and the log does not have, in theirs."""
-    passed: list[tuple[Judged, records.Commit | records.Prepare]] = []
+    passed: list[tuple[EntryVerdict, records.Commit | records.Prepare]] = []
     history = _History()
     for item in judged:
         record = item.record
@@ -74,7 +74,7 @@ class _History:
             return f"committed as lsn {self._happened[tx]}"
         return DISCARDED if self._led > epoch and tx not in self._ledger.undecided else UNDECIDED
 
-    def read(self, item: Judged, record: records.Record) -> None:
+    def read(self, item: EntryVerdict, record: records.Record) -> None:
         """The next record that was not skipped."""
         if self._whole is None:
             self._whole = item.offset == 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import PartitionTable
     from halog.ports import Entry
-    from halog.runtime.topics.log_judge import Judge, Judged
+    from halog.runtime.topics.log_judge import EntryVerdict, Judge
 
 FOLLOW_S = 0.25
 """How long one wait for new records takes; Ctrl-C is noticed between two."""
@@ -62,7 +62,7 @@ def tail(partition: str, count: int, follow: bool, config_path: Path, format_: s
     with connect(config_path, timeout_s) as connection:
         table = connection.table(partition)
 
-        def show(judged: Judged) -> None:
+        def show(judged: EntryVerdict) -> None:
             if format_ == "json":
                 echo_line(as_json(judged, connection.definitions))
             else:
@@ -74,7 +74,7 @@ def tail(partition: str, count: int, follow: bool, config_path: Path, format_: s
 
 
 def _show_last(
-    connection: Connection, table: PartitionTable, count: int, show: Callable[[Judged], None]
+    connection: Connection, table: PartitionTable, count: int, show: Callable[[EntryVerdict], None]
 ) -> tuple[Judge, int]:
     """Judge what the log holds and show the last `count`; the judge and the offset to go on from."""
     from halog.cli.shared.partition_log import PartitionLog
@@ -90,7 +90,7 @@ def _show_last(
 
 
 def _follow(
-    connection: Connection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[Judged], None]
+    connection: Connection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[EntryVerdict], None]
 ) -> None:
     try:
         for entry in _new_entries(connection, table, offset):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
-    from halog.metadata.restore_requests import Restore
+    from halog.metadata.restore_requests import RestoreRequest
 
 RESTORE_S = 300.0
 """All branches are closed, read, merged and followed: seconds; triggers may be slow, and the line, too."""
@@ -254,12 +254,12 @@ def mergeable(
     return found, left
 
 
-def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Restore]:
+def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, RestoreRequest]:
     from halog.metadata.identity import who
-    from halog.metadata.restore_requests import FAILED, Restore
+    from halog.metadata.restore_requests import FAILED, RestoreRequest
 
     site = connection.config.site.name
-    return {name: Restore(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
+    return {name: RestoreRequest(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
 
 
 @restore.command("undo")
@@ -353,12 +353,12 @@ def _site_of(connection: Connection, partition: str, node: str) -> str:
     )
 
 
-def _tell(partition: str, now: Restore) -> None:
+def _tell(partition: str, now: RestoreRequest) -> None:
     why = f": {now.why}" if now.why else ""
     say(f"partition {partition}: {now.phase}{why}")
 
 
-def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]) -> None:
+def _emit(format_: str, ended: Mapping[str, RestoreRequest], sources: Mapping[str, str]) -> None:
     documents = [
         {
             "partition": name,

@@ -22,7 +22,7 @@ from halog.metadata import branch_holds, log_holds as retention, restore_request
 from halog.metadata.identity import who
 from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import change_table, its_table, serves, table_of
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
 from halog.runtime.merge import preconditions as going_back
@@ -36,7 +36,7 @@ CHECKED_MS: Final = 3_600_000
 
 Classify = Callable[[list[str]], None]
 
-Told = Callable[[str, Restore], None]
+Told = Callable[[str, RestoreRequest], None]
 """Called with a partition and how far it is, whenever that changes."""
 
 
@@ -46,7 +46,7 @@ class _Heard(NamedTuple):
     site: str
     serves: Collection[str] = ()
     """Of the partitions that it was asked about."""
-    gave_back: Mapping[str, Restore] = MappingProxyType({})
+    gave_back: Mapping[str, RestoreRequest] = MappingProxyType({})
     """Those that were merged there and given back, with what led there."""
     why: str = ""
     """There is none."""
@@ -71,7 +71,7 @@ class Reuniting:
         self._others = tuple(others)
         self._timeout_s = timeout_s
         self._open: dict[str, Remote] = {}
-        self._given_back: dict[str, Restore] = {}
+        self._given_back: dict[str, RestoreRequest] = {}
         """What led there."""
 
     def __enter__(self) -> Reuniting:
@@ -155,7 +155,7 @@ class Reuniting:
         self._given_back |= heard.gave_back
         return site
 
-    def _gave_back(self, remote: Remote, table: PartitionTable) -> Restore | None:
+    def _gave_back(self, remote: Remote, table: PartitionTable) -> RestoreRequest | None:
         """What led there: it was merged there, this site is to serve it, and nothing has been done there since."""
         theirs, last = its_table(remote.coordinator, table), restores.restore_of(remote.coordinator, table.name)
         if theirs is None or theirs.owner != self._site or last is None or last.site != self._site:
@@ -174,13 +174,13 @@ class Reuniting:
         classified: bool = False,
         classify: Classify | None = None,
         told: Told,
-    ) -> dict[str, Restore]:
+    ) -> dict[str, RestoreRequest]:
         """Close this site's branches, have them merged at their sources, and wait until this site follows. What was not
-        done in time goes on by itself: its last `Restore` says how far it is. `active`: by partition, the source's node
-        that is to serve afterwards. `classified`: they are merged by what a Spark job has found; `classify`: once they
-        are closed it is called with those that were merged before, and finds it. RefusedError, and nothing was changed.
-        """
-        ended = dict[str, Restore]()
+        done in time goes on by itself: its last `RestoreRequest` says how far it is. `active`: by partition, the
+        source's node that is to serve afterwards. `classified`: they are merged by what a Spark job has found;
+        `classify`: once they are closed it is called with those that were merged before, and finds it. RefusedError,
+        and nothing was changed."""
+        ended = dict[str, RestoreRequest]()
         for table in (tables := list(tables)):
             if table.name in self._given_back:
                 ended[table.name] = self._given_back[table.name]
@@ -188,7 +188,7 @@ class Reuniting:
                 ended[table.name] = self._last(table, sources[table.name])
         tables = [t for t in tables if t.name not in ended]
         sources = {t.name: sources[t.name] for t in tables}
-        one = Restore(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
+        one = RestoreRequest(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
         wanted = {name: msgspec.structs.replace(one, active=active.get(name, "")) for name in sources}
         self._check(tables, sources, wanted)
         for table in tables:
@@ -206,16 +206,16 @@ class Reuniting:
                 self._follows(name, sources[name], until)
         return ended
 
-    def _last(self, table: PartitionTable, source: str) -> Restore:
+    def _last(self, table: PartitionTable, source: str) -> RestoreRequest:
         """What led there: a merge that somebody else has asked for, perhaps."""
         last = restores.restore_of(self.remote(source).coordinator, table.name)
         if last is not None and last.site == self._site and last.phase == restores.DONE:
             return last
         why = f"this site mirrors site {source}"
-        return Restore(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
+        return RestoreRequest(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
 
     def _check(
-        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, Restore]
+        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, RestoreRequest]
     ) -> None:
         """Whatever can be known before anything is closed for it."""
         for table in tables:
@@ -274,7 +274,9 @@ class Reuniting:
             time.sleep(LOOK_S)
 
 
-def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told) -> dict[str, Restore]:
+def undo(
+    coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told
+) -> dict[str, RestoreRequest]:
     """Undo merges, by partition, at the site that serves: where nobody has changed it since, what was there before
     stands again."""
     until = time.monotonic() + timeout_s
@@ -284,7 +286,7 @@ def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, 
                 f"partition {name} is served by site {owner}: a merge is undone there", partition=name, site=owner
             )
     at_ms = time.time_ns() // 1_000_000
-    wanted = {name: Restore(site="", by=who(), at_ms=at_ms, undo=merge) for name, merge in merges.items()}
+    wanted = {name: RestoreRequest(site="", by=who(), at_ms=at_ms, undo=merge) for name, merge in merges.items()}
     for name, one in wanted.items():
         restores.check(coordinator, name, one)
     for name, one in wanted.items():
@@ -292,9 +294,9 @@ def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, 
     return _wait(dict.fromkeys(merges, coordinator), until, told)
 
 
-def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, Restore]:
+def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, RestoreRequest]:
     """Until all have ended; how far each is that anything is known of. By partition, where it was asked for."""
-    last: dict[str, Restore] = {}
+    last: dict[str, RestoreRequest] = {}
     while True:
         for name, coordinator in asked.items():
             now = restores.restore_of(coordinator, name)

@@ -17,7 +17,7 @@ from halog.errors import StoreError
 from halog.ports import Store
 from halog.runtime.store import pushed_records as stowed
 from halog.runtime.store.object_table import ObjectTable
-from halog.runtime.store.pushed_records import Stowed
+from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.store.unlogged_tail import found, leave
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
 
@@ -153,7 +153,7 @@ def test_a_copy_that_is_dropped_has_stowed_nothing_and_stands_for_nobody(disk: D
 def test_another_history_is_not_ours(disk: Disk) -> None:
     disk.objects.stowed.stow(pushed(run_of([5, 6]), anew=True))
     disk.objects.stowed.stand(ev.Stand((7,), flush=False))
-    other = Stowed(disk.store, b"another!")
+    other = PushedRecords(disk.store, b"another!")
     assert (other.load(), other.stood()) == ([], ())
 
 
