@@ -24,7 +24,7 @@ PATH = "drained"
 
 
 class DrainMarkError(CoordinatorError):
-    """A mark does not go away, or perhaps it has: no answer came. What brought the node a copy stands."""
+    """Says that a mark does not go away, or perhaps it has: no answer came. The node still gets its copy."""
 
 
 class DrainMark(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ class GiveUpUnlogged:
             return table  # no answer had come, and perhaps somebody leads by now
         there = sorted(m.node for m in wanted if self._up.get(m.node) == m.incarnation)
         if not wanted:
-            _refuse(table, f"{table.name} waits for nobody's memory: its log has all that was acknowledged")
+            _refuse(table, f"{table.name} has nothing to give up: its log has all that was acknowledged")
         if there:
             _refuse(table, f"{', '.join(there)} may have what was acknowledged in {table.name}, and is up: wait for it")
         self.given = wanted

@@ -2,11 +2,11 @@
 against.
 
 Another site, a running job, an undo or a restore registers the first offset it still needs, under a name of its own and
-with an expiry, or as long as its session. Who trims looks at the holds, announces the new beginning, the floor, and
-looks at the holds *again*. Who registers looks at the floor *after* its hold is there. So at least one of the two sees
-the other: either the hold stops the trim, or it is refused. The floor never goes down: a trim that was announced may
-happen at any time, even by a node that was replaced long ago. A hold that was acknowledged is trimmed over by nobody
-before it expires, by the clock of the partition's active node, or of the one that mirrors it.
+with an expiry, or as long as its session. The node that trims looks at the holds, announces the new beginning, the
+floor, and looks at the holds *again*. Whoever registers looks at the floor *after* its hold is there. So at least one
+of the two sees the other: either the hold stops the trim, or it is refused. The floor never goes down: a trim that was
+announced may happen at any time, even by a node that was replaced long ago. No node trims over a hold that was
+acknowledged before it expires, by the clock of the partition's active node, or of the one that mirrors it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def release(coordinator: Coordinator, partition: str, name: str) -> None:
     try:
         there = coordinator.delete(_path(partition, name))
     except UnknownResult as e:
-        raise UnreachableError(f"nobody said whether the hold {name} of {partition} has ended: {e}") from None
+        raise UnreachableError(f"it is not known whether the hold {name} of {partition} has ended: {e}") from None
     if not there:
         raise NotFoundError(f"nothing of the log of {partition} is held as {name}")
 
@@ -175,8 +175,8 @@ def floor(coordinator: Coordinator, partition: str) -> int:
 
 def allowed(coordinator: Coordinator, partition: str, wanted: int) -> int:
     """Return up to where the log may be trimmed now, if it were up to `wanted` without any holds. Ends holds that have
-    expired. To be called by the node that takes the partition's snapshots; another one trims over nobody's hold
-    either."""
+    expired. To be called by the node that takes the partition's snapshots; another node that calls it respects all
+    holds, too."""
     first = _lowest(coordinator, partition, wanted)
     _announce(coordinator, partition, first)
     return _lowest(coordinator, partition, first)

@@ -1,14 +1,14 @@
 """This module keeps which job moves the objects of a change for the nodes (S1, T8): it announces itself, and they leave
 the bulk to it.
 
-sweeps/<policy>    JSON: who (`by`), for which `version` of the mapping, and for how long it is believed (`for_ms`)
+sweeps/<policy>    JSON: the job (`by`), for which `version` of the mapping, and for how long it is believed (`for_ms`)
                    behind each renewal; by compare-and-set only. The last job that announces itself is the one
 
-Nothing depends on a job but who does the work. A node that believes an announcement only puts off looking at all
-objects of its partitions, and it looks at all of them before it notes one as clean, whoever moved what. It believes it
-for `for_ms`, at most `LONGEST_MS`, by its own clock, since it first saw this version of the znode. So no two clocks are
-compared: a driver that dies, or whose clock is a year ahead, holds a change up for that long and no longer. A driver
-that lives and does nothing is not renewed either (`halog.runtime.remap.announcement`).
+A job only changes who does the work. A node that believes an announcement only puts off looking at all objects of its
+partitions, and it looks at all of them before it notes one as clean, whoever moved what. It believes it for `for_ms`,
+at most `LONGEST_MS`, by its own clock, since it first saw this version of the znode. So no two clocks are compared: a
+driver that dies, or whose clock is a year ahead, holds a change up for that long and no longer. A driver that lives and
+does nothing is not renewed either (`halog.runtime.remap.announcement`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Told = Callable[[PartitionTable, PartitionTable], None]
 
 
 def untold(before: PartitionTable, now: PartitionTable) -> None:
-    """Tell nobody: nobody is to hear of it, or nodes tell it."""
+    """Tell nobody: the change is not reported, or nodes report it."""
 
 
 def change_table(

@@ -1,13 +1,13 @@
-"""This module says what may become of a table in which a site takes or gives a partition: two sites' tables say who
-serves it (M5, F6).
+"""This module says how a partition passes from one site to another: what may become of the tables in which two sites
+say who serves it (M5, F6).
 
-Law: no order is known of what is given and given back in two coordinators. So whoever takes counts that in the table of
-the site that gave (`PartitionTable.claims`), right before. Whoever gives back does so only where nobody else has
-counted since it was given, and counts it, too. So does whoever gives up what it serves. And nobody takes where somebody
-has counted at either site since it asked: it may not be level any more.
+Law: no order is known of what is given and given back in two coordinators. So a site that takes a partition counts that
+in the table of the site that gave it (`PartitionTable.claims`), right before. A site that gives it back does so only
+where no other claim was counted since it was given, and counts that, too. So does a site that gives up what it serves.
+And no site takes where a claim was counted at either site since it asked: it may not be level any more.
 
 Each change is asked again where no answer came (`halog.metadata.partition_tables.change_table`). If it landed it finds
-itself done, and changes nothing of what came behind it: a count is known by its token (`PartitionTable.claimed_by`).
+itself done, and changes nothing of what came after it: a count is known by its token (`PartitionTable.claimed_by`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
 
 ANYHOW: Final = -1
-"""Take it however often somebody has counted: for an operator who may fork."""
+"""Take it whatever the count of claims is: for an operator who may fork."""
 
 
 def token() -> str:

@@ -159,7 +159,7 @@ class Readers:
                 if good:
                     at = good[-1].offset() + 1
                     yield good if at <= end else [m for m in good if m.offset() < end]
-                if batch and renew:  # behind the yield: the time the caller takes is his
+                if batch and renew:  # after the yield: the caller's own time does not count
                     deadline = time.monotonic() + timeout_s
                 if len(good) < len(batch):
                     at = max(at, *(_position(m, tp) for m in batch if m.error() is not None))

@@ -38,9 +38,9 @@ _FLUSHED = {"flush.messages": "1"}  # an append is on the brokers' disks when it
 
 @dataclass(frozen=True)
 class TopicReplicas:
-    """Says how many brokers hold a topic, and how many of them must have a record before it counts. None: by the
-    brokers that answer when the topic is made. A broker that is down just then is not counted, so who runs three says
-    so."""
+    """Says how many brokers hold a topic, and how many of them must have a record before it counts. None: it depends on
+    how many brokers answer when the topic is made. A broker that is down just then is not counted, so the configuration
+    of three brokers says so."""
 
     factor: int | None = None
     in_sync: int | None = None

@@ -1,5 +1,4 @@
-"""This module is the shared half of the memory coordinator: versioned nodes, sessions, and who wants to hear of what.
-Thread-safe."""
+"""This module is the shared half of the memory coordinator: versioned nodes, sessions and listeners. Thread-safe."""
 
 from __future__ import annotations
 

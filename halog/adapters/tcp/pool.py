@@ -32,7 +32,7 @@ def connect(address: str, timeout_s: float) -> socket.socket:
     try:
         itself = sock.getsockname() == sock.getpeername()  # a loopback port connected to itself: nobody listens there
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as e:  # who listened has died since, and the kernel took the connection back
+    except OSError as e:  # the listener has died since, and the kernel took the connection back
         sock.close()
         raise UnreachableError(
             f"{address} broke the connection: {e}", address=address, refused=False, sent=False

@@ -1,9 +1,9 @@
 """This module writes marks beside the members of a collection, so that few watches hear of a change of any of them.
 
 A mark is a znode for each 64th of a collection, by member's name. Whoever writes a member writes its mark in the same
-multi, whatever version the mark has: who writes other members of it is not in the way. The mark names the member, and
-says what has become of it; its own version counts the changes. So who has seen each of them has read the members as
-well, and who has missed some reads the members of that mark.
+multi, whatever version the mark has: so writers of other members are not in the way. The mark names the member, and
+says what has become of it; its own version counts the changes. A reader that has seen each change has read the members
+as well; one that has missed some reads the members of that mark.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class History:
                     self._keep(told)
             logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
         except Exception:  # a text that cannot be made must not fail the caller
-            logger.exception("an event of code %s could not be told", kind.code)
+            logger.exception("an event of code %s could not be reported", kind.code)
 
     def _keep(self, told: Event) -> None:
         waits = self._encoded(told)
@@ -181,7 +181,7 @@ class History:
         except Exception as error:
             noted, why = Noted(len(values)), str(error)
         if noted.left and not self._away:
-            logger.warning("the event history cannot be written, going on trying: %s", why)
+            logger.warning("the event history cannot be written, and is tried again: %s", why)
         self._away = noted.left > 0
         return noted
 
@@ -191,7 +191,7 @@ class History:
             if self._gap and not self._waiting:
                 count = self._gap
                 self._gap = 0
-                why = "the log was away for longer than events can wait, or takes none so large"
+                why = "the log was away for longer than events can wait, or refused them as too large"
                 self.tell(LOST, why, more={"count": count})
 
     def close(self, timeout_s: float = 1.0) -> None:

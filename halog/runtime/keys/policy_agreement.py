@@ -83,7 +83,7 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, acti
         shown = [f"{k} is {_shown(want, k)} here, {_shown(held.said, k)} there" for k in keys]
         rebalance = f"; or let `halog rebalance --policy {policy}` with this file change it"
         raise ConfigError(
-            f"{config.source}: policies.{policy} is another one than the cluster was created with: "
+            f"{config.source}: policies.{policy} differs from what the cluster was created with: "
             f"{'; '.join(shown)}; change it back or use another cluster name"
             f"{rebalance if set(keys) <= set(mapped_policies.LAYOUT) else ''}",
             policy=policy,
@@ -105,7 +105,7 @@ def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
             _check_has(config, policy, layout, may_turn_back=layout != held.now)
     if not any(_is_said(config, policy, layout) for layout in held.layouts):
         logger.warning(
-            "policy %s: %s says otherwise where keys belong, and the cluster's mapping counts: see `halog rebalance "
+            "policy %s: %s places keys differently, and the cluster's mapping counts: see `halog rebalance "
             "status`; `halog rebalance --policy %s` changes it",
             policy,
             config.source,

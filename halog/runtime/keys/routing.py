@@ -93,8 +93,8 @@ class Routing:
                     return known
                 if self.closing() or time.monotonic() >= until:
                     raise UnreachableError(
-                        f"a partition of policy {policy} serves mapping version {version}, and what that is nobody has "
-                        f"told within {limit_s:g} s: {error.message}; nothing was done; run it again once ZooKeeper "
+                        f"a partition of policy {policy} serves mapping version {version}, which could not be read "
+                        f"within {limit_s:g} s: {error.message}; nothing was done; run it again once ZooKeeper "
                         "answers",
                         policy=policy,
                     ) from error

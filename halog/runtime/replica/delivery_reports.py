@@ -44,8 +44,8 @@ class ReportDuty(enum.Enum):
 
 
 class CopyAppends(Protocol):
-    """This is what is asked of a copy: the tags of its last append, of the last one that somebody waits for, and of its
-    last delivery report."""
+    """This is what is asked of a copy: the tags of its last append, of the last append that somebody waits for, and of
+    its last delivery report."""
 
     session: LogSession | None
     appended: int
@@ -60,8 +60,7 @@ class DeliveryReports:
 
     `session` returns the one in use now; `copies` returns those that may have appends under way. `push` sends what goes
     along with the appends to the replicas: as soon as the appends are with the log, before this waits for it. `failed`
-    is told of a session that has failed: what failed may be nobody's any more, and the next append is not to find that
-    out.
+    is called with a session that has failed: a caller of a later append should not have to find that out.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class DeliveryReports:
 
     def turn(self) -> None:
         """Run what is reported by now; the kept thread runs the rest."""
-        self.push()  # first: who polls may be waiting for the log
+        self.push()  # first: the thread that polls may be waiting for the log
         if not self._polling.acquire(blocking=False):
             self.expect()  # whoever polls may be about to leave it to us
             return
@@ -153,9 +152,9 @@ class DeliveryReports:
         return any(c.delivered < c.appended for c in self._copies())
 
     def _hand_on(self, *, followed: bool = False) -> None:
-        """Look, after letting go of the poll, for what is outstanding: whoever appended meanwhile found the poll taken,
-        and relies on this look. What somebody waits for is left to the one who follows, if there is one. What nobody
-        waits for may be another's, so the kept thread looks after it soon."""
+        """Look, after letting go of the poll, for what is outstanding: a thread that appended meanwhile found the poll
+        taken, and relies on this look. A thread that follows runs the reports that somebody waits for. It may not know
+        of reports that nobody waits for: the kept thread runs those soon."""
         copies = [c for c in self._copies() if c.delivered < c.appended]
         if not followed and any(c.delivered < c.awaited for c in copies):
             self.expect()
@@ -175,8 +174,8 @@ class DeliveryReports:
             self._hand_on(followed=self.followed)
 
     def _is_due(self) -> bool:
-        """Wait until the kept thread is wanted, or has been idle for long. False: look again. What is outstanding was
-        polled for meanwhile, or somebody polls, who will hand it on."""
+        """Wait until the kept thread is wanted, or has been idle for long. False: look again. Another thread has polled
+        for what is outstanding, or polls now and will hand it on."""
         self._wanted.wait(min(IDLE_S, max(0.0, self._due - time.monotonic())))
         self._wanted.clear()
         due = self._due

@@ -227,8 +227,8 @@ class Copy(CopyReader):
         self.post(ev.Ticked(wall_ahead_ms()))
 
     def leave(self) -> None:
-        """Leave, since the node closes: store what was taken, and tell whoever still waits that nobody will answer.
-        What is heard after that, of appends that fail with their session, is nobody's any more."""
+        """Leave, since the node closes: store what was taken, and tell whoever still waits that no answer will come.
+        Appends may still fail with their session after that: then nothing is done."""
         self.save()
         with self.lock:
             self.ended = True

@@ -116,8 +116,8 @@ def over(partition: str) -> ConflictError:
 def unknown(partition: str) -> ConflictError:
     """Return the error for a name that nobody knows."""
     return ConflictError(
-        f"another node is active for {partition} than when the transaction began to read it, or it did not read there "
-        f"for too long, so that what objects were then is not known any more{AGAIN}",
+        f"{partition} does not keep any more what objects were when the transaction began to read it: another node is "
+        f"active there, or the transaction did not read there for too long{AGAIN}",
         partition=partition,
         settled_lsn=0,
     )

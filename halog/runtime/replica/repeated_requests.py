@@ -4,8 +4,7 @@
 A client gives up on an attempt long before what it asked for has to be done, since the node may be dead. Then it asks
 again, perhaps the same node. Law: a request with the id of one that runs here joins it, and gets its answer; nothing is
 begun a second time. An answer is kept until the client is known to have it, or for a while: it may have been given on a
-connection that nobody listens to any more. A refusal is no answer to keep, since nothing was done: it may be otherwise
-when it is asked next.
+connection that nobody listens to any more. A refusal is not kept, since nothing was done: the next attempt may succeed.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Answer = Callable[[ev.Result], None]
 
 
 def tell_all(due: Sequence[tuple[Answer, ev.Result]]) -> None:
-    """Give each answer; one who cannot take his does not keep the others from theirs."""
+    """Give each answer; a receiver that fails does not keep the others from theirs."""
     for answer, result in due:
         try:
             answer(result)

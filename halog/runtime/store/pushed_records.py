@@ -93,7 +93,9 @@ class PushedRecords:
         try:
             return _StandNote((), "") if data is None else _STANDS.decode(data)
         except msgspec.MsgspecError as e:
-            raise StoreError(f"for whom the local store stands cannot be read: {e}; delete the data directory") from e
+            raise StoreError(
+                f"the local store's note of whom it stands for cannot be read: {e}; delete the data directory"
+            ) from e
 
     def load(self) -> list[bytes]:
         """Return what may still come of what is stored: see `halog.core.replica.pushed_store.last_run`."""

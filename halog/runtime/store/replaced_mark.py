@@ -2,7 +2,7 @@
 
 Key `halog:replaced`, MessagePack [when, in ms since 1970; why; where the other one is now; has it been told?; the runs
 of this node that have used the new one, by their incarnations]. Earlier runs may have stowed in the other one what the
-log lacks (decision 49). Nobody goes on without that as long as nobody else has it and no operator gives it up. Runs are
+log lacks (decision 49). No node goes on without that, unless another node has it or an operator gives it up. Runs are
 told apart by their incarnations, and not by time: wall clocks are set.
 """
 
@@ -48,7 +48,7 @@ def found(store: Store) -> StoreReplacement | None:
     try:
         return None if data is None else _REPLACED.decode(data)
     except msgspec.MsgspecError as e:
-        raise StoreError(f"what the local store was made in place of cannot be read: {e}", rebuild=True) from e
+        raise StoreError(f"the local store's note of the store it replaced cannot be read: {e}", rebuild=True) from e
 
 
 def began(store: Store, incarnation: int) -> None:

@@ -127,7 +127,7 @@ class Errands:
             if self._silent.get(partition, 0.0) <= since and not work():
                 self._silent[partition] = time.monotonic()
         except Exception:
-            logger.exception("partition %s could not be told or asked of a transaction", partition)
+            logger.exception("an errand to partition %s failed", partition)
         finally:
             self._done(errand)
 

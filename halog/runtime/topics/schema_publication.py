@@ -160,8 +160,8 @@ class _Publication:
                     self.older.append((declared, stored))
 
     def _written(self) -> bool:
-        """Check once more where nobody else publishes, and write. Returns False if somebody did publish, or what he
-        wrote does not fit, or the outcome is unknown."""
+        """Check once more where nobody else publishes, and write. Returns False if somebody else published, if that
+        does not fit, or if the outcome is unknown."""
         try:
             with self._writer() as writer:
                 self._look()
@@ -194,8 +194,8 @@ class _Publication:
             self.ours = {i: d for i, d in self.begun.items() if i in landed}
 
     def _settle(self) -> None:
-        """Check what stands before our definitions in the topic: what cannot live with ours wins. Somebody with an
-        older class may have come at the same moment, or a writer that fences nobody, as that of an older halog."""
+        """Check what stands before our definitions in the topic: what cannot live with ours wins. A process with an
+        older class may have come at the same moment, or a writer of an older halog, which fences nobody."""
         self._look()
         now = self.running()
         for definition in self.ours.values():

@@ -284,7 +284,7 @@ def test_closing_writes_what_waits_and_does_not_wait_for_a_log_that_is_away(jour
 def test_a_text_that_cannot_be_made_hurts_nobody(history: History, caplog: pytest.LogCaptureFixture) -> None:
     """A missing fact is a defect of halog's, not a reason to stop a copy."""
     history.tell(TOO_FEW, "B left", more={})
-    assert "HALOG-1009 could not be told" in caplog.text
+    assert "HALOG-1009 could not be reported" in caplog.text
 
 
 def test_a_long_cause_is_cut(journal: Journal, history: History) -> None:

@@ -199,7 +199,7 @@ def test_a_store_of_a_version_without_it_stands_for_nobody(disk: Disk) -> None:
 @pytest.mark.parametrize("data", [b"\xc1", msgspec.msgpack.encode(["of a later format"])])
 def test_whom_it_stands_for_cannot_be_read(disk: Disk, data: bytes) -> None:
     disk.store.write([(LOG_ID[:8] + b"w", data)])
-    with pytest.raises(StoreError, match=r"for whom the local store stands.*delete the data directory"):
+    with pytest.raises(StoreError, match=r"note of whom it stands for.*delete the data directory"):
         found(disk.objects, stands_at(4))
 
 
