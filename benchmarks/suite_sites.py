@@ -33,7 +33,7 @@ from halog.ports import TopicPartition
 from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
-from halog.runtime.topics.state_topic import Mark
+from halog.runtime.topics.state_topic import SnapshotMark
 from halog.runtime.topics.topic_names import state_topic
 
 KIND, PARTITIONS = "Kept", 4
@@ -196,7 +196,7 @@ def _has(connection: ClusterConnection, ends: dict[str, int]) -> bool:
 def _marked(connection: ClusterConnection, partition: str) -> int:
     """Up to which offset the last snapshot has everything."""
     found = connection.coordinator.get(f"snapshots/{partition}")
-    return 0 if found is None else Mark.from_bytes(found.data).next_offset
+    return 0 if found is None else SnapshotMark.from_bytes(found.data).next_offset
 
 
 def _lsns(app: Child, names: list[str]) -> list[int]:

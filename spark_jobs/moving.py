@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from halog.config import Config
 from halog.core.keys.mapping import Layout
 from halog.metadata import mapped_policies
-from halog.metadata.move_jobs import Announced
+from halog.metadata.move_jobs import JobAnnouncement
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.announcement import Announcement
 from halog.runtime.remap.remap_request import DONE, MOVES, RemapProgress
@@ -67,7 +67,7 @@ class Job(NamedTuple):
         wishes.check(coordinator, router, self.wanted, policy)
         version = wishes.version_to_be(mapped_policies.read(coordinator, policy).mapping, layout)
         by = f"{self.site.name}-{time.time_ns()}"
-        with Announcement(coordinator, policy, Announced(by, version)) as announcement:
+        with Announcement(coordinator, policy, JobAnnouncement(by, version)) as announcement:
             version = wishes.join(coordinator, router, self.wanted, policy)
             self._wait(version, layout, (MOVES, DONE))
             report = self._find(version, router, announcement)

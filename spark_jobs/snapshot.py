@@ -21,7 +21,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import Change
 from halog.errors import LogError, RefusedError
 from halog.ports import Entry, KeyedLog, TopicPartition
-from halog.runtime.host.snapshotter import Loaded, load
+from halog.runtime.host.snapshotter import TopicSnapshot, load
 from halog.runtime.store.encoding import unpack_object
 from halog.runtime.topics import ledger_rows
 from spark_jobs.history import Carried, History, Step, steps_before
@@ -114,7 +114,7 @@ def objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Ob
     raise LogError(f"the log of {place.name} is trimmed faster than it is read; hold it (`halog log hold`)")
 
 
-def start_of(place: Place, loaded: Loaded | None) -> Carried:
+def start_of(place: Place, loaded: TopicSnapshot | None) -> Carried:
     """Return where the log is to be read on behind what the state topic holds."""
     if loaded is None:
         return Carried(0, place.empty)

@@ -13,7 +13,7 @@ from halog.core.log.chain import Chain, Verdict
 from halog.core.log.merge_parts import MergedIn, Parts, continues
 from halog.core.log.records import EpochMerged, MergePart
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from restore import branches, creating, replay
 from restore.branch import Branch, Side, Since
 from restore.branches import Compared
@@ -94,7 +94,7 @@ def the_closed_branch_is_not_fenced() -> None:
             self.owner = self.other
             self.fence = self.state.epoch
             in_doubt = tuple(u.offset for u in self.copy.ledger.undecided.values())
-            self.closed = Closed(Checkpoint(len(self.log.entries), self.state), in_doubt)
+            self.closed = ClosedBranch(Checkpoint(len(self.log.entries), self.state), in_doubt)
 
     patch(Site, "close", close)
     _as_it_is()

@@ -16,7 +16,7 @@ from halog.core.partition import Partition
 from halog.core.sites.sync_sites import SyncSites, as_member
 from halog.core.table.table import PartitionTable
 from halog.metadata import site_ownership as claims
-from halog.metadata.sync_waits import Awaited
+from halog.metadata.sync_waits import SyncWait
 from halog.runtime.sites import acknowledgements as arrivals
 from halog.runtime.sites.acknowledgements import AcknowledgementSender
 from tests.mutants.registry import in_both, mutant, patch, simulated
@@ -156,8 +156,8 @@ def whoever_is_mirrored_is_taken_to_wait() -> None:
 def a_site_that_may_drop_this_one_is_taken_not_to() -> None:
     """What it has acknowledged since the line was cut is taken to be here."""
 
-    def awaited(*args: Any) -> Awaited | None:
-        found: Awaited | None = real(*args)
+    def awaited(*args: Any) -> SyncWait | None:
+        found: SyncWait | None = real(*args)
         return found and msgspec.structs.replace(found, may_drop=False)
 
     real = patch(waiting, "awaited", awaited)

@@ -15,7 +15,7 @@ import pytest
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.records import EpochStarted, Record, SiteSwitched
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
 from halog.runtime.sites.relinquish import Relinquishment
 from halog.runtime.support.adapters import Remote
@@ -175,7 +175,7 @@ def _take_its_word() -> None:
         found = remote.coordinator.get(f"closed/{partition}")
         if found is None:
             return "it has not closed its branch"
-        closed = msgspec.json.decode(found.data, type=Closed)
+        closed = msgspec.json.decode(found.data, type=ClosedBranch)
         at = closed.checkpoint
         return Side(remote.name, remote.log, tp, at.state, at.offset, closed.in_doubt)
 

@@ -13,7 +13,7 @@ from typing import Any
 from halog.errors import HalogError
 from halog.metadata import restore_requests as restores
 from halog.metadata.partition_tables import table_of
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from halog.ports import UnknownResult
 from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.sites.switchover import Switchover
@@ -154,7 +154,7 @@ class TwoSites:
         coordinator: Any = SiteCoordinator(world, world.asker())
         return Switchover(coordinator, world.site, world.reach(world.asker()), timeout_s)
 
-    def restore(self) -> Restore:
+    def restore(self) -> RestoreRequest:
         """`halog restore` at west."""
         world, asker = self.west, self.west.asker()
         coordinator: Any = SiteCoordinator(world, asker)
@@ -168,14 +168,14 @@ class TwoSites:
 
     _back: tuple[str, ...] = ()
 
-    def restore_and_serve(self) -> Restore:
+    def restore_and_serve(self) -> RestoreRequest:
         """`halog restore --active NODE`, one of west's: it takes the partition back."""
         self._back = ("p",)
         ended = self.restore()
         self._switching(self.west, TIMEOUT_S).promote(["p"])
         return ended
 
-    def undo(self) -> Restore:
+    def undo(self) -> RestoreRequest:
         """`halog restore undo` at east."""
         coordinator: Any = SiteCoordinator(self.east, self.east.asker())
         last = restores.last_merge(restores.restore_of(coordinator, "p"))

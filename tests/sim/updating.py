@@ -49,7 +49,7 @@ class States:
         return self.known.setdefault(p, self.shop.mapping)
 
     def updating(self, p: Process) -> bool:
-        """As `halog.runtime.keys.mapping_cache.Known.updating`."""
+        """As `halog.runtime.keys.mapping_cache.MappingView.updating`."""
         return name(p) in self.knows(p).updating(self.policy)
 
     def _look(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
-    from halog.metadata.restore_requests import Restore
+    from halog.metadata.restore_requests import RestoreRequest
 
 RESTORE_S = 300.0
 """The command waits this long. All branches are closed, read, merged and followed: that takes seconds, but triggers may
@@ -258,12 +258,12 @@ def mergeable(
     return found, left
 
 
-def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[str, Restore]:
+def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[str, RestoreRequest]:
     from halog.metadata.identity import who
-    from halog.metadata.restore_requests import FAILED, Restore
+    from halog.metadata.restore_requests import FAILED, RestoreRequest
 
     site = connection.config.site.name
-    return {name: Restore(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
+    return {name: RestoreRequest(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
 
 
 @restore.command("undo")
@@ -354,12 +354,12 @@ def _site_of(connection: ClusterConnection, partition: str, node: str) -> str:
     )
 
 
-def _tell(partition: str, now: Restore) -> None:
+def _tell(partition: str, now: RestoreRequest) -> None:
     why = f": {now.why}" if now.why else ""
     say(f"partition {partition}: {now.phase}{why}")
 
 
-def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]) -> None:
+def _emit(format_: str, ended: Mapping[str, RestoreRequest], sources: Mapping[str, str]) -> None:
     documents = [
         {
             "partition": name,

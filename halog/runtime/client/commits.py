@@ -30,7 +30,7 @@ from halog.errors import (
     ZoneQuorumError,
 )
 from halog.runtime.client.caller import Asker, Waiter
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.request import HERE, Open, check_here
@@ -55,7 +55,7 @@ class Commits:
         self._location = location.to_bytes(8, "big")
         self._waits = waits
         """Does a commit to this partition wait while there is no quorum?"""
-        self.deliveries: Deliveries | None = None
+        self.deliveries: DeliveryReports | None = None
         """Belongs to the copies that this node hosts."""
         self._stamp = 0
         self._unsent: set[bytes] = set()

@@ -15,7 +15,7 @@ from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime.client.caller import Asker
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.lateness import LEVEL
-from halog.runtime.replica.named_moments import AGAIN, Taken, over, undecided, unknown
+from halog.runtime.replica.named_moments import AGAIN, ReadMoment, over, undecided, unknown
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_OBJECTS
 from halog.runtime.rpc.result_errors import no_quorum
@@ -35,7 +35,7 @@ class OwnView(Past[Found]):
         self._copy = copy
         self._after = after
         self.mapping = mapping
-        self._doubted: Taken | None = None
+        self._doubted: ReadMoment | None = None
         self._looked = False
         if after:
             self._doubted = taken = copy.take_up()

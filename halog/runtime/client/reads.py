@@ -26,7 +26,7 @@ from halog.runtime.client.caller import Asker, Waiter
 from halog.runtime.client.commits import OVERLOADED_S, RETRY_S
 from halog.runtime.client.moment_release import MomentRelease, RemoteScan
 from halog.runtime.client.partition_views import RemoteView, late, own_view
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.frames import WAIT_S
@@ -51,7 +51,7 @@ class Reads:
         self._waits = waits
         self._lease_ms = lease_ms
         self._room = room
-        self.deliveries: Deliveries | None = None
+        self.deliveries: DeliveryReports | None = None
         """Belongs to the copies that this node hosts."""
         self.letting_go = MomentRelease(asker)
 

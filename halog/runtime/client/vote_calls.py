@@ -16,7 +16,7 @@ from halog.core.keys.directory import ID_BYTES
 from halog.core.log.transactions import Undecided
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.runtime.client.caller import Asker, Waiter
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.presented import presented
 from halog.runtime.replica.requests import Answer
@@ -105,7 +105,7 @@ class Ballots:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self.deliveries: Deliveries | None = None
+        self.deliveries: DeliveryReports | None = None
         """Belongs to the copies that this node hosts."""
 
     def prepare(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int:

@@ -18,7 +18,7 @@ from halog.errors import LogError, RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.support.adapters import Remote
-from halog.runtime.topics.state_topic import Mark, last_position
+from halog.runtime.topics.state_topic import SnapshotMark, last_position
 from restore.branch import places_of
 from restore.divergence import Behind, Fork, Place, Relation, compare, history_of, lineage_of, part_of
 from restore.thread import READ_S
@@ -100,7 +100,7 @@ def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: 
     begins, end = site.log.bounds(tp)
     begins = max(begins, held)
     found = site.coordinator.get(f"snapshots/{table.name}")
-    mark = Mark() if found is None else Mark.from_bytes(found.data)
+    mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
     at = last_position(site.log, TopicPartition(state_topic(table.policy), table.index), mark)
     if at is not None and at.state.log_id.hex() == table.log_id and at.next_offset >= begins:
         chain, offset = Chain(at.state), at.next_offset

@@ -22,7 +22,7 @@ from halog.metadata import branch_holds, log_holds as retention, restore_request
 from halog.metadata.identity import who
 from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import change_table, its_table, serves, table_of
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
 from halog.runtime.merge import preconditions as going_back
@@ -36,7 +36,7 @@ CHECKED_MS: Final = 3_600_000
 
 Classify = Callable[[list[str]], None]
 
-Told = Callable[[str, Restore], None]
+Told = Callable[[str, RestoreRequest], None]
 """Is called with a partition and how far it is, whenever that changes."""
 
 
@@ -46,7 +46,7 @@ class _SiteAnswer(NamedTuple):
     site: str
     serves: Collection[str] = ()
     """Those of the partitions it was asked about that it serves."""
-    gave_back: Mapping[str, Restore] = MappingProxyType({})
+    gave_back: Mapping[str, RestoreRequest] = MappingProxyType({})
     """The partitions that were merged there and given back, each with its restore."""
     why: str = ""
     """Why there is no answer."""
@@ -72,7 +72,7 @@ class RestoreCommand:
         self._others = tuple(others)
         self._timeout_s = timeout_s
         self._open: dict[str, Remote] = {}
-        self._given_back: dict[str, Restore] = {}
+        self._given_back: dict[str, RestoreRequest] = {}
         """By partition: the restore that it was given back after."""
 
     def __enter__(self) -> RestoreCommand:
@@ -156,7 +156,7 @@ class RestoreCommand:
         self._given_back |= heard.gave_back
         return site
 
-    def _gave_back(self, remote: Remote, table: PartitionTable) -> Restore | None:
+    def _gave_back(self, remote: Remote, table: PartitionTable) -> RestoreRequest | None:
         """Return the restore of a partition that was merged there, that this site is to serve, and that was not changed
         there since."""
         theirs, last = its_table(remote.coordinator, table), restores.restore_of(remote.coordinator, table.name)
@@ -176,12 +176,12 @@ class RestoreCommand:
         classified: bool = False,
         classify: Classify | None = None,
         told: Told,
-    ) -> dict[str, Restore]:
+    ) -> dict[str, RestoreRequest]:
         """Close this site's branches, have them merged at their sources, and wait until this site follows. What was not
-        done in time goes on by itself: its last `Restore` says how far it is. `active`: by partition, the source's node
+        done in time goes on by itself: its last `RestoreRequest` says how far it is. `active`: by partition, the source's node
         that is to serve afterwards. `classified`: they are merged by a Spark job's results. `classify` is called once
         they are closed, with those that were merged before, and runs the job. RefusedError, and nothing was changed."""
-        ended = dict[str, Restore]()
+        ended = dict[str, RestoreRequest]()
         for table in (tables := list(tables)):
             if table.name in self._given_back:
                 ended[table.name] = self._given_back[table.name]
@@ -189,7 +189,7 @@ class RestoreCommand:
                 ended[table.name] = self._last(table, sources[table.name])
         tables = [t for t in tables if t.name not in ended]
         sources = {t.name: sources[t.name] for t in tables}
-        one = Restore(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
+        one = RestoreRequest(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
         wanted = {name: msgspec.structs.replace(one, active=active.get(name, "")) for name in sources}
         self._check(tables, sources, wanted)
         for table in tables:
@@ -207,16 +207,16 @@ class RestoreCommand:
                 self._follows(name, sources[name], until)
         return ended
 
-    def _last(self, table: PartitionTable, source: str) -> Restore:
+    def _last(self, table: PartitionTable, source: str) -> RestoreRequest:
         """Return the restore after which this site follows the source; somebody else may have asked for it."""
         last = restores.restore_of(self.remote(source).coordinator, table.name)
         if last is not None and last.site == self._site and last.phase == restores.DONE:
             return last
         why = f"this site mirrors site {source}"
-        return Restore(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
+        return RestoreRequest(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
 
     def _check(
-        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, Restore]
+        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, RestoreRequest]
     ) -> None:
         """Check all that can be known before anything is closed for it."""
         for table in tables:
@@ -275,7 +275,7 @@ class RestoreCommand:
             time.sleep(LOOK_S)
 
 
-def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told) -> dict[str, Restore]:
+def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told) -> dict[str, RestoreRequest]:
     """Undo merges, by partition, at the site that serves: where nobody has changed a key since, it becomes what it was
     before."""
     until = time.monotonic() + timeout_s
@@ -285,7 +285,7 @@ def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, 
                 f"partition {name} is served by site {owner}: a merge is undone there", partition=name, site=owner
             )
     at_ms = time.time_ns() // 1_000_000
-    wanted = {name: Restore(site="", by=who(), at_ms=at_ms, undo=merge) for name, merge in merges.items()}
+    wanted = {name: RestoreRequest(site="", by=who(), at_ms=at_ms, undo=merge) for name, merge in merges.items()}
     for name, one in wanted.items():
         restores.check(coordinator, name, one)
     for name, one in wanted.items():
@@ -293,10 +293,10 @@ def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, 
     return _wait(dict.fromkeys(merges, coordinator), until, told)
 
 
-def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, Restore]:
+def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, RestoreRequest]:
     """Wait until all have ended, and return how far each is, as far as is known. `asked`: the coordinators where it was
     asked for, by partition."""
-    last: dict[str, Restore] = {}
+    last: dict[str, RestoreRequest] = {}
     while True:
         for name, coordinator in asked.items():
             now = restores.restore_of(coordinator, name)

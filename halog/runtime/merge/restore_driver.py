@@ -24,7 +24,7 @@ from halog.core.log.chain import ChainState
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.metadata import log_holds as retention, mirror_starts as places, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, Restore
+from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, RestoreRequest
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime.merge import closed_branch, spark_results as classified
 from halog.runtime.merge.comparison import Finish, GrowingBranch, MergeComparison
@@ -88,7 +88,7 @@ class RestoreDriver:
         self._compensate = compensate
         self._definitions = definitions
         self._due: Due = {}
-        self._asked: dict[str, Restore] = {}
+        self._asked: dict[str, RestoreRequest] = {}
         """By partition: what was asked for last, as far as this node has heard."""
         self._watched: set[str] = set()
         self._at_it: set[str] = set()
@@ -151,7 +151,7 @@ class RestoreDriver:
         finally:
             self._at_it.discard(copy.name)
 
-    def _begin(self, copy: Copy, asked: Restore, seen_ms: int) -> None:
+    def _begin(self, copy: Copy, asked: RestoreRequest, seen_ms: int) -> None:
         one = msgspec.structs.replace(asked, tries=asked.tries + 1)
         try:
             self._check(asked, seen_ms)
@@ -164,13 +164,13 @@ class RestoreDriver:
             logger.exception("the restore of %s failed", copy.name)
             self._failed(copy, one, RefusedError(f"{type(e).__name__}: {e}"))
 
-    def _check(self, asked: Restore, seen_ms: int) -> None:
+    def _check(self, asked: RestoreRequest, seen_ms: int) -> None:
         if asked.tries >= TRIES:
             raise RefusedError(f"nodes have begun with it {TRIES} times, and none came to an end: see their logs")
         if seen_ms - asked.at_ms > STALE_MS:
             raise RefusedError("it was asked for too long ago, and this site did not serve meanwhile: ask again")
 
-    def _failed(self, copy: Copy, asked: Restore, error: Exception) -> None:
+    def _failed(self, copy: Copy, asked: RestoreRequest, error: Exception) -> None:
         if self._host.pause(0):
             return  # it is left to the next active node
         logger.error("the restore of %s failed: %s", copy.name, error)
@@ -189,7 +189,7 @@ class _PartitionRestore:
         self,
         host: Host,
         copy: Copy,
-        asked: Restore,
+        asked: RestoreRequest,
         reach: Callable[[str], Remote],
         compensate: Compensations,
         due: Due,

@@ -9,7 +9,7 @@ import msgspec
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host, OutcomeDelivery
 from halog.runtime.host.snapshotter import Policy, Snapshots
 from halog.runtime.merge.compensation import Compensations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def make_host(
-    c: Config, a: Adapters, me: Member, router: Router, telling: Telling, settling: OutcomeDelivery
+    c: Config, a: Adapters, me: Member, router: Router, telling: EventReporter, settling: OutcomeDelivery
 ) -> Host | None:
     """The hosting half, not started yet; None for a client, which has no store."""
     if a.store is None:

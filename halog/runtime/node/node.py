@@ -36,8 +36,8 @@ from halog.runtime.client.reads import Reads
 from halog.runtime.client.two_phase import TwoPhaseCommits
 from halog.runtime.client.vote_calls import Ballots
 from halog.runtime.events.history import History
-from halog.runtime.events.partition_states import Lives
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.partition_states import PartitionStates
+from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
@@ -112,8 +112,8 @@ class Runtime:
         self.host: Host | None = None
         self.remapping: RemapDriver | None = None
         journal = partial(adapters.log.journal, TopicPartition(topic_names.events_topic(config.cluster.name), 0))
-        self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
-        self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
+        self.telling = EventReporter(History(config.cluster.name, name, self.incarnation, journal))
+        self.lives = PartitionStates(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
         self.router.seen, self.router.look = self.lives.table_seen, self._look
         self.router.missing = self._log_missing
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)

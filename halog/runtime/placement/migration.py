@@ -47,7 +47,7 @@ def migrate(
     set, and the target.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
-    MarkError if the node still counts as drained: the partition moves nevertheless.
+    DrainMarkError if the node still counts as drained: the partition moves nevertheless.
     """
 
     check_nodes(config, nodes)

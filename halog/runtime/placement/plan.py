@@ -34,7 +34,7 @@ from halog.errors import (
     UnknownNameError,
     VersionError,
 )
-from halog.metadata.drains import MarkError, drained_at
+from halog.metadata.drains import DrainMarkError, drained_at
 from halog.metadata.partition_tables import Told
 from halog.ports import MAX_ZNODE_BYTES, Coordinator, UnknownResult
 from halog.runtime.placement.bootstrap import by_hand
@@ -357,7 +357,7 @@ def begin_some(
         try:
             check_drained(coordinator, plan, router, move.partition)
             _begin(coordinator, config, router, move, told, copy_rate)
-        except MarkError as e:
+        except DrainMarkError as e:
             met.marked[move.partition] = e.message
         except OutcomeUnknownError as e:
             met.refused[move.partition] = f"{UNKNOWN}: {e}"

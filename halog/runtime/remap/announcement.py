@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from halog.errors import HalogError, RefusedError, UnreachableError, VersionError
-from halog.metadata.move_jobs import Announced, parse, path_of
+from halog.metadata.move_jobs import JobAnnouncement, parse, path_of
 from halog.ports import Coordinator, UnknownResult
 
 logger = logging.getLogger("halog.jobs")
@@ -31,7 +31,9 @@ class Announcement:
     """An `Announcement` belongs to one job. Use it in a with-block: a thread renews it as long as `beat` is called now
     and then, and it is deleted at the end."""
 
-    def __init__(self, coordinator: Coordinator, policy: str, announced: Announced, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self, coordinator: Coordinator, policy: str, announced: JobAnnouncement, silent_s: float = SILENT_S
+    ) -> None:
         self._coordinator = coordinator
         self._policy = policy
         self._announced = announced

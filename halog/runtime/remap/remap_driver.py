@@ -20,7 +20,7 @@ from halog.core.keys.mapping import PolicyMapping, cleaned, opened
 from halog.errors import HalogError, PartitionUnavailableError, VersionError
 from halog.events import REMAPPED, REMAPPING
 from halog.metadata import mapped_policies
-from halog.metadata.move_jobs import Jobs
+from halog.metadata.move_jobs import MoveJobs
 from halog.ports import UnknownResult
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.replica.driver import Copy
@@ -52,7 +52,7 @@ class RemapDriver:
         self._runtime = runtime
         self._host = host
         self._mappings = runtime.routing.mappings
-        self._jobs = Jobs(runtime.adapters.coordinator)
+        self._jobs = MoveJobs(runtime.adapters.coordinator)
         self._left_to: dict[str, str] = {}
         """By policy: the job that moves the objects of its change."""
         self._said: dict[str, tuple[str, int]] = {}

@@ -28,9 +28,9 @@ from halog.errors import (
 )
 from halog.metadata import mapped_policies
 from halog.ports import Coordinator
-from halog.runtime.keys.create_placement import Choosing
+from halog.runtime.keys.create_placement import CreatePlacement
 from halog.runtime.keys.key_owners import Owner, Places, layout_of, routing_of
-from halog.runtime.keys.loads import Loads
+from halog.runtime.keys.loads import PartitionLoads
 from halog.runtime.placement.definitions import check_lists
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
@@ -280,12 +280,17 @@ def preview(
     _check(mapping, policy, layout)
     asked = Places(config, places.definition_of, places.held)
     asked.definition = places.definition
-    choosing = Choosing(config, Loads(router))
+    choosing = CreatePlacement(config, PartitionLoads(router))
     return count(_moves(asked, choosing, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
 
 
 def _moves(
-    places: Places, choosing: Choosing, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
+    places: Places,
+    choosing: CreatePlacement,
+    policy: str,
+    mapping: PolicyMapping,
+    partitions: tuple[str, ...],
+    scan: Scan,
 ) -> Iterator[tuple[str, str]]:
     routes: dict[bytes, tuple[Definition, Owner, Callable[[bytes], bytes]]] = {}
     for partition in partitions:

@@ -26,7 +26,7 @@ from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, LogError
 from halog.metadata.log_holds import now_ms
-from halog.metadata.sync_waits import FRESH_S, Awaited, note
+from halog.metadata.sync_waits import FRESH_S, SyncWait, note
 from halog.ports import Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.support.adapters import Remote
 
@@ -249,7 +249,7 @@ class SyncWaitWatch:
         self._reach = reach
         self._may_drop = may_drop
         self._remote: Remote | None = None
-        self._noted: dict[str, Awaited] = {}
+        self._noted: dict[str, SyncWait] = {}
 
     def turn(self) -> None:
         """Look once at the other site's tables."""
@@ -275,7 +275,7 @@ class SyncWaitWatch:
         found = self._remote.coordinator.get(f"partitions/{own.name}")
         theirs = None if found is None else PartitionTable.from_bytes(found.data)
         waits = theirs is not None and _waits(theirs, own, self._host.site)
-        now = Awaited(self._site, waits, self._may_drop[own.policy], at_ms)
+        now = SyncWait(self._site, waits, self._may_drop[own.policy], at_ms)
         before = self._noted.get(own.name)
         if before is None or before.waits != waits or at_ms - before.at_ms >= FRESH_S * 1000:
             note(self._host.coordinator, own.name, now)

@@ -22,7 +22,7 @@ from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
-from halog.metadata.mirrors import COMPARES, HOLD_MS, Standing, standing, write
+from halog.metadata.mirrors import COMPARES, HOLD_MS, MirrorStatus, standing, write
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.mirror_audience import announce
@@ -335,7 +335,7 @@ class MirrorLink:
             self._write(copy, before, before.error if before and parted else COMPARES, None, parted=parted)
 
     def _write(
-        self, copy: Copy, before: Standing | None, why: str, one: MirroredPartition | None, *, parted: bool
+        self, copy: Copy, before: MirrorStatus | None, why: str, one: MirroredPartition | None, *, parted: bool
     ) -> None:
         """Write the standing of a mirror that stands still."""
         if one is not None:
@@ -347,7 +347,7 @@ class MirrorLink:
         write(
             self._host.coordinator,
             copy.name,
-            Standing(
+            MirrorStatus(
                 site=self._site,
                 by=self._host.me.node,
                 at_ms=_ms(),
@@ -405,7 +405,7 @@ class MirrorLink:
             self._bring_definitions(way)  # a takeover from here will not ask that site again
         waiting = _ms() - one.pending[0][0] if one.pending else 0
         end = way.tail.known_end(one.copy.tp)  # the log is not asked: the line may be long, and partitions many
-        now = Standing(
+        now = MirrorStatus(
             site=self._site,
             by=self._host.me.node,
             at_ms=_ms(),

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.metadata.mirrors import Standing
+from halog.metadata.mirrors import MirrorStatus
 
 if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
@@ -34,7 +34,7 @@ class MirroredPartition:
         """Where the other log ended when it was first asked whether all of it is read; None: nobody asks."""
         self.joined = False
         """Was it made sure that no two histories are reported any more?"""
-        self.told: Standing | None = None
+        self.told: MirrorStatus | None = None
         self.told_at = self.held_at = -HOLD_S
 
     def settle(self) -> None:

@@ -25,7 +25,7 @@ from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.table.table import PartitionTable
 from halog.errors import LogError, PartedError
 from halog.metadata.partition_tables import change_table
-from halog.metadata.restore_requests import Closed, close
+from halog.metadata.restore_requests import ClosedBranch, close
 from halog.ports import Coordinator, LogSession
 from halog.runtime.support.adapters import Remote
 
@@ -102,7 +102,7 @@ class Relinquishment:
             core = self._copy.core
             state, offset = core.chain.state, core.next_offset
             in_doubt = tuple(u.offset for u in core.ledger.undecided.values())
-        close(self._host.coordinator, self._copy.name, Closed(Checkpoint(offset, state), in_doubt))
+        close(self._host.coordinator, self._copy.name, ClosedBranch(Checkpoint(offset, state), in_doubt))
         return state
 
     def _header(self) -> records.Header:

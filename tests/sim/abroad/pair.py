@@ -188,7 +188,7 @@ class Pair:
         finally:
             self._promoting.remove(site)
 
-    def restores_at(self, site: str, now: restores.Restore) -> None:
+    def restores_at(self, site: str, now: restores.RestoreRequest) -> None:
         self.engine.say(f"{site}: restore of {now.site or 'a merge'} is {now.phase} {now.why}")
         if now.phase == restores.ASKED:
             self.asked.append(Asked(site, now.site, now.undo))

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.feature("O1")
 
 PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
 TO_COME = (
-    "halog/adapters",
     "halog/core/active",
     "halog/core/ballots.py",
     "halog/core/cas.py",
@@ -29,18 +28,11 @@ TO_COME = (
     "halog/core/site_events.py",
     "halog/core/sites",
     "halog/core/stow_events.py",
-    "halog/metadata",
     "halog/runtime/__init__.py",
-    "halog/runtime/events",
     "halog/runtime/host",
-    "halog/runtime/keys",
     "halog/runtime/membership",
     "halog/runtime/node",
-    "halog/runtime/replica",
     "halog/runtime/rpc",
-    "halog/runtime/store",
-    "halog/runtime/support",
-    "halog/runtime/topics",
 )
 """What is still to be rewritten."""
 

@@ -19,7 +19,7 @@ from halog.events import DISCARDED, INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CH
 from halog.ports import JournalResult, TopicPartition
 from halog.runtime.events import history as history_module, reporter as telling_module
 from halog.runtime.events.history import History
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.reporter import EventReporter
 
 TP = TopicPartition("fleet.events", 0)
 
@@ -284,7 +284,7 @@ def test_closing_writes_what_waits_and_does_not_wait_for_a_log_that_is_away(jour
 def test_a_text_that_cannot_be_made_hurts_nobody(history: History, caplog: pytest.LogCaptureFixture) -> None:
     """A missing fact is a defect of halog's, not a reason to stop a copy."""
     history.tell(TOO_FEW, "B left", more={})
-    assert "HALOG-1009 could not be told" in caplog.text
+    assert "HALOG-1009 could not be reported" in caplog.text
 
 
 def test_a_long_cause_is_cut(journal: Journal, history: History) -> None:
@@ -339,7 +339,7 @@ def some_copy(required: int = 0) -> Any:
 def test_an_epoch_that_half_of_a_group_may_begin_is_told_to_be_one(required: int, may_fork: dict[str, bool]) -> None:
     """Whoever looks for where two histories part finds it; the end of such an epoch parts nothing."""
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     copy = some_copy(required)
     telling.role_changed(copy, Role.ACTIVE.value, "B left")
     telling.role_changed(copy, Role.FOLLOWING.value, "fenced")
@@ -353,7 +353,7 @@ def test_an_epoch_that_half_of_a_group_may_begin_is_told_to_be_one(required: int
 def test_only_changes_between_active_replica_and_failed_are_role_changes() -> None:
     """An election's many steps are the log file's; operators hear of its outcome."""
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     copy = some_copy()
     for role in (
         Role.FOLLOWING,
@@ -384,7 +384,7 @@ def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatc
     now = 1_000.0
     monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     for _ in range(100):
         telling.intruder("X", "it is unknown")
     telling.intruder("Y", "it is unknown")
@@ -401,7 +401,7 @@ def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond(
     now = 1_000.0
     monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     for n in range(telling_module.INTRUDERS + 30):
         telling.intruder(f"Z{n}", "it is unknown")
     assert len(heard.told) == len(telling._refused) == telling_module.INTRUDERS

@@ -14,7 +14,7 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
-from halog.metadata.mirrors import COMPARES, Standing, standing
+from halog.metadata.mirrors import COMPARES, MirrorStatus, standing
 from halog.ports import TopicPartition
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
 from halog.runtime.sites.mirror_assignment import STALE_S, MirrorAssignment
@@ -78,7 +78,7 @@ def test_what_was_told_of_a_split_stays_told(coordinator: MemoryCoordinator, mon
     found = standing(coordinator, "p")
     assert found is not None
     assert (found.error, found.parted, found.by) == (COMPARES, False, "A")
-    before = Standing(site="east", by="B", at_ms=1, checkpoint=checkpoint, error="parted at 5", parted=True)
+    before = MirrorStatus(site="east", by="B", at_ms=1, checkpoint=checkpoint, error="parted at 5", parted=True)
     there = coordinator.get("mirrors/p")
     assert there is not None
     coordinator.set("mirrors/p", msgspec.json.encode(before), there.version)

@@ -13,7 +13,7 @@ import halog.aio
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Merged
 from halog.errors import RefusedError
-from halog.metadata.restore_requests import DONE, NOTHING, Restore
+from halog.metadata.restore_requests import DONE, NOTHING, RestoreRequest
 from halog.runtime.merge import restore_driver as restoring
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
@@ -228,7 +228,7 @@ class GivenUp(BaseException):
     """As other loops than asyncio's end a task."""
 
 
-def whys(source: Cluster, found: Mapping[str, Restore]) -> list[str]:
+def whys(source: Cluster, found: Mapping[str, RestoreRequest]) -> list[str]:
     """What an operator reads of the conflicts that wait for him."""
     node, told = source.node(source.names[0]).runtime, list[str]()
     for name, one in found.items():

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import DONE, Restore
+from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime.sites import split_watch as splits
 from halog.testing.cluster import Cluster, wait_until
@@ -55,11 +55,11 @@ def mend(west: Cluster, east: Cluster) -> None:
     east.mend()
 
 
-def restore(initiating: Cluster, source: Cluster, **more: object) -> dict[str, Restore]:
+def restore(initiating: Cluster, source: Cluster, **more: object) -> dict[str, RestoreRequest]:
     """As the command does: the one site's branch is closed, the other one merges it."""
     switching(initiating).demote(NAMES, source.site)
     for name in NAMES:
-        wanted = Restore(site=initiating.site, by="test", at_ms=time.time_ns() // 1_000_000, **more)
+        wanted = RestoreRequest(site=initiating.site, by="test", at_ms=time.time_ns() // 1_000_000, **more)
         restores.ask(coordinator(source), name, wanted)
 
     def ended() -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from halog.errors import RefusedError
-from halog.metadata.restore_requests import DONE, Restore, restore_of
+from halog.metadata.restore_requests import DONE, RestoreRequest, restore_of
 from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
@@ -27,7 +27,7 @@ __all__ = ["dr", "east", "west"]
 
 def asked(
     at: Cluster, others: list[str], *, last: str = "", back: Collection[str] = (), timeout_s: float = 20
-) -> tuple[dict[str, str], dict[str, Restore]]:
+) -> tuple[dict[str, str], dict[str, RestoreRequest]]:
     """Which sources are chosen, and what becomes of it. `last`: the site that answers last."""
     adapters = at.node(at.names[0]).runtime.adapters
     own = Remote(at.site, adapters.log, adapters.coordinator)

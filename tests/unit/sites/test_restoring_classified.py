@@ -14,7 +14,7 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.log.transactions import Undecided
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, SETTLING, Restore
+from halog.metadata.restore_requests import DONE, FAILED, SETTLING, RestoreRequest
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.merge import closed_branch, restore_driver as restoring, spark_results as classified
 from halog.runtime.merge.spark_results import ClassifiedResult
@@ -206,7 +206,7 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
     wait_until(lambda: not held(east), "the source's log is held")
 
 
-def said(ended: dict[str, Restore]) -> str:
+def said(ended: dict[str, RestoreRequest]) -> str:
     """Why all of them failed, alike."""
     assert {r.phase for r in ended.values()} == {FAILED}, ended
     (why,) = {re.sub("[0-9a-f]{32}", "HEX", r.why.replace(name, "NAME")) for name, r in ended.items()}
@@ -293,7 +293,7 @@ def test_a_znode_that_is_something_else_is_told(alone: Coordinator) -> None:
 
 def test_by_a_job_and_without_one_are_two_restores(alone: Coordinator) -> None:
     """While the one goes on the other one is refused."""
-    asked = Restore(site="west", by="test", at_ms=7, classified=True)
+    asked = RestoreRequest(site="west", by="test", at_ms=7, classified=True)
     restores.ask(alone, "p", asked)
     restores.ask(alone, "p", asked)
     with pytest.raises(RefusedError, match="has asked for another restore"):

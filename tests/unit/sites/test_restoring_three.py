@@ -9,7 +9,7 @@ import pytest
 
 from halog.errors import RefusedError
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import DONE, Restore
+from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch
 from halog.runtime.merge.restore_command import RestoreCommand
@@ -59,7 +59,9 @@ def merged_and_gone_on(one: Cluster, source: Cluster) -> None:
         kill_all(one)
     remote.close()
     for name in NAMES:
-        restores.ask(coordinator(source), name, Restore(site=one.site, by="test", at_ms=time.time_ns() // 1_000_000))
+        restores.ask(
+            coordinator(source), name, RestoreRequest(site=one.site, by="test", at_ms=time.time_ns() // 1_000_000)
+        )
 
     def is_done() -> bool:
         found = [restores.restore_of(coordinator(source), name) for name in NAMES]

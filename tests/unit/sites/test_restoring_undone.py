@@ -11,7 +11,7 @@ import pytest
 
 from halog.core.log.records import EpochMerged, decode
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, NOTHING, READING, SETTLING, Restore
+from halog.metadata.restore_requests import DONE, FAILED, NOTHING, READING, SETTLING, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import restore_driver as restoring
 from halog.runtime.merge.epoch_reopening import EpochReopening
@@ -47,10 +47,10 @@ def notes(cluster: Cluster) -> set[tuple[int, str]]:
         return {(f.number, f.note) for f in tx.extent(Flight)}
 
 
-def undo(cluster: Cluster, merges: dict[str, str], **more: Any) -> dict[str, Restore]:
+def undo(cluster: Cluster, merges: dict[str, str], **more: Any) -> dict[str, RestoreRequest]:
     now_ms = time.time_ns() // 1_000_000
     for name, merge in merges.items():
-        one = Restore(site="", by="test", at_ms=now_ms, undo=merge, **more)
+        one = RestoreRequest(site="", by="test", at_ms=now_ms, undo=merge, **more)
         restores.ask(coordinator(cluster), name, one)
     return ended(cluster)
 

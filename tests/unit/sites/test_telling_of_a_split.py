@@ -13,7 +13,7 @@ from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
-from halog.metadata.mirrors import COMPARES, Standing
+from halog.metadata.mirrors import COMPARES, MirrorStatus
 from halog.ports import UnknownResult, Versioned
 from halog.runtime.sites.split_watch import SplitWatch, parted, tell
 from halog.runtime.support.adapters import Remote
@@ -98,7 +98,7 @@ OURS = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0)
 HOUR_MS = 3_600_000
 
 
-def looked(now: Standing, *, epoch: int = 4, told: bool = True) -> str:
+def looked(now: MirrorStatus, *, epoch: int = 4, told: bool = True) -> str:
     """The site that this one, west, tells of as parted, when east has stopped, in that epoch, and stands so; `told`: it
     told so before."""
     table = msgspec.structs.replace(OURS, owner="west", epoch=EpochId(epoch, "east", 1))
@@ -121,10 +121,10 @@ def looked(now: Standing, *, epoch: int = 4, told: bool = True) -> str:
     return found["p"].site if found else ""
 
 
-def stood(**more: Any) -> Standing:
+def stood(**more: Any) -> MirrorStatus:
     """As east's node has said it, by its own clock."""
     checkpoint = Checkpoint(0, OURS.beginning("west"))
-    return Standing(**{"site": "west", "by": "E", "at_ms": _ms(), "checkpoint": checkpoint, **more})
+    return MirrorStatus(**{"site": "west", "by": "E", "at_ms": _ms(), "checkpoint": checkpoint, **more})
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])

@@ -18,7 +18,7 @@ from halog.core.log.transactions import Ledger, Undecided
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import RefusedError
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
 from halog.runtime.merge import spark_results as classified
 from halog.runtime.support.adapters import Remote
@@ -55,7 +55,7 @@ def state(hash_: bytes = b"h" * 16) -> ChainState:
 
 def close(site: Any, *names: str) -> None:
     for name in names:
-        restores.close(site.coordinator, name, Closed(Checkpoint(0, state())))
+        restores.close(site.coordinator, name, ClosedBranch(Checkpoint(0, state())))
 
 
 def job(site: Any, directory: Path, **more: Any) -> Publishing:
