@@ -56,7 +56,7 @@ class Telling:
 
     def told(self, copy: Copy, e: ev.Tell) -> None:
         """Something the core knows."""
-        s = copy.core.chain.state
+        s = copy.core.state.chain.state
         self.history.tell(
             e.kind,
             e.cause,
@@ -77,7 +77,7 @@ class Telling:
             return  # that its node has no quorum is told of the zone, not of every copy
         self._roles[copy.name] = now
         if now != was:
-            s, table = copy.core.chain.state, copy.core.table
+            s, table = copy.core.state.chain.state, copy.core.state.table
             more: dict[str, object] = {"role": now, "was": was}
             if role in _LEADS and could_fork(table, table.group.required):
                 more["may_fork"] = True

@@ -52,7 +52,7 @@ class Growing:
         """So far."""
         with self._copy.lock:
             core = self._copy.core
-            return self.at(core.chain.state, core.next_offset)
+            return self.at(core.state.chain.state, core.state.next_offset)
 
     def read_on(self, read: Callable[[], int]) -> None:
         """Until so little is new that the rest can wait for the epoch's end."""

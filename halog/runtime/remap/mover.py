@@ -130,7 +130,7 @@ class Mover:
         An object with an entry belongs where it is, unless that is to be emptied. Objects that are to get an entry, and
         entries that are to go, belong elsewhere until that is done. MapperError, UnknownTypeError."""
         type_name, routing_key = self._route(found)
-        owner = self._owner(copy.core.table.policy, type_name, mapping)
+        owner = self._owner(copy.core.state.table.policy, type_name, mapping)
         owned = Owned(found.key, routing_key, size_of(found))
         if owner.listed in (LISTING, UNLISTING):
             return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
@@ -202,8 +202,8 @@ class Mover:
         copy = self._asker.serving(partition)
         if copy is None:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
-        policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
-        size = copy.core.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
+        policy, mapping = self._routing.places.config.policies[copy.core.state.table.policy], self._mapping(copy)
+        size = copy.core.state.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
         found = _found(copy, list(keys))
         swept, away = Swept(versions), set[str]()
         swept.saw(found)
@@ -321,7 +321,7 @@ class Mover:
         places = {}
         for f in found:
             type_name, routing_key = self._route(f)
-            owner = self._owner(copy.core.table.policy, type_name, mapping)
+            owner = self._owner(copy.core.state.table.policy, type_name, mapping)
             places[f.key] = owner.place(type_name, routing_key)
         entries = entries_of(places, lambda at, keys, version: self._fetch(at, keys, mapping=version))
         for key in places:
@@ -331,9 +331,9 @@ class Mover:
 
     def _mapping(self, copy: Copy) -> PolicyMapping:
         """What this node knows; what it knew before the partition's log did would be refused."""
-        known = self._routing.mappings.known.get(copy.core.table.policy)
-        if known is None or known.version < copy.core.ledger.mapping:
-            known = self._routing.learned(copy.core.table.policy, copy.core.ledger.mapping)
+        known = self._routing.mappings.known.get(copy.core.state.table.policy)
+        if known is None or known.version < copy.core.state.ledger.mapping:
+            known = self._routing.learned(copy.core.state.table.policy, copy.core.state.ledger.mapping)
         return known
 
 
@@ -356,11 +356,11 @@ def _batches(
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
     """What is there, once nobody in doubt holds it: it may just be on its way. What is held for longer is left out."""
     wanted = set(keys)
-    held = wanted.intersection(list(copy.core.ledger.locks))
+    held = wanted.intersection(list(copy.core.state.ledger.locks))
     if held:
         with suppress(LockedError):
             copy.wait_free(held, WAIT_S)
-        wanted.difference_update(list(copy.core.ledger.locks))
+        wanted.difference_update(list(copy.core.state.ledger.locks))
     return [f for f in (copy.objects.find(key) for key in keys if key in wanted) if f is not None]
 
 

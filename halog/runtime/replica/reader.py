@@ -41,7 +41,7 @@ class Showing:
     @property
     def serving(self) -> bool:
         """Active now, as far as this node knows."""
-        role = self.core.role
+        role = self.core.state.role
         return role is _ACTIVE or role is _VERIFYING
 
     def validate(self, reads: Collection[tuple[bytes, int]]) -> None:
@@ -49,7 +49,7 @@ class Showing:
         with self.lock:
             changed = self.objects.first_changed(reads)
             if changed is not None and changed[1] >= EARLY:
-                number = self.core.chain.state.epoch.number
+                number = self.core.state.chain.state.epoch.number
                 changed = self.objects.first_changed([(key, as_logged(read, number)) for key, read in reads])
             held = None if changed is not None else self.held(key for key, _ in reads)
         if changed is not None:
@@ -61,15 +61,15 @@ class Showing:
 
     def maps_by(self, version: int, timeout_s: float) -> bool:
         """Is mapping `version`, or a newer one, served here? If not, the log is to say so first: waited for."""
-        if self.core.ledger.mapping >= version:
+        if self.core.state.ledger.mapping >= version:
             return True
         self.post(ev.MappingAsked(0, version))
         with self.lock:
-            return self.progress.wait_for(lambda: self.core.ledger.mapping >= version, timeout_s)
+            return self.progress.wait_for(lambda: self.core.state.ledger.mapping >= version, timeout_s)
 
     def check_mapping(self, version: int) -> None:
         """To be asked behind what was read by this version was taken: RemappedError if objects may have moved since."""
-        if (now := self.core.ledger.mapping) > version:
+        if (now := self.core.state.ledger.mapping) > version:
             raise to_error(ev.Remapped(now), self.name)
 
     # --- leases ---
@@ -92,7 +92,7 @@ class Showing:
     def take_up(self) -> Taken:
         """What is shown now, for one transaction to read at: all that the core has accepted, decisions too."""
         with self.lock:
-            undecided, objects = self.core.ledger.undecided, self.objects
+            undecided, objects = self.core.state.ledger.undecided, self.objects
             moment = objects.moments.now or objects.moment()
             if not undecided:
                 return Taken(moment, {})
@@ -104,7 +104,7 @@ class Showing:
     def has(self, lsn: int) -> bool:
         """Is everything up to `lsn` visible here, and in the log? (What is shown before that may be lost, and its lsn
         given again.)"""
-        return self.core.chain.state.lsn >= lsn
+        return self.core.state.chain.state.lsn >= lsn
 
     def wait_for(self, lsn: int, timeout_s: float, *, logged: bool = False) -> bool:
         """Wait until `lsn` is visible here; `logged`: until this copy `has` it."""
@@ -116,7 +116,7 @@ class Showing:
     def wait_decided(self, keys: tuple[bytes, ...], lsn: int, timeout_s: float) -> bool:
         """Wait until nobody in doubt who was prepared up to `lsn` would change an object whose key starts with one of
         `keys`: a session may have seen how that ended."""
-        ledger = self.core.ledger
+        ledger = self.core.state.ledger
         if not ledger.undecided:
             return True
 
@@ -129,34 +129,34 @@ class Showing:
 
     def heard_tail(self, lsn: int) -> None:
         """The active told its last lsn."""
-        self._lateness.heard(lsn, self.core.chain.state.lsn)
+        self._lateness.heard(lsn, self.core.state.chain.state.lsn)
 
     def lag(self) -> Lag:
         """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
-        return LEVEL if self.serving else self._lateness.lag(self.core.chain.state.lsn)
+        return LEVEL if self.serving else self._lateness.lag(self.core.state.chain.state.lsn)
 
     # --- locks ---
 
     def held(self, keys: Iterable[bytes]) -> ev.Locked | None:
         """The first of these that a transaction in doubt would change."""
-        locks = self.core.ledger.locks
+        locks = self.core.state.ledger.locks
         return locks.against(((key, 0) for key in keys), ()) if locks else None
 
     def wait_free(self, keys: Collection[bytes], timeout_s: float, *, prefixes: bool = False) -> None:
         """Wait until all are decided who are in doubt now and would change an object under these keys, or `prefixes` of
         keys, or until this copy is active no more. LockedError if that takes too long. Who comes later need not be seen
         by whoever asked before, so that a scan ends where something is always in doubt."""
-        if not self.core.ledger.locks:
+        if not self.core.state.ledger.locks:
             return
         with self.lock:
-            locks, under = self.core.ledger.locks, tuple(keys)
+            locks, under = self.core.state.ledger.locks, tuple(keys)
             asked = [key for key in locks if key.startswith(under)] if prefixes else under
             before = [(key, tx) for key in asked for tx in locks.writers(key)]
 
             def held() -> ev.Locked | None:
                 if not self.serving:
                     return None
-                now = self.core.ledger.locks
+                now = self.core.state.ledger.locks
                 return next((ev.Locked(key, tx) for key, tx in before if tx in now.writers(key)), None)
 
             self.progress.wait_for(lambda: held() is None, timeout_s)

@@ -125,8 +125,8 @@ class Confirming:
         """What this node mirrors from there, and how far the own log has it, by what its copy has read there."""
         found = []
         for copy in list(self._host.copies.values()):
-            if copy.core.table.policy in self._policies and self._mirroring.is_wanted(copy):
-                state = copy.core.chain.state
+            if copy.core.state.table.policy in self._policies and self._mirroring.is_wanted(copy):
+                state = copy.core.state.chain.state
                 if state.owner == self._site and state.lsn:
                     found.append((copy.name, state.head))  # not by an epoch that this site has begun, and gave away
         return found
@@ -254,13 +254,13 @@ class Looking:
         self._host.pause(LOOK_S)
 
     def _is_mine(self, copy: Copy) -> bool:
-        table = copy.core.table
+        table = copy.core.state.table
         return table.owner == self._site and table.policy in self._may_drop and self._mirroring.is_wanted(copy)
 
     def _look(self, copy: Copy) -> None:
         if self._remote is None:
             self._remote = self._reach(self._site)
-        at_ms, own = now_ms(), copy.core.table  # as it was when it was asked, whenever the answer comes
+        at_ms, own = now_ms(), copy.core.state.table  # as it was when it was asked, whenever the answer comes
         found = self._remote.coordinator.get(f"partitions/{own.name}")
         theirs = None if found is None else PartitionTable.from_bytes(found.data)
         waits = theirs is not None and _waits(theirs, own, self._host.site)

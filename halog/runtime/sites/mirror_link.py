@@ -169,10 +169,10 @@ class Line:
 
     def _begin(self, way: _Way, copy: Copy) -> None:
         """Once this node has read its own site's log to the end."""
-        if copy.core.next_offset < self._host.log.bounds(copy.tp)[1]:
+        if copy.core.state.next_offset < self._host.log.bounds(copy.tp)[1]:
             return
         with copy.lock:
-            own = copy.core.chain.state
+            own = copy.core.state.chain.state
         try:
             before = standing(self._host.coordinator, copy.name)
             kept = before.checkpoint if before is not None and before.site == self._site else None
@@ -211,8 +211,8 @@ class Line:
 
     def _give_away(self, way: _Way, copy: Copy, start: Callable[[], Checkpoint]) -> None:
         """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
-        active = copy.core.table.active
-        if active is not None and active in copy.core.alive:
+        active = copy.core.state.table.active
+        if active is not None and active in copy.core.state.alive:
             return
         giving = self._giving.get(copy.name)
         if giving is None:
@@ -313,7 +313,7 @@ class Line:
         self._told[copy.name] = time.monotonic(), error.message
         if known != error.message:
             logger.error("partition %s is not mirrored from site %s: %s", copy.name, self._site, error)
-            more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.chain.state.lsn)}
+            more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.state.chain.state.lsn)}
             self._host.telling.told(copy, ev.Tell(PARTED if parted else MIRRORING, "", error.message, more))
         if parted:
             splits.tell(self._host.coordinator, copy.name, self._site, self._host.me.node)
@@ -378,14 +378,14 @@ class Line:
 
     def _is_followed(self, way: _Way, one: Mirrored) -> bool:
         """Somebody else's by now, all of which is here: that site is mirrored from now on."""
-        if one.pending or one.copy.core.table.owner != self._site or not self._is_read(way, one):
+        if one.pending or one.copy.core.state.table.owner != self._site or not self._is_read(way, one):
             return False
         return self._succession.is_given(one.copy, one.mirror.given_away)
 
     def _is_stuck(self, one: Mirrored, now: float) -> bool:
         """Everything is in the log and is not taken: somebody else's history is there, or the log lost its end. Or it
         will not be: somebody's takeover has fenced this log, and came to nothing."""
-        state = one.copy.core.chain.state
+        state = one.copy.core.state.chain.state
         if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
             one.still_since = now
         return now - one.still_since >= STUCK_S
@@ -414,8 +414,8 @@ class Line:
     def _epoch(self, copy: Copy) -> int:
         """Of the table by which this site mirrors that one, and nothing of its own is in the log behind that."""
         with copy.lock:
-            mirrors = copy.core.table.owner == copy.core.chain.state.owner == self._site
-            return copy.core.table.epoch.number if mirrors else -1
+            mirrors = copy.core.state.table.owner == copy.core.state.chain.state.owner == self._site
+            return copy.core.state.table.epoch.number if mirrors else -1
 
     def _bring_definitions(self, way: _Way) -> None:
         """Objects of older classes are read by definitions that only the other site may have."""

@@ -92,20 +92,20 @@ class GivingAway:
 
     def _state(self) -> ChainState:
         with self._copy.lock:
-            return self._copy.core.chain.state
+            return self._copy.core.state.chain.state
 
     def _closed(self) -> ChainState:
         """What the own log ends with, told to whoever may merge it: nothing more comes to it."""
         with self._copy.lock:
             core = self._copy.core
-            state, offset = core.chain.state, core.next_offset
-            in_doubt = tuple(u.offset for u in core.ledger.undecided.values())
+            state, offset = core.state.chain.state, core.state.next_offset
+            in_doubt = tuple(u.offset for u in core.state.ledger.undecided.values())
         close(self._host.coordinator, self._copy.name, Closed(Checkpoint(offset, state), in_doubt))
         return state
 
     def _header(self) -> records.Header:
         assert self.epoch is not None
-        return records.Header(self._copy.core.chain.state.log_id, self.epoch)
+        return records.Header(self._copy.core.state.chain.state.log_id, self.epoch)
 
     def _fence(self) -> EpochId:
         """In the znode: nobody else of this site has this epoch, and none is active."""
@@ -160,8 +160,8 @@ def fence(coordinator: Coordinator, partition: str, site: str, highest: int, by:
 
 def beginning(copy: Copy, site: str, here: str) -> ChainState:
     """Where the other site's log of this partition begins: as its own, or as a mirror of the home site's."""
-    home = copy.core.table.home or here
-    return ChainState(copy.core.chain.state.log_id, site, owner="" if home == site else home)
+    home = copy.core.state.table.home or here
+    return ChainState(copy.core.state.chain.state.log_id, site, owner="" if home == site else home)
 
 
 def _ignore(offset: int | None, why: str | None) -> None:

@@ -91,8 +91,8 @@ class Takeovers:
 
     def turn(self) -> None:
         """One look at all copies."""
-        copies = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._policies]
-        mine = [c for c in copies if self._policies[c.core.table.policy].may and self._mirroring.is_wanted(c)]
+        copies = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._policies]
+        mine = [c for c in copies if self._policies[c.core.state.table.policy].may and self._mirroring.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
             del self._candidates[name]
         for desk in self._desks.all.values():
@@ -112,7 +112,7 @@ class Takeovers:
 
     def _watch(self, copy: Copy) -> None:
         """This site's vote is looked at each time; those of others once it rests, each on its own desk."""
-        policy = self._policies[copy.core.table.policy]
+        policy = self._policies[copy.core.state.table.policy]
         candidate = self._candidates.get(copy.name)
         if candidate is None:
             candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
@@ -121,7 +121,7 @@ class Takeovers:
         if not candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
             return
         for desk in self._desks.all.values():
-            if desk is self._desks.own or not (policy.binding or desk.site == copy.core.table.owner):
+            if desk is self._desks.own or not (policy.binding or desk.site == copy.core.state.table.owner):
                 continue  # the owner: does it answer at all?
             if (desk.site, copy.name) not in self._asked:
                 self._asked.add((desk.site, copy.name))
@@ -150,7 +150,7 @@ class Takeovers:
     def _is_other(self, copy: Copy, now: Held) -> bool:
         """Was the vote written by another rule than this site's? Then it is not to be had: both could have more than
         half of what each takes for all."""
-        own = self._rules.get(copy.core.table.policy, "")
+        own = self._rules.get(copy.core.state.table.policy, "")
         if now.rule in ("", own):
             return False
         if self._differs.get(copy.name) != now.rule:
@@ -167,13 +167,13 @@ class Takeovers:
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
         """Is it to be taken over?"""
-        return self._candidates[copy.name].claims(copy.core.table.owner, monotonic_ms())
+        return self._candidates[copy.name].claims(copy.core.state.table.owner, monotonic_ms())
 
     def _are_all(self, due: list[Copy], mine: list[Copy]) -> bool:
         """Is there no other that is about to be due, or was waited for long enough?"""
         now, named = monotonic_ms(), {c.name for c in due}
         for copy in mine:
-            after_ms, candidate = self._policies[copy.core.table.policy].after_ms, self._candidates[copy.name]
+            after_ms, candidate = self._policies[copy.core.state.table.policy].after_ms, self._candidates[copy.name]
             if copy.name not in named and candidate.rests(self._host.site, now, after_ms // EARLY):
                 return bool(self._due_since) and now - self._due_since >= after_ms // TOGETHER
         return True
@@ -182,14 +182,14 @@ class Takeovers:
         """All at once: whoever served one of them mostly served them all."""
         claimed = [copy for copy in due if not self._has_parted(copy) and self._claim(copy)]
         by_name = {copy.name: copy for copy in claimed}
-        before = {copy.name: copy.core.table.owner for copy in claimed}
+        before = {copy.name: copy.core.state.table.owner for copy in claimed}
 
         def done(switch: Switch) -> None:
             more = {"site": switch.taken_over_from, "lacks": switch.lacks}
             what = "it is not heard of"
             self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
 
-        timeout_s = max((self._policies[c.core.table.policy].after_ms for c in claimed), default=0) / 1000
+        timeout_s = max((self._policies[c.core.state.table.policy].after_ms for c in claimed), default=0) / 1000
         reached = partial(self._reached, timeout_s * (EARLY - 1) / EARLY)
         switching = Switching(self._host.coordinator, self._host.site, reached, timeout_s)
         if claimed:
@@ -203,7 +203,7 @@ class Takeovers:
         leading, (now, _) = copy.core.leading, held(there, copy.name)
         if leading is None or now is None or now.under is None or not now.site == now.under.site == desk.site:
             return False
-        return not is_behind(leading, now.under)
+        return not is_behind(copy.core.state.chain.state, now.under)
 
     def _has_parted(self, copy: Copy) -> bool:
         """Then both have what the other one lacks, and an operator says who goes on."""
@@ -220,7 +220,7 @@ class Takeovers:
 
     def _claim(self, copy: Copy) -> bool:
         """Take the votes, each if it is still as it was seen; what is too few is given back."""
-        candidate, owner = self._candidates[copy.name], copy.core.table.owner
+        candidate, owner = self._candidates[copy.name], copy.core.state.table.owner
         claimed = []
         for site, seen in self._claims(copy).items():
             try:
@@ -242,7 +242,7 @@ class Takeovers:
         now, version = held(there, copy.name)
         if now is None or now.vote != seen:
             return False
-        rule = self._rules.get(copy.core.table.policy, "")
+        rule = self._rules.get(copy.core.state.table.policy, "")
         write(there, copy.name, self._host.site, self._host.me.node, now, version, rule=rule)
         return True
 
@@ -266,6 +266,6 @@ class Takeovers:
         """Or has it served, in a history that this one does not go on from, and named this site again since? What it
         answered is to be brought here first."""
         try:
-            return desk.ask(lambda there: serves(there, copy.core.table) or self._has_served(desk, there, copy))
+            return desk.ask(lambda there: serves(there, copy.core.state.table) or self._has_served(desk, there, copy))
         except (HalogError, UnknownResult):
             return False
