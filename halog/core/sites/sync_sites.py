@@ -37,7 +37,7 @@ def as_member(site: str) -> Member:
     return Member(site, SITE)
 
 
-class Heard(NamedTuple):
+class SiteNews(NamedTuple):
     """What an acknowledgement of a site brings."""
 
     more: bool
@@ -46,7 +46,7 @@ class Heard(NamedTuple):
     """May it be put into the znode now?"""
 
 
-NOTHING: Final = Heard(more=False, joins=False)
+NOTHING: Final = SiteNews(more=False, joins=False)
 
 
 class SyncSites:
@@ -97,7 +97,7 @@ class SyncSites:
 
     # --- what is heard ---
 
-    def acked(self, e: ev.SiteAck) -> Heard:
+    def acked(self, e: ev.SiteAck) -> SiteNews:
         """Take the acknowledgement of a site. It counts for this epoch only: an lsn by itself may be one of a history
         that has parted from this one."""
         writer, m = self._writer, as_member(e.site)
@@ -110,7 +110,7 @@ class SyncSites:
         if more:
             writer.acks[m] = e.lsn
             writer.settle(self._copy.out)
-        return Heard(more, e.site not in self._copy.table.synced and (more or e.site in self._let_go))
+        return SiteNews(more, e.site not in self._copy.table.synced and (more or e.site in self._let_go))
 
     def ticked(self) -> bool:
         """Look who is away, and whose votes are missing; has that changed?"""
