@@ -22,7 +22,7 @@ from benchmarks.effort import Effort
 from benchmarks.figures import Row, Target, percentile, row
 from benchmarks.processes import Child
 from benchmarks.scene import Scene, wait_until
-from halog.cli.shared.connection import Connection, connect
+from halog.cli.shared.connection import ClusterConnection, connect
 from halog.config import ApplicationConfig, Config, NodeConfig, PolicyConfig, ZoneConfig
 from halog.core.table.table import PartitionTable
 from halog.demo.split.sites import NAMES, Sites, other
@@ -189,11 +189,11 @@ def _in_snapshots(configs: dict[str, Path]) -> None:
             wait_until("a snapshot has everything", partial(_has, connection, ends), WAIT_S)
 
 
-def _has(connection: Connection, ends: dict[str, int]) -> bool:
+def _has(connection: ClusterConnection, ends: dict[str, int]) -> bool:
     return all(_marked(connection, name) >= end for name, end in ends.items())
 
 
-def _marked(connection: Connection, partition: str) -> int:
+def _marked(connection: ClusterConnection, partition: str) -> int:
     """Up to which offset the last snapshot has everything."""
     found = connection.coordinator.get(f"snapshots/{partition}")
     return 0 if found is None else Mark.from_bytes(found.data).next_offset
@@ -245,7 +245,7 @@ def _reuniting(config: Path) -> Iterator[tuple[Reuniting, list[PartitionTable]]]
         yield _of(connection), list(connection.tables)
 
 
-def _of(connection: Connection) -> Reuniting:
+def _of(connection: ClusterConnection) -> Reuniting:
     adapters, config = connection.adapters, connection.config
     own = Remote(config.site.name, adapters.log, adapters.coordinator)
     return Reuniting(own, partial(state_topic, config), adapters.reach, [other(own.name)], WAIT_S)

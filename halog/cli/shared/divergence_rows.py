@@ -1,4 +1,4 @@
-"""What is told of partitions that two sites have both gone on with (M1), as commands show it."""
+"""This module shows, in documents and tables, partitions that two sites have both gone on with (M1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS: Sequence[str] = (
 
 
 def document(partition: str, found: Parted) -> dict[str, Any]:
-    """As JSON has it; what is not known yet is null."""
+    """Return one parted partition as a JSON document; what is not known yet is null."""
     return {
         "partition": partition,
         "site": found.site,
@@ -41,12 +41,12 @@ def document(partition: str, found: Parted) -> dict[str, Any]:
 
 
 def documents(found: Mapping[str, Parted]) -> list[dict[str, Any]]:
-    """Of several, by partition."""
+    """Return the documents of several partitions, by name."""
     return [document(name, one) for name, one in sorted(found.items())]
 
 
 def row(found: Mapping[str, Any]) -> tuple[object, ...]:
-    """A document, for people."""
+    """Return the row of a table for one document."""
     here, there, fork = found["here"], found["there"], found["fork"]
     ages = [branch["age_s"] for branch in (here, there) if branch is not None]
     lsn = None if fork is None else fork["lsn"]
@@ -54,7 +54,7 @@ def row(found: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def summary(found: Parted) -> str:
-    """In a line."""
+    """Return the same in one line of text."""
     _, site, lsn, here, there, _, why = row(document("", found))
     known = f", behind lsn {lsn}: {here} objects touched here, {there} there" if lsn is not None else ""
     return f"from site {site}{known}" + (f" ({why})" if why else "")

@@ -16,7 +16,6 @@ TO_COME = (
     "halog/adapters",
     "halog/aio.py",
     "halog/backend.py",
-    "halog/cli",
     "halog/config",
     "halog/core",
     "halog/demo",
