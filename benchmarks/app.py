@@ -57,7 +57,7 @@ class App:
         begin = time.perf_counter()
         if begin_open:
             self.open()
-        while (copy := self.runtime.copies.get(partition)) is None or copy.core.chain.state.lsn < lsn:
+        while (copy := self.runtime.copies.get(partition)) is None or copy.core.state.chain.state.lsn < lsn:
             time.sleep(0.001)
         return {"s": time.perf_counter() - begin}
 
@@ -91,7 +91,7 @@ class App:
     def lsn(self, partition: str) -> dict[str, Any]:
         """Where this node's copy stands."""
         core = self.runtime.copies[partition].core
-        return {"lsn": core.chain.state.lsn, "next_offset": core.next_offset}
+        return {"lsn": core.state.chain.state.lsn, "next_offset": core.state.next_offset}
 
     def marked(self, partition: str) -> dict[str, Any]:
         """Up to which lsn the state topic is complete."""

@@ -1,9 +1,7 @@
 """One partition's copy on one node: events in, effects out.
 
-`Partition.step(event, now)` is the whole interface. It holds what this node knows of the partition, which is never more
-than the log and the znode told it: the log decides who may write (`chain`), the znode who should (`table`). Elections
-are in `campaign.py`, writing in `writer.py`, the wait set in `sync_set.py`, what a replica holds and says in `held.py`
-and `following.py`; roles and their table in `roles.py`. No clock, chance, threads, I/O.
+`Partition.step(event, now)` is the whole interface: it gives each event to the part of the core that takes it. What the
+parts share is in `state`; it may be read from outside. It has no clock, no chance, no threads and no I/O.
 """
 
 from __future__ import annotations
@@ -11,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from halog.core import events as ev
 from halog.core.active.epoch_merge import Merging
+from halog.core.active.hand_over import UnderWay
 from halog.core.active.leader import Leading
 from halog.core.active.lease import Predecessor
 from halog.core.active.quorum_overrides import Overrides
@@ -20,19 +21,14 @@ from halog.core.commit.discards import Discarded, passed_over
 from halog.core.commit.outcome_answers import became_of
 from halog.core.election.campaign import Campaign
 from halog.core.election.positions import position_asked
-from halog.core.ids import Member, Position, digest
+from halog.core.ids import digest
 from halog.core.log import records
-from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.core.log.outcomes import Outcomes
-from halog.core.log.transactions import Applied, Decided, Ledger
+from halog.core.log.chain import Verdict
+from halog.core.log.transactions import Applied, Decided
 from halog.core.replica.follower import Following
-from halog.core.replica.held import Held
-from halog.core.replica.tail import Tail
-from halog.core.roles import CLAIMANT, OUT, Role, next_role
-from halog.core.settings import Settings, Sync
-from halog.core.table.group import priority
-from halog.core.table.preference import NEVER
-from halog.core.table.table import PartitionTable
+from halog.core.roles import CLAIMANT, OUT, Role
+from halog.core.state.copy_state import CopyState
+from halog.core.table.changes import NodeList
 from halog.errors import DivergedError
 from halog.events import COPY_STOPS
 
@@ -40,47 +36,26 @@ from halog.events import COPY_STOPS
 class Partition:
     """A copy of one partition. Created LOADING; the driver then reports TableSeen, AliveChanged and the log."""
 
-    def __init__(
-        self,
-        me: Member,
-        table_version: int,
-        table: PartitionTable,
-        chain: ChainState,
-        next_offset: int,
-        outcomes: Outcomes,
-        settings: Settings,
-        now: int,
-        ledger: Ledger | None = None,
-        wall_ahead_ms: int = 0,
-        tail: Tail | None = None,
-    ) -> None:
-        self.me = me
-        self.settings = settings
-        self.outcomes = outcomes
-        self.ledger = ledger or Ledger()
-        self.version = table_version
-        self.table = table
-        self.chain = Chain(chain)
-        self.next_offset = next_offset
-        self.dropped = -1
+    def __init__(self, state: CopyState, wall_ahead_ms: int = 0) -> None:
+        """`wall_ahead_ms`: how far the clock on the wall is ahead of the driver's."""
+        self.state = state
+        self._dropped = -1
         """The first entry not taken since `next_offset`; see `_unasked`."""
-        self.alive: frozenset[Member] = frozenset({me})
-        self.answering: frozenset[Member] = frozenset()
-        """Who is not heard, and lives all the same."""
-        self.role = Role.LOADING
-        self.now = now
-        self.out: list[ev.Effect] = []
-        self.overrides = Overrides(self, wall_ahead_ms)
-        self.tag = 0
-        """The last append tag given out."""
-        self.round = 0
-        self.held = Held()
-        self.tail = tail or Tail()
-        self.discarded = Discarded(outcomes, self.ledger)
-        self.following = Following(self, now)
-        self.predecessor = Predecessor(self)
-        self.campaign = Campaign(self, now)
-        self.merging = Merging(self)
+        self.overrides = Overrides(state, wall_ahead_ms)
+        self.discarded = Discarded(state.outcomes, state.ledger)
+        self.following = Following(state)
+        self.predecessor = Predecessor(state)
+        self.merging = Merging(state)
+        self.campaign = Campaign(
+            state,
+            self.overrides,
+            self.merging,
+            self.predecessor,
+            self.following.stowing,
+            step_down=self.step_down,
+            lost=self.lost,
+            lead=self._lead,
+        )
         self.leading: Leading | None = None
         self._handlers = self._wired()
 
@@ -90,23 +65,23 @@ class Partition:
             ev.TableSeen: self._table_seen,
             ev.AliveChanged: self._alive_changed,
             ev.EntriesRead: self._entries_read,
-            ev.LogEnd: self.following.log_ended,
+            ev.LogEnd: self._log_ended,
             ev.Taken: self.following.taken,
             ev.Restored: self.following.restored,
             ev.LogLost: lambda e: self.lost(e.why),
             ev.Submitted: self._submitted,
             ev.BarrierAsked: self._barrier_asked,
-            ev.Asked: lambda e: self.out.append(ev.Reply(e.token, became_of(self, e))),
+            ev.Asked: lambda e: self.state.out.append(ev.Reply(e.token, self._became_of(e))),
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._led(Leading.replica_ack),
-            ev.VoteAnswered: self._led(lambda leading, e: leading.sites.quorum.answered(e)),
-            ev.SiteAck: self._led(lambda leading, e: leading.sites.acked(e)),
+            ev.VoteAnswered: self._led(Leading.vote_answered),
+            ev.SiteAck: self._led(Leading.site_acked),
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
             ev.Stowed: self.following.stowed,
-            ev.PositionAsked: lambda e: position_asked(self, e),
+            ev.PositionAsked: self._position_asked,
             ev.PositionTold: self.campaign.position_told,
             ev.CasDone: self._cas_done,
             ev.Renewed: self._of_lease,
@@ -115,8 +90,8 @@ class Partition:
             ev.HandOverAsked: self._hand_over_asked,
             **dict.fromkeys((ev.PrepareAsked, ev.DecideAsked, ev.MappingAsked), self._vote_asked),
             ev.Confirmed: self._led(lambda leading, e: leading.votes.confirmed(e)),
-            ev.MergeAsked: self.merging.asked,
-            ev.MergeMade: self.merging.made,
+            ev.MergeAsked: self._merge_asked,
+            ev.MergeMade: self.campaign.merge_made,
             ev.LogAnswered: self._log_answered,
             ev.Ticked: self._ticked,
         }
@@ -127,119 +102,120 @@ class Partition:
 
     def step(self, event: ev.Event, now: int) -> list[ev.Effect]:
         """Take one event; the effects are to be performed in order."""
-        self.now = now
+        state = self.state
+        state.now = now
         if now >= self.overrides.due:
-            self.overrides.end()
+            self._override_ended()
         if self.leading is not None and now >= self.leading.sites.quorum.ends:
             self.leading.sites_changed()
         self._handlers[type(event)](event)
-        out = self.out
-        self.out = []
+        out = state.out
+        state.out = []
         return out
-
-    # --- shared with the parts ---
-
-    def become(self, happening: str, why: str = "") -> None:
-        """Change role by the table."""
-        self.role = next_role(self.role, happening)
-        self.out.append(ev.RoleChanged(self.role.value, why or happening))
-
-    def next_round(self) -> int:
-        """A number for the next question to the coordinator or the peers, so that late answers are recognised."""
-        self.round += 1
-        return self.round
-
-    @property
-    def position(self) -> Position:
-        """How recent this copy is: what it could bring into the log counts (Q2)."""
-        s = self.chain.state
-        return s.position if not self.unlogged else Position(s.led, max(s.lsn, self.tail.tip, self.held.tip(s)))
 
     @property
     def visible(self) -> int:
         """The last lsn this copy shows."""
-        return max(self.chain.state.lsn, self.following.shown) if self.leading is None else self.leading.visible
-
-    @property
-    def serving(self) -> bool:
-        """Does this copy answer commits and reads?"""
-        return self.role is Role.ACTIVE or self.role is Role.VERIFYING
-
-    @property
-    def unlogged(self) -> bool:
-        """May commits have been acknowledged that the log does not have?"""
-        return self.settings.local_sync is Sync.NO_SYNC
+        if self.leading is not None:
+            return self.leading.writer.visible
+        return max(self.state.chain.state.lsn, self.state.shown)
 
     def _epoch_over(self) -> None:
         """Another epoch began, or this one is void: what was pushed is not to come, unless a later epoch brings it."""
-        if self.unlogged and self.held.joined(self.chain.state):
-            self.tail.keep((held.record for held in self.held.run), self.chain.state)
-        self.held.clear()
-
-    @property
-    def eligible(self) -> bool:
-        """May this copy take part in an election as a candidate?"""
-        if self.role is Role.LOADING or self.role in OUT or self.me.node not in self.table.configured:
-            return False
-        return not self.table.owner and priority(self.table, self.me.node) != NEVER
-
-    @property
-    def epoch_ours(self) -> bool:
-        """Does the znode name this incarnation as active?"""
-        return self.table.active == self.me
+        state = self.state
+        if state.unlogged and state.held.joined(state.chain.state):
+            state.tail.keep((held.record for held in state.held.run), state.chain.state)
+        state.held.clear()
 
     def step_down(self, happening: str, why: str) -> None:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
+        state = self.state
         self.merging.over(ev.Unknown(why))
-        since = self.now
+        since = state.now
         if self.leading is not None:
-            since = self.leading.writer.unanswered_since(self.now)
-            self.discarded.in_flight(self.leading.writer.queue, self.leading.epoch.number, self.now, why)
-            if self.unlogged:
-                self.following.shown = self.visible
-                self.tail.keep((item.record for item in self.leading.writer.queue), self.chain.state)
+            since = self.leading.writer.unanswered_since(state.now)
+            self.discarded.in_flight(self.leading.writer.queue, self.leading.epoch.number, state.now, why)
+            if state.unlogged:
+                state.shown = self.visible
+                state.tail.keep((item.record for item in self.leading.writer.queue), state.chain.state)
             self.leading.abandon(why)
             self.leading = None
-            self.out.append(ev.Read(self.next_offset))
-        opening = self.role in CLAIMANT
-        self.become(happening, why)
+            state.out.append(ev.Read(state.next_offset))
+        opening = state.role in CLAIMANT
+        state.become(happening, why)
         self.campaign.pause()
         if happening == "epoch ended":
             self.campaign.gave_up(why, since, opened=not opening)
 
+    def _lead(self, node_list: NodeList) -> None:
+        """The epoch that was claimed here is open: serve it."""
+        self.leading = leading = Leading(
+            self.state,
+            self.campaign.epoch,
+            node_list,
+            self.overrides,
+            self.merging,
+            answers_early=self.following.stowing.withdraw,
+            step_down=self.step_down,
+            handed_over=self._handed_over,
+        )
+        leading.begin()
+        if self.campaign.session_lost:
+            leading.lease.heard(ev.SessionLost())
+
+    def _handed_over(self, under_way: UnderWay) -> None:
+        """The last record of the epoch that was led here is in the log."""
+        state = self.state
+        self._leader().barriers.abandon()
+        self.leading = None
+        state.out.append(ev.Read(state.next_offset))
+        state.become("handed over", f"handed over to {under_way.to}")
+        self.merging.ends()
+        if under_way.to_site:  # nobody here will take its place in the znode
+            table = msgspec.structs.replace(state.table, active=None)
+            state.out.append(ev.SetTable(state.next_round(), state.version, table))
+        self.campaign.handed_over()
+
     # --- the znode and the members ---
 
+    def _override_ended(self) -> None:
+        self.overrides.end()
+        if self.leading is not None:
+            self.leading.sites_changed()
+
     def _table_seen(self, e: ev.TableSeen) -> None:
-        if e.version < self.version:
+        state = self.state
+        if e.version < state.version:
             return
-        moved, table = e.version > self.version, self.overrides.of(e.table)
+        moved, table = e.version > state.version, self.overrides.of(e.table)
         self.campaign.watch(table)
         self.predecessor.named(table)
-        self.version = e.version
-        self.table = table
-        if self.role is Role.CLAIMING:
+        state.version = e.version
+        state.table = table
+        if state.role is Role.CLAIMING:
             self.campaign.table_seen(moved)
-        elif self.role in CLAIMANT or self.leading is not None:
+        elif state.role in CLAIMANT or self.leading is not None:
             self._still_ours(moved)
         elif moved:
             self.campaign.settled()
         self.campaign.consider()
 
     def _still_ours(self, moved: bool) -> None:
-        if self.table.epoch != self.campaign.epoch:
-            now = self.table.node_list[0] if self.table.node_list else "nobody"
-            self.step_down("deposed", f"the znode names {now}, epoch {self.table.epoch.number}")
+        if self.state.table.epoch != self.campaign.epoch:
+            now = self.state.table.node_list[0] if self.state.table.node_list else "nobody"
+            self.step_down("deposed", f"the znode names {now}, epoch {self.state.table.epoch.number}")
         elif self.leading is not None:
             self.leading.table_seen(moved)
 
     def _alive_changed(self, e: ev.AliveChanged) -> None:
-        gone, dead = self.alive - e.members, (self.alive | self.answering) - (e.members | e.answering)
-        self.alive = e.members
-        self.answering = e.answering
-        if self.me not in e.members and self.role not in OUT:
+        state = self.state
+        gone, dead = state.alive - e.members, (state.alive | state.answering) - (e.members | e.answering)
+        state.alive = e.members
+        state.answering = e.answering
+        if state.me not in e.members and state.role not in OUT:
             self.step_down("offline", e.why)
-            self.out.append(ev.StopReading())
-        if self.table.active in dead:
+            state.out.append(ev.StopReading())
+        if state.table.active in dead:
             self.campaign.witnessed(e.why)
         if self.leading is not None:
             self.leading.members_changed(gone, e.why)
@@ -247,7 +223,7 @@ class Partition:
         self.campaign.consider()
 
     def _cas_done(self, e: ev.CasDone) -> None:
-        if self.role is Role.CLAIMING:
+        if self.state.role is Role.CLAIMING:
             self.campaign.cas_done(e)
         elif self.leading is not None:
             self.leading.cas_done(e)
@@ -258,93 +234,108 @@ class Partition:
         elif isinstance(e, ev.SessionLost):
             self.campaign.session_lost = True
 
+    def _position_asked(self, e: ev.PositionAsked) -> None:
+        campaign = self.campaign
+        may_stand = self.state.now >= campaign.not_before and not campaign.log.stands
+        position_asked(self.state, e, may_stand=may_stand)
+
     # --- the log ---
+
+    def _log_ended(self, e: ev.LogEnd) -> None:
+        if self.state.role is Role.LOADING:
+            self.following.loaded()
+            self.campaign.consider()
 
     def _entries_read(self, e: ev.EntriesRead) -> None:
         for offset, data in e.entries:
             self._entry_read(offset, data)
 
     def _entry_read(self, offset: int, data: bytes) -> None:
-        if self.role is Role.FAILED or offset < self.next_offset or self._unasked(offset):
+        state = self.state
+        if state.role is Role.FAILED or offset < state.next_offset or self._unasked(offset):
             return
-        held = self.held.find(data) if self.held.run else None
+        held = state.held.find(data) if state.held.run else None
         record, hash_ = (held.record, held.digest) if held else (records.decode(data), digest(data))
         try:
-            verdict = self.chain.read(record, hash_)
+            verdict = state.chain.read(record, hash_)
         except DivergedError as error:
             self.lost(error.message)
             return
-        self.next_offset = offset + 1
+        state.next_offset = offset + 1
         if verdict is Verdict.ACCEPTED:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
-            self.tail.opened(record.header.epoch)
+            state.tail.opened(record.header.epoch)
             self.campaign.log.opened()
-            self.following.shown = 0
+            state.shown = 0
             self._apply(self.merging.read(record))
         elif verdict is Verdict.SKIPPED:
-            passed_over(self, record)
+            passed_over(state, self.discarded, record)
         elif verdict is not Verdict.HELD:  # which counts with another one, and is read again if this copy stops before
-            passed_over(self, record)
+            passed_over(state, self.discarded, record)
             self._epoch_over()
-            self.out.append(ev.Keep(self.chain.state, self.next_offset))
-        if self.role in CLAIMANT:
+            state.out.append(ev.Keep(state.chain.state, state.next_offset))
+        if state.role in CLAIMANT:
             self.campaign.opening.read(record, verdict)
-        elif self.role is Role.VERIFYING:
+        elif state.role is Role.VERIFYING:
             self._leader().verified(record, verdict, offset)
 
     def _unasked(self, offset: int) -> bool:
         """The rest of a batch fetched before `StopReading`: the active learns these from its acknowledgements. What
         comes behind a dropped entry is dropped too, until a new `Read` brings that entry again: else a hole."""
-        if (self.leading is not None and self.role is not Role.VERIFYING) or self.role is Role.OFFLINE:
-            if self.dropped < self.next_offset:
-                self.dropped = offset
+        state = self.state
+        if (self.leading is not None and state.role is not Role.VERIFYING) or state.role is Role.OFFLINE:
+            if self._dropped < state.next_offset:
+                self._dropped = offset
             return True
-        return self.next_offset <= self.dropped < offset
+        return state.next_offset <= self._dropped < offset
 
     def _accepted(self, record: records.Record, hash_: bytes) -> None:
-        if self.role is Role.VERIFYING and self._leader().own_read(record, hash_):
+        state = self.state
+        if state.role is Role.VERIFYING and self._leader().own_read(record, hash_):
             return
         if type(record) is records.Commit:
-            self.outcomes.add(record.header.tx, record.header.lsn)
+            state.outcomes.add(record.header.tx, record.header.lsn)
             self._apply(record)
         else:
-            self._apply(meant := self.ledger.accepted(record, self.next_offset - 1))
+            self._apply(meant := state.ledger.accepted(record, state.next_offset - 1))
             if type(meant) is Decided and meant.commit is not None:
-                self.outcomes.add(record.header.tx, record.header.lsn)
-        if self.held.run:
-            self.held.accepted(self.chain.state)
-        if self.tail.run:
-            self.tail.accepted(record)
+                state.outcomes.add(record.header.tx, record.header.lsn)
+        if state.held.run:
+            state.held.accepted(state.chain.state)
+        if state.tail.run:
+            state.tail.accepted(record)
         if type(record) is records.HandedOver:
-            self.held.clear()
+            state.held.clear()
             self.predecessor.handed_over(record.header.epoch)
             self.campaign.handed_over()
 
     def _apply(self, record: Applied) -> None:
         """Records that came together, one behind the other, are applied together."""
-        last = self.out[-1] if self.out else None
-        if type(last) is ev.Apply and last.next_offset == self.next_offset - 1:
+        state = self.state
+        last = state.out[-1] if state.out else None
+        if type(last) is ev.Apply and last.next_offset == state.next_offset - 1:
             last.records.append(record)
-            last.state, last.next_offset = self.chain.state, self.next_offset
+            last.state, last.next_offset = state.chain.state, state.next_offset
         else:
-            self.out.append(ev.Apply([record], self.chain.state, self.next_offset))
+            state.out.append(ev.Apply([record], state.chain.state, state.next_offset))
 
     def lost(self, why: str) -> None:
         """This copy cannot go on. What it holds beyond its history may be nowhere else."""
-        if self.role is Role.FAILED:
+        state = self.state
+        if state.role is Role.FAILED:
             return
         self._epoch_over()
-        self.out.append(ev.Tell(COPY_STOPS, self.me.node, why))
+        state.out.append(ev.Tell(COPY_STOPS, state.me.node, why))
         self.step_down("lost", why)
-        self.out.append(ev.StopReading())
+        state.out.append(ev.StopReading())
         self.campaign.release()
-        self.out += self.tail.stopped()  # last: the disk may take its time, and be why this copy stops
+        state.out += state.tail.stopped()  # last: the disk may take its time, and be why this copy stops
 
     # --- writing ---
 
     def _leader(self) -> Leading:
-        assert self.leading is not None, self.role
+        assert self.leading is not None, self.state.role
         return self.leading
 
     def _submitted(self, e: ev.Submitted) -> None:
@@ -353,30 +344,31 @@ class Partition:
 
     def _is_for_now(self, e: ev.Submitted | ev.PrepareAsked) -> bool:
         """Does it concern the epoch that goes on here? Says so, if not."""
-        number, serving = self.chain.state.epoch.number, self.serving
+        state = self.state
+        number, serving = state.chain.state.epoch.number, state.serving
         if serving and (number == e.epoch or (number > e.epoch and not e.exact)):
             return True
-        self.out.append(ev.Reply(e.token, self._not_serving(number if serving and number > e.epoch else 0)))
+        state.out.append(ev.Reply(e.token, self._not_serving(number if serving and number > e.epoch else 0)))
         return False
 
     def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
-        if not isinstance(e, ev.PrepareAsked) and not self.serving:
-            self.out.append(ev.Reply(e.token, self._not_serving()))
+        if not isinstance(e, ev.PrepareAsked) and not self.state.serving:
+            self.state.out.append(ev.Reply(e.token, self._not_serving()))
         elif not isinstance(e, ev.PrepareAsked) or self._is_for_now(e):
-            self._leader().votes.asked(e, self.now, self.out)
-            self.tag = self._leader().writer.tag
+            self._leader().vote_asked(e)
 
     def _barrier_asked(self, e: ev.BarrierAsked) -> None:
-        if self.serving:
+        if self.state.serving:
             self._leader().barriers.asked(e.token)
         else:
-            self.out.append(ev.Reply(e.token, self._not_serving()))
+            self.state.out.append(ev.Reply(e.token, self._not_serving()))
 
     def _not_serving(self, epoch: int = 0) -> ev.NotServing:
-        active = self.table.active
-        if active is None or active == self.me or active not in self.alive:
+        state = self.state
+        active = state.table.active
+        if active is None or active == state.me or active not in state.alive:
             return ev.NotServing(None, epoch)
-        return ev.NotServing(active.node, epoch, self.table.epoch.number)
+        return ev.NotServing(active.node, epoch, state.table.epoch.number)
 
     def _appended(self, e: ev.Appended) -> None:
         if self.leading is None:
@@ -391,32 +383,40 @@ class Partition:
     def _append_failed(self, e: ev.AppendFailed) -> None:
         if self.leading is not None:
             self.leading.append_failed(e)
-        elif self.role in (Role.STARTING, Role.OPENING):
+        elif self.state.role in (Role.STARTING, Role.OPENING):
             self.campaign.append_failed(e)
 
     def _hand_over_asked(self, e: ev.HandOverAsked) -> None:
-        if self.role is Role.ACTIVE:
+        if self.state.role is Role.ACTIVE:
             self._leader().hand_over.begin(e)
         else:
-            self.out.append(ev.Reply(e.token, self._not_serving()))
+            self.state.out.append(ev.Reply(e.token, self._not_serving()))
 
     def _log_answered(self, e: ev.LogAnswered) -> None:
         if self.leading is not None:
             self.leading.pace.answered(e)
         else:
-            self.campaign.log.answered(e)
+            self.campaign.log_answered(e)
+
+    def _became_of(self, e: ev.Asked) -> ev.Result:
+        return became_of(self.state, None if self.leading is None else self.leading.writer, e)
+
+    def _merge_asked(self, e: ev.MergeAsked) -> None:
+        if self.leading is None:
+            self.state.out.append(ev.Reply(e.token, ev.NotServing(None)))
+        else:
+            self.leading.merge_asked(e)
 
     # --- the rest ---
 
-    def seal(self) -> None:
-        """A position is about to be published, or stood on: nothing more of the epochs known now is held (E1)."""
-        self.held.seal(max(self.table.epoch.number, self.chain.state.epoch.number))
-
     def _ticked(self, e: ev.Ticked) -> None:
+        state = self.state
         if e.wall_ahead_ms is not None:
             self.overrides.look(e.wall_ahead_ms)
+            if state.now >= self.overrides.due:
+                self._override_ended()
         if self.discarded:
-            self.out += self.discarded.certain(self.now, self.settings.discarded_ms, self.chain.state.led)
+            state.out += self.discarded.certain(state.now, state.settings.discarded_ms, state.chain.state.led)
         if self.leading is not None:
             self.leading.ticked()
         else:

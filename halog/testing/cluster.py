@@ -244,7 +244,7 @@ class Cluster:
 
         def follows(name: str, table: PartitionTable) -> bool:
             copies = [alive[n].node.runtime.copies.get(name) for n in table.configured if n in alive]
-            return all(c is not None and c.core.role is Role.FOLLOWING for c in copies)
+            return all(c is not None and c.core.state.role is Role.FOLLOWING for c in copies)
 
         def settled() -> bool:
             for name, table in self.tables().items():

@@ -15,8 +15,8 @@ from halog.core.commit.durability_requests import Asking
 from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
 from halog.core.ids import Member
-from halog.core.partition import Partition
 from halog.core.replica.follower import Following
+from halog.core.state.copy_state import CopyState
 from tests.mutants.registry import mutant, patch
 from tests.sim import shown
 from tests.sim.world import ASKING
@@ -72,9 +72,9 @@ def flushed_by_fewer_than_asked() -> None:
 def what_a_store_holds_at_its_start_is_taken_for_flushed() -> None:
     """It was handed to the operating system before; that was not asked to write it."""
 
-    def init(self: Following, p: Partition, now: int) -> None:
-        real(self, p, now)
-        self._flushed = p.chain.state.lsn
+    def init(self: Following, copy: CopyState) -> None:
+        real(self, copy)
+        self._flushed = copy.chain.state.lsn
 
     real = patch(Following, "__init__", init)
 

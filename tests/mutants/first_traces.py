@@ -17,8 +17,8 @@ from halog.core.ids import Member, Position
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.replica.follower import Following
-from halog.core.replica.tail import Tail
 from halog.core.roles import Role
+from halog.core.state.tail import Tail
 from halog.core.table import preference as election
 from halog.core.table.holders import holders
 from halog.core.table.preference import Candidate
@@ -71,7 +71,7 @@ def a_restarted_node_acknowledges_as_the_member_it_was() -> None:
         for m in self.writer.wait_set:
             if m.node == e.member.node and m != e.member and e.epoch == self.epoch:
                 self.writer.acks[m] = max(e.lsn, self.writer.acks.get(m, 0))
-                self.writer.settle(self.p.out)
+                self.writer.settle(self._copy.out)
 
     real = patch(Leading, "replica_ack", replica_ack)
 
@@ -99,9 +99,9 @@ def a_push_of_an_epoch_that_the_znode_has_left_is_held() -> None:
     """Whoever starts goes by what its log says, and never asks the coordinator."""
 
     def pushed(self: Following, e: ev.Pushed) -> None:
-        if self.p.role is Role.FOLLOWING and e.epoch == self.p.chain.state.epoch:
+        if self._copy.role is Role.FOLLOWING and e.epoch == self._copy.chain.state.epoch:
             for data in e.records:
-                self.p.held.offer(data, self.p.chain.state)
+                self._copy.held.offer(data, self._copy.chain.state)
             real(self, e)
 
     real = patch(Following, "pushed", pushed)
@@ -189,7 +189,7 @@ def what_a_fence_voids_did_not_happen() -> None:
     """Whether or not a replica holds it and will append it again."""
 
     def verified(self: Leading, record: records.Record, verdict: Verdict, offset: int) -> None:
-        out = self.p.out
+        out = self._copy.out
         before = len(out)
         real(self, record, verdict, offset)
         if verdict is Verdict.STARTED:
@@ -204,4 +204,4 @@ def what_a_fence_voids_did_not_happen() -> None:
 @mutant("H5", ONCE, told_unlogged)
 def a_hand_over_counts_whatever_the_znode_names() -> None:
     """Whoever has read one stands on it, though another epoch came behind."""
-    patch(Campaign, "_closed", lambda self: bool(self.p.chain.state.closed_for))
+    patch(Campaign, "_closed", lambda self: bool(self._copy.chain.state.closed_for))

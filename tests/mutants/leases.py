@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from halog.core import events as ev, partition as partition_module
 from halog.core.active.lease import Lease, Predecessor
-from halog.core.partition import Partition
+from halog.core.commit.writer import Writer
+from halog.core.state.copy_state import CopyState
 from tests.mutants.registry import mutant, patch
 from tests.sim import leases
 
@@ -24,7 +25,7 @@ def a_lease_counted_from_the_reply() -> None:
 
     def renewed(self: Lease, e: ev.Renewed) -> None:
         if e.round == self._round:
-            self._sent = self._leading.p.now
+            self._sent = self._copy.now
         real(self, e)
 
     real = patch(Lease, "_renewed", renewed)
@@ -42,7 +43,7 @@ def a_suspicion_is_proof() -> None:
 
     def over(self: Predecessor) -> bool:
         active = self._table.active
-        return real(self) or (active is not None and active not in self._p.alive)
+        return real(self) or (active is not None and active not in self._copy.alive)
 
     real = patch(Predecessor, "over", over)
 
@@ -63,7 +64,7 @@ def the_wait_counts_from_the_claim_being_sent() -> None:
 
     def claiming(self: Predecessor, table: object) -> None:
         real(self, table)  # type: ignore[operator]
-        self._until = self._p.now + self._p.settings.lease_wait_ms
+        self._until = self._copy.now + self._copy.settings.lease_wait_ms
 
     real = patch(Predecessor, "claiming", claiming)
     patch(Predecessor, "claimed", lambda self: None)
@@ -73,9 +74,9 @@ def the_wait_counts_from_the_claim_being_sent() -> None:
 def anybody_says_that_it_happened() -> None:
     """A replica has read it; who holds the lease has not heard yet that the log took it."""
 
-    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
-        lsn = p.outcomes.get(e.tx)
-        return real(p, e) if lsn is None else ev.Happened(lsn)
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+        lsn = copy.outcomes.get(e.tx)
+        return real(copy, writer, e) if lsn is None else ev.Happened(lsn)
 
     real = patch(partition_module, "became_of", became_of)
 

@@ -42,7 +42,7 @@ def what_a_copy_acknowledged_counts_when_it_is_dropped() -> None:
     """It is in the node list again before it has a copy."""
 
     def hosts(self: Leading, m: Member) -> bool:
-        return m.node in self.p.table.hosts
+        return m.node in self._copy.table.hosts
 
     patch(Leading, "_hosts", hosts)
 

@@ -24,8 +24,9 @@ from halog.core.log import chain, records
 from halog.core.log.chain import Chain, Verdict
 from halog.core.partition import Partition
 from halog.core.replica.follower import Following
-from halog.core.replica.held import Held
 from halog.core.roles import Role
+from halog.core.state.copy_state import CopyState
+from halog.core.state.held import Held
 from tests.mutants.registry import mutant, patch
 from tests.sim.store import Copy, change_objects
 
@@ -168,7 +169,7 @@ def acknowledge_before_read() -> None:
 
     def acknowledge(self: Following, *, repeat: bool = False) -> None:
         real(self, repeat=repeat)
-        out = self.p.out
+        out = self._copy.out
         if out and isinstance(out[-1], ev.SendAck) and out[-1].applied:
             out[-1] = msgspec.structs.replace(out[-1], lsn=out[-1].lsn + 1)
 
@@ -180,7 +181,7 @@ def epoch_opened_skipped() -> None:
     """Serves right after its `EpochStarted`."""
 
     def started(self: Opening) -> None:
-        self._p.become("started")
+        self._copy.become("started")
         self._campaign.opened()
 
     patch(Opening, "_started", started)
@@ -204,7 +205,7 @@ def hand_over_called_off_after_append() -> None:
     roles.TRANSITIONS[Role.HANDING]["call off"] = Role.ACTIVE
 
     def overdue(self: HandOver) -> bool:
-        if self._p.role is Role.HANDING and self.now is not None and self._p.now >= self.now.deadline:
+        if self._copy.role is Role.HANDING and self.now is not None and self._copy.now >= self.now.deadline:
             self._call_off()
         return real(self)
 
@@ -220,10 +221,10 @@ def hand_over_called_off_after_append() -> None:
 def not_happened_before_a_higher_epoch_opened() -> None:
     """ "It did not happen" as soon as the znode names a higher epoch."""
 
-    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
-        if p.table.epoch.number > e.attempt and p.outcomes.get(e.tx) is None:
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+        if copy.table.epoch.number > e.attempt and copy.outcomes.get(e.tx) is None:
             return ev.NotHappened()
-        return real(p, e)  # type: ignore[no-any-return]
+        return real(copy, writer, e)  # type: ignore[no-any-return]
 
     real = patch(partition, "became_of", became_of)
 
@@ -232,10 +233,10 @@ def not_happened_before_a_higher_epoch_opened() -> None:
 def reading_to_the_end_proves_absence() -> None:
     """Whoever follows the log and has not seen it says that it did not happen."""
 
-    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
-        if p.role is Role.FOLLOWING and p.outcomes.get(e.tx) is None and not p.outcomes.expired(e.tx):
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+        if copy.role is Role.FOLLOWING and copy.outcomes.get(e.tx) is None and not copy.outcomes.expired(e.tx):
             return ev.NotHappened()
-        return real(p, e)  # type: ignore[no-any-return]
+        return real(copy, writer, e)  # type: ignore[no-any-return]
 
     real = patch(partition, "became_of", became_of)
 
@@ -256,8 +257,16 @@ def in_flight_denied_on_step_down() -> None:
 def two_nodes_one_epoch_id() -> None:
     """Epoch ids do not tell two nodes apart (the first core's did not, for equal incarnations)."""
     patch(candidate, "nonce", lambda claimant, claims: 0)
-    patch(Partition, "epoch_ours", property(lambda self: self.table.active is not None and self.campaign.mine()))
-    candidate.Campaign.mine = lambda self: self.p.table.epoch == self.epoch  # type: ignore[attr-defined]
+
+    def init(self: candidate.Campaign, copy: CopyState, *args: Any, **more: Any) -> None:
+        real(self, copy, *args, **more)
+        copy.campaign = self  # type: ignore[attr-defined]
+
+    def epoch_ours(self: CopyState) -> bool:
+        return self.table.active is not None and self.table.epoch == self.campaign.epoch  # type: ignore[attr-defined]
+
+    real = patch(candidate.Campaign, "__init__", init)
+    patch(CopyState, "epoch_ours", property(epoch_ours))
 
 
 @mutant("W4")
@@ -271,7 +280,7 @@ def first_failure_does_not_end_the_epoch() -> None:
         elif e.tag == head.tag:
             self.writer.queue.popleft()
             del self.writer.by_tx[head.tx]
-            self.p.out.extend(ev.Reply(t, ev.Unknown(e.why)) for t in head.tokens)
+            self._copy.out.extend(ev.Reply(t, ev.Unknown(e.why)) for t in head.tokens)
 
     real = patch(Leading, "append_failed", append_failed)
 
@@ -303,7 +312,7 @@ def a_push_of_another_epoch_is_held() -> None:
 
     def pushed(self: Following, e: ev.Pushed) -> None:
         for data in e.records:
-            self.p.held.offer(data, self.p.chain.state)
+            self._copy.held.offer(data, self._copy.chain.state)
         self._tell_held()
 
     real = patch(Held, "offer", offer)

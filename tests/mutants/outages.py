@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.active.leader import Leading
 from halog.core.commit.log_clock import LogPace
+from halog.core.election.campaign import Campaign
 from halog.core.election.log_doubt import LogDoubt
+from halog.core.partition import Partition
 from tests.mutants.registry import mutant, patch
 from tests.sim import outages, silences
 
@@ -55,24 +56,27 @@ def an_epoch_that_does_not_open_is_waited_for_as_long_each_time() -> None:
 def what_was_sent_for_an_epoch_that_did_not_open_counts_for_the_next() -> None:
     """Both are acknowledged by one session, one behind the other, and only their tags tell them apart."""
 
-    def appended(self: Leading, e: ev.Appended) -> None:
-        head = self.writer.head()
-        if head is not None and e.tag < self.p.campaign.opening.first_tag:
-            e = ev.Appended(head.tag, e.offset)
-        real(self, e)
+    def appended(self: Partition, e: ev.Appended) -> None:
+        if e.tag >= self.campaign.opening.first_tag:
+            real(self, e)
+            return
+        for i in range(e.count):
+            head = None if self.leading is None else self.leading.writer.head()
+            tag = e.tag + i if head is None else head.tag
+            real(self, ev.Appended(tag, e.offset + i))
 
-    real = patch(Leading, "appended", appended)
+    real = patch(Partition, "_appended", appended)
 
 
 @mutant("W1", SEEDS)
 def the_logs_answer_is_not_heard() -> None:
     """Nobody claims at once when it is back."""
 
-    def answered(self: LogDoubt, e: object) -> None:
-        self._p.campaign.not_before = self._p.now + 1_000
+    def answered(self: Campaign, e: ev.LogAnswered) -> None:
+        self.not_before = self._copy.now + 1_000
         real(self, e)
 
-    real = patch(LogDoubt, "answered", answered)
+    real = patch(Campaign, "log_answered", answered)
 
 
 @mutant("W4", SEEDS)
@@ -88,7 +92,7 @@ def a_replica_is_silent_while_the_log_is() -> None:
     """It acknowledges nothing new, whatever it was given."""
 
     def is_silent(self: LogPace, m: Member) -> bool:
-        return self._leading.awake_ms - self._heard.get(m, (0, 0))[1] >= self._p.settings.silent_ms
+        return self._awake.ms - self._heard.get(m, (0, 0))[1] >= self._copy.settings.silent_ms
 
     patch(LogPace, "is_silent", is_silent)
 
@@ -98,7 +102,7 @@ def the_log_is_not_asked_whether_it_gives_anything() -> None:
     """Where nothing is in flight it is taken to be there."""
 
     def listen(self: LogPace, members: set[Member]) -> None:
-        if not self._leading.writer.queue:
+        if not self._writer.queue:
             self.word()
 
     patch(LogPace, "listen", listen)
@@ -109,8 +113,8 @@ def a_late_answer_of_the_log_counts_for_all_the_time_before() -> None:
     """It is there now, so it was."""
 
     def word(self: LogPace) -> None:
-        self.ms = self.ms + self._p.now - self._word_at
-        self._word_at = self._p.now
+        self.ms = self.ms + self._copy.now - self._word_at
+        self._word_at = self._copy.now
 
     patch(LogPace, "word", word)
 
@@ -120,7 +124,7 @@ def a_slow_log_is_taken_for_one_that_is_away() -> None:
     """An answer that takes longer than a repetition says nothing."""
 
     def answered(self: LogPace, e: ev.LogAnswered) -> None:
-        if self._p.now - self._asked_at > self._p.settings.ack_every_ms:
+        if self._copy.now - self._asked_at > self._copy.settings.ack_every_ms:
             self._asked = 0
         real(self, e)
 

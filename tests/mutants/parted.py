@@ -64,7 +64,7 @@ def with_a_quorum_an_answer_keeps_nobody_from_an_election() -> None:
     """Each side has one by the third node, and takes the role from the other."""
 
     def living(self: Campaign) -> frozenset[Member]:
-        return self.p.answering if needed(self.p.table, self.p.me.node) <= 1 else frozenset()
+        return self._copy.answering if needed(self._copy.table, self._copy.me.node) <= 1 else frozenset()
 
     patch(Campaign, "_living", living)
 
@@ -72,4 +72,4 @@ def with_a_quorum_an_answer_keeps_nobody_from_an_election() -> None:
 @mutant("R4", WITH_QUORUM)
 def who_answers_a_challenge_stays_without_its_quorum() -> None:
     """And those who have one wait for it."""
-    patch(Campaign, "_living", lambda self: self.p.answering)
+    patch(Campaign, "_living", lambda self: self._copy.answering)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import events as ev, partition
+from halog.core import events as ev
 from halog.core.active import leader as leading
 from halog.core.active.leader import Leading
 from halog.core.active.quorum_overrides import Overrides
@@ -15,6 +15,7 @@ from halog.core.election import campaign as candidate
 from halog.core.partition import Partition
 from halog.core.replica.follower import Following
 from halog.core.settings import Sync
+from halog.core.state import copy_state
 from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
 from tests.sim import lasting
@@ -49,20 +50,20 @@ def memory_is_enough_for_every_policy() -> None:
     """What is pushed is told as held, whatever the policy asks of a replica."""
 
     def told(self: Following) -> None:
-        settings = self.p.settings
-        self.p.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+        settings = self._copy.settings
+        self._copy.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
         try:
             real(self)
         finally:
-            self.p.settings = settings
+            self._copy.settings = settings
 
     def submit(self: Leading, e: ev.Submitted) -> None:
-        settings = self.p.settings
-        self.p.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+        settings = self._copy.settings
+        self._copy.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
         try:
             sent(self, e)
         finally:
-            self.p.settings = settings
+            self._copy.settings = settings
 
     real = patch(Following, "_tell_held", told)
     sent = patch(Leading, "submit", submit)
@@ -105,11 +106,11 @@ def an_override_ends_with_the_next_tick() -> None:
     """A process that was stopped takes what it was sent meanwhile before it looks at the clock."""
 
     def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
-        self.ticks = isinstance(event, ev.Ticked)  # type: ignore[attr-defined]
+        self.state.ticks = isinstance(event, ev.Ticked)  # type: ignore[attr-defined]
         return real(self, event, now)  # type: ignore[no-any-return]
 
     def end(self: Overrides) -> None:
-        if self._p.ticks:  # type: ignore[attr-defined]
+        if self._copy.ticks:  # type: ignore[attr-defined]
             real_end(self)
 
     real = patch(Partition, "step", step)
@@ -125,7 +126,7 @@ def elected_by_a_minority() -> None:
 @mutant("Q2")
 def never_is_forgotten() -> None:
     """A node of priority never stands for election."""
-    patch(partition, "priority", lambda table, node: 1)
+    patch(copy_state, "priority", lambda table, node: 1)
     patch(candidate, "priority", lambda table, node: 1)
 
 

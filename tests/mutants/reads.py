@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from halog.core import events as ev
-from halog.core.commit.read_barriers import Barriers
+from halog.core.active.read_barriers import Barriers
 from tests.mutants.registry import mutant, patch
 from tests.sim import reader
 
@@ -16,8 +16,8 @@ def a_barrier_without_a_record() -> None:
     """Whoever believes to be active answers at once."""
 
     def asked(self: Barriers, token: int) -> None:
-        p = self._leading.p
-        p.out.append(ev.Reply(token, ev.Happened(p.chain.state.lsn)))
+        copy = self._copy
+        copy.out.append(ev.Reply(token, ev.Happened(copy.chain.state.lsn)))
 
     patch(Barriers, "asked", asked)
 
@@ -29,7 +29,7 @@ def a_record_on_its_way_serves_as_a_barrier() -> None:
     def asked(self: Barriers, token: int) -> None:
         before = len(self.waiting)
         real(self, token)
-        if len(self.waiting) > before and len(self._leading.writer.queue) > 1:
+        if len(self.waiting) > before and len(self._writer.queue) > 1:
             lsn, _ = self.waiting.pop()
             self.waiting.append((lsn - 1, token))
 
@@ -43,7 +43,7 @@ def a_barrier_outlives_its_epoch() -> None:
     def abandon(self: Barriers) -> None:
         while self.waiting:
             lsn, token = self.waiting.popleft()
-            self._leading.p.out.append(ev.Reply(token, ev.Happened(lsn)))
+            self._copy.out.append(ev.Reply(token, ev.Happened(lsn)))
 
     patch(Barriers, "abandon", abandon)
 

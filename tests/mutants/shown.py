@@ -10,7 +10,7 @@ from halog.core.commit.push import Pushing
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.partition import Partition
-from halog.core.replica.held import Held
+from halog.core.state.held import Held
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
@@ -29,7 +29,7 @@ def the_index_is_what_was_pushed_last() -> None:
     """A replica shows what it holds, whoever else does."""
 
     def shown(self: Pushing) -> int:
-        self._told = self._leading.writer.last_lsn
+        self._told = self._writer.last_lsn
         return self._told
 
     patch(Pushing, "_shown", shown)
@@ -56,9 +56,9 @@ def what_an_epoch_opened_without_still_counts_as_shown() -> None:
     """A session that wants to see what came in its place is served without it."""
 
     def entry_read(self: Partition, offset: int, data: bytes) -> None:
-        shown = self.following.shown
+        shown = self.state.shown
         real(self, offset, data)
-        self.following.shown = max(shown, self.following.shown)
+        self.state.shown = max(shown, self.state.shown)
 
     real = patch(Partition, "_entry_read", entry_read)
 
@@ -69,6 +69,6 @@ def who_gives_up_says_that_it_shows_less() -> None:
 
     def step_down(self: Partition, happening: str, why: str) -> None:
         real(self, happening, why)
-        self.following.shown = 0
+        self.state.shown = 0
 
     real = patch(Partition, "step_down", step_down)

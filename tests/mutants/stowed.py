@@ -12,10 +12,11 @@ from halog.core.election import campaign as candidate, positions
 from halog.core.election.campaign import Campaign
 from halog.core.ids import Member
 from halog.core.log.chain import ChainState
-from halog.core.replica.held import Held
 from halog.core.replica.pushed_store import Stowing
-from halog.core.replica.tail import Tail
+from halog.core.roles import LEADING
 from halog.core.settings import Sync
+from halog.core.state.held import Held
+from halog.core.state.tail import Tail
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
@@ -46,8 +47,8 @@ def told_before_it_is_stored() -> None:
 
     def stow(self: Stowing) -> int:
         real(self)
-        self._p.out[:] = [e for e in self._p.out if not isinstance(e, ev.Stow)]
-        return self._p.held.tip(self._p.chain.state)
+        self._copy.out[:] = [e for e in self._copy.out if not isinstance(e, ev.Stow)]
+        return self._copy.held.tip(self._copy.chain.state)
 
     real = patch(Stowing, "stow", stow)
 
@@ -58,7 +59,7 @@ def told_before_it_is_flushed() -> None:
 
     def stow(self: Stowing) -> int:
         flushed = real(self)
-        return self._stowed if self._p.settings.remote_sync is Sync.SYNC and self._flushing else flushed
+        return self._stowed if self._copy.settings.remote_sync is Sync.SYNC and self._flushing else flushed
 
     real = patch(Stowing, "stow", stow)
 
@@ -69,7 +70,7 @@ def one_flush_for_what_came_since() -> None:
 
     def stowed(self: Stowing, e: ev.Stowed) -> None:
         real(self, e)
-        self._flushed = self._p.held.tip(self._p.chain.state)
+        self._flushed = self._copy.held.tip(self._copy.chain.state)
 
     real = patch(Stowing, "stowed", stowed)
 
@@ -79,7 +80,7 @@ def who_answers_early_stands_by_its_store() -> None:
     """It acknowledges what is in its memory only, and its next incarnation says that it has all of it."""
 
     def withdraw(self: Stowing) -> None:
-        if self._p.leading is None:
+        if self._copy.role not in LEADING:
             real(self)
 
     real = patch(Stowing, "withdraw", withdraw)
@@ -126,10 +127,10 @@ def stowed_without_what_came_before() -> None:
 @mutant("E2", ONCE, told)
 def a_store_that_was_set_aside_is_forgotten_by_its_own_node() -> None:
     """As a candidate it takes itself for one that has nothing, and gives up what it cannot tell."""
-    patch(candidate, "lacking_holders", lambda p: ())
+    patch(candidate, "lacking_holders", lambda copy: ())
 
 
 @mutant("E2", ONCE, told)
 def a_store_that_was_set_aside_is_told_nobody_of() -> None:
     """Its node answers others as one that never held anything."""
-    patch(positions, "lacking_holders", lambda p: ())
+    patch(positions, "lacking_holders", lambda copy: ())

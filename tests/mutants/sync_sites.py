@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from halog.core import events as ev, partition
+from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
-from halog.core.partition import Partition
 from halog.core.sites.sync_sites import SyncSites, as_member
+from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
 from halog.metadata import site_ownership as claims
 from halog.metadata.sync_waits import SyncWait
@@ -113,9 +114,9 @@ def a_strict_policy_waits_for_those_the_znode_names_only() -> None:
 def what_the_own_log_has_happened() -> None:
     """Whoever asks what became of a commit is told so before the other site has it."""
 
-    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
-        lsn = p.outcomes.get(e.tx)
-        return ev.Happened(lsn) if lsn is not None else real(p, e)
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+        lsn = copy.outcomes.get(e.tx)
+        return ev.Happened(lsn) if lsn is not None else real(copy, writer, e)
 
     real = patch(partition, "became_of", became_of)
 
@@ -128,7 +129,7 @@ def a_site_confirms_by_an_epoch_that_it_has_begun_itself() -> None:
     """And gave away again, unopened: at the site that serves nobody knows it."""
 
     def mine(self: AcknowledgementSender) -> list[tuple[str, tuple[EpochId, int]]]:
-        epochs = {c.name: c.core.chain.state.epoch for c in self._host.copies.values()}
+        epochs = {c.name: c.core.state.chain.state.epoch for c in self._host.copies.values()}
         return [(name, (epochs[name], lsn)) for name, (_, lsn) in real(self)]
 
     real = patch(AcknowledgementSender, "_mine", mine)
@@ -191,7 +192,7 @@ def a_site_that_was_let_go_is_never_waited_for_again() -> None:
     """Though it has caught up."""
 
     def is_in(self: SyncSites, site: str) -> bool:
-        return site not in self._p.table.let_go and real(self, site)
+        return site not in self._copy.table.let_go and real(self, site)
 
     real = patch(SyncSites, "_is_in", is_in)
 
@@ -201,7 +202,7 @@ def a_site_is_dropped_before_it_was_silent_for_long_enough() -> None:
     """It has confirmed a moment ago."""
 
     def away_before(self: SyncSites) -> int:
-        return self._leading.awake_ms - self._policy.away_ms // 3
+        return self._awake.ms - self._policy.away_ms // 3
 
     patch(SyncSites, "_away_before", property(away_before))
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from halog.core import events as ev
 from halog.core.active.hand_over import HandOver
-from halog.core.active.leader import Leading
-from halog.core.commit.read_barriers import Barriers
+from halog.core.active.read_barriers import Barriers
 from halog.core.ids import EpochId, Member
+from halog.core.log.chain import ChainState
 from halog.core.sites import site_quorum, takeover_candidate as site_candidate
 from halog.core.sites.site_quorum import NEVER, SiteQuorum
 from halog.core.sites.takeover_candidate import Candidate, Vote
@@ -55,11 +55,11 @@ both = functools.partial(in_both, models=UNITS, play=tested, seeds=SIMULATED)
 def a_vote_counts_from_its_answer() -> None:
     """However long that was under way: whoever claims it has waited since it was renewed."""
 
-    def answered(self: SiteQuorum, e: ev.VoteAnswered) -> None:
+    def answered(self: SiteQuorum, e: ev.VoteAnswered) -> bool:
         round_, _ = self._asked.get(e.site, (0, 0))
         if e.round == round_:
-            self._asked[e.site] = round_, self._p.now
-        real(self, e)
+            self._asked[e.site] = round_, self._copy.now
+        return bool(real(self, e))
 
     real = patch(SiteQuorum, "answered", answered)
 
@@ -87,7 +87,7 @@ def a_new_epoch_begins_with_the_votes_of_the_one_before() -> None:
     """Its site had them a moment ago."""
 
     def begin(self: SiteQuorum) -> None:
-        self._until = dict.fromkeys(self._votes, self._p.now + self._lease_ms)
+        self._until = dict.fromkeys(self._votes, self._copy.now + self._lease_ms)
         real(self)
 
     real = patch(SiteQuorum, "begin", begin)
@@ -110,7 +110,7 @@ def a_barrier_waits_for_no_votes() -> None:
     """Another site may have answered somebody since."""
 
     def progress(self: Barriers) -> None:
-        quorum = self._leading.sites.quorum
+        quorum = self._quorum
         before, quorum._held = quorum._held, True
         try:
             real(self)
@@ -132,7 +132,7 @@ def one_that_was_taken_over_from_hands_over() -> None:
     """Its last record is one that the other site has not: the histories part."""
 
     def leave(self: HandOver) -> None:
-        quorum = self._leading.sites.quorum
+        quorum = self._sites.quorum
         before, quorum._binding = quorum._binding, False
         try:
             real(self)
@@ -163,7 +163,7 @@ def a_vote_is_whoever_serves() -> None:
 @mutant("Q1", SIMULATED, simulated)
 def votes_that_a_switch_left_behind_stay_where_they_are() -> None:
     """The line was cut behind it: the site with most of them waits for its own."""
-    patch(site_votes, "is_behind", lambda leading, epoch: False)
+    patch(site_votes, "is_behind", lambda history, epoch: False)
 
 
 @both("Q1")
@@ -176,8 +176,8 @@ def a_vote_that_was_claimed_has_no_past() -> None:
 def what_was_merged_into_a_history_is_not_in_it() -> None:
     """The site whose history both go on with waits for ever for a vote of the other one's branch."""
 
-    def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
-        return any(epoch == opened for opened, _ in leading.p.chain.state.lineage)
+    def is_behind(history: ChainState, epoch: EpochId | None) -> bool:
+        return any(epoch == opened for opened, _ in history.lineage)
 
     patch(site_votes, "is_behind", is_behind)
 
@@ -189,7 +189,7 @@ def a_vote_that_nobody_renewed_since_it_was_claimed_was_counted_by_nobody() -> N
     def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: SiteVote) -> bool:
         taken: bool = real(self, key, copy, now)
         seen_ms = (site_votes.time.monotonic() - self._others[key][1]) * 1000
-        rests = seen_ms >= self._after_ms[copy.core.table.policy]
+        rests = seen_ms >= self._after_ms[copy.core.state.table.policy]
         return taken or (rests and now.epoch is None and key[0] == self._host.site)
 
     real = patch(SiteVoting, "_may_take", may_take)

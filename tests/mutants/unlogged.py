@@ -20,7 +20,7 @@ from halog.core.ids import EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.partition import Partition
-from halog.core.replica.tail import Tail
+from halog.core.state.tail import Tail
 from tests.mutants.registry import mutant, patch
 from tests.sim.world import UNLOGGED_SEEDS
 
@@ -30,7 +30,7 @@ SEEDS = UNLOGGED_SEEDS[:2_000]
 @mutant("E6", SEEDS)
 def held_records_forgotten_when_another_epoch_starts() -> None:
     """Trace 12: the new active may die before it has appended them again."""
-    patch(Partition, "_epoch_over", lambda self: self.held.clear())
+    patch(Partition, "_epoch_over", lambda self: self.state.held.clear())
 
 
 @mutant("E6", SEEDS)
@@ -85,7 +85,7 @@ def opened_without_the_tail() -> None:
     """`EpochOpened` follows `EpochStarted`, as where commits wait for the log."""
 
     def started(self: Opening) -> None:
-        self._p.tail.run.clear()
+        self._copy.tail.run.clear()
         real(self)
 
     real = patch(Opening, "_started", started)
@@ -96,10 +96,10 @@ def opened_before_the_log_shows_the_tail() -> None:
     """`EpochOpened` is sent right behind what is appended again, and may land without it."""
 
     def started(self: Opening) -> None:
-        p, s, epoch = self._p, self._p.chain.state, self._campaign.epoch
-        p.become("started")
+        copy, s, epoch = self._copy, self._copy.chain.state, self._campaign.epoch
+        copy.become("started")
         lsn, prev = s.lsn, s.hash
-        for data in p.tail.again(s, epoch):
+        for data in copy.tail.again(s, epoch):
             lsn, prev = lsn + 1, digest(data)
             self._append(data)
         self._append(records.encode(records.EpochOpened(records.Header(s.log_id, epoch, lsn + 1, prev), ())))
@@ -113,9 +113,9 @@ def appended_again_though_the_log_has_it() -> None:
     """Nobody looks whether it came by itself."""
 
     def started(self: Opening) -> None:
-        self._p.become("started")
-        datas = self._p.tail.again(self._p.chain.state, self._campaign.epoch)
-        self._open_at = self._p.chain.state.lsn + len(datas)
+        self._copy.become("started")
+        datas = self._copy.tail.again(self._copy.chain.state, self._campaign.epoch)
+        self._open_at = self._copy.chain.state.lsn + len(datas)
         for data in datas:
             self._append(data)
         self._open()

@@ -21,7 +21,7 @@ def an_offline_node_goes_on() -> None:
     """It takes itself for up, whatever its zones say."""
 
     def alive_changed(self: Partition, e: ev.AliveChanged) -> None:
-        real(self, ev.AliveChanged(e.members | {self.me}, e.why))
+        real(self, ev.AliveChanged(e.members | {self.state.me}, e.why))
 
     real = patch(Partition, "_alive_changed", alive_changed)
     handlers(ev.AliveChanged, "_alive_changed")

@@ -94,7 +94,7 @@ class Cluster:
         return process
 
     def role(self, name: str) -> Role:
-        return self.node(name).partition.role
+        return self.node(name).partition.state.role
 
     def leads(self, name: str) -> bool:
         return self.node(name).partition.leading is not None
@@ -126,8 +126,8 @@ class Cluster:
         talk = Talk(self.teller, tx, asked=False)
         target = self.node(to)
         request = ev.Submitted(self.world.request(talk), tx.id, tx.reads, tx.changes, {}, durability=tx.durability)
-        target.submit(request, target.partition.chain.state.led)
-        tx.attempt = max(tx.attempt, target.partition.chain.state.led)
+        target.submit(request, target.partition.state.chain.state.led)
+        tx.attempt = max(tx.attempt, target.partition.state.chain.state.led)
         self.run(ms)
         return talk
 

@@ -78,7 +78,7 @@ def test_what_was_shown_and_did_not_land_vanishes_and_is_reported() -> None:
     c = started()
     held, lost = early(c, *KEYS[:2])
     c.doubt("A")
-    c.until("B", c.node("A").partition.role)
+    c.until("B", c.node("A").partition.state.role)
     assert c.node("A").version(KEYS[1]) == early_version(1, 4), "a zombie does not know better"
     held.land()
     c.run(EPOCH_MS)
@@ -96,7 +96,7 @@ def test_who_read_what_was_lost_conflicts_though_another_commit_has_its_lsn() ->
     held, lost = early(c, *KEYS[:2])
     reader = c.transaction(KEYS[1])
     c.doubt("A")
-    c.until("B", c.node("A").partition.role)
+    c.until("B", c.node("A").partition.state.role)
     other = c.commit(KEYS[1], "B")
     assert (lost[1].told_early, other.id in c.world.checks.told) == ({4}, True)
     assert c.world.checks.told[other.id] == 4

@@ -184,7 +184,7 @@ def one_of(cluster: Cluster, partition: str) -> str:
 def are_equal(cluster: Cluster, partition: str) -> bool:
     """Would its first copy win an election? All have read the log, and none has just stood back in another one."""
     cores = [cluster.node(name).runtime.copies[partition].core for name in copies(cluster, partition)]
-    return len({c.position for c in cores}) == 1 and all(c.campaign.not_before < monotonic_ms() for c in cores)
+    return len({c.state.position for c in cores}) == 1 and all(c.campaign.not_before < monotonic_ms() for c in cores)
 
 
 def see_all(cluster: Cluster, name: str) -> bool:
@@ -213,7 +213,7 @@ def test_figure_6_two_partitions_have_both_kinds_of_replica_and_the_third_has_no
 def test_figure_6_b_takes_over_one_and_two_when_a_fails_and_three_stays(three: Cluster) -> None:
     for name in "BC":  # on a busy machine an answer takes longer than the 40 ms that an election waits
         for copy in three.node(name).runtime.copies.values():
-            copy.core.settings = msgspec.structs.replace(copy.core.settings, election_ms=5_000)
+            copy.core.state.settings = msgspec.structs.replace(copy.core.state.settings, election_ms=5_000)
     wait_until(lambda: all(see_all(three, name) for name in "BC"), "C goes without B")
     wait_until(lambda: all(are_equal(three, p) for p in ("One", "Two")), "C goes before B")
     three.kill("A")

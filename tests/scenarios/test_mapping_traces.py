@@ -79,7 +79,7 @@ class Story:
         token = self.shop.token(at, lambda result, _: said.append(result))
         p = self.active(at)
         tx = self.customer.make("create").id
-        p.submit(ev.Submitted(token, tx, [], [change], {}, mapping=mapping), p.partition.chain.state.led)
+        p.submit(ev.Submitted(token, tx, [], [change], {}, mapping=mapping), p.partition.state.chain.state.led)
         self.run()
         assert len(said) == 1
         return said[0]

@@ -41,7 +41,7 @@ def test_what_only_a_never_node_has_is_not_acknowledged() -> None:
     """By default: the commit waits for B, though C has it; new ones are refused by name once B is given up."""
     c = behind(count_never=False)
     talk = c.submit(c.transaction(), "A", ms=EPOCH_MS)
-    assert c.node("C").partition.chain.state.lsn == c.node("A").partition.chain.state.lsn
+    assert c.node("C").partition.state.chain.state.lsn == c.node("A").partition.state.chain.state.lsn
     assert talk.said == []
     assert c.world.cover.counts[NO_QUORUM.name] == 1
     assert c.submit(c.transaction(KEYS[1]), "A", ms=5).said == [ev.TooFew(1, 2)]

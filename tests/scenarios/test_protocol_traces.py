@@ -75,7 +75,7 @@ def test_4_who_told_its_position_acknowledges_no_push_of_that_epoch() -> None:
     c.node("B").reader.stuck = True
     tx = c.transaction()
     talk = c.submit(tx, "A", ms=30)
-    assert not c.node("B").partition.held.run
+    assert not c.node("B").partition.state.held.run
     assert talk.said == []
     c.node("B").reader.unstick()
     c.run(50)
@@ -280,13 +280,13 @@ def test_15_and_16_what_a_replica_holds_is_never_appended_again() -> None:
     held = c.hold_appends("A")
     tx = c.transaction()
     talk = c.submit(tx, "A", ms=10)
-    assert [r.lsn for r in c.node("B").partition.held.run] == [3]
+    assert [r.lsn for r in c.node("B").partition.state.held.run] == [3]
     assert talk.said == []
     c.world.crash("A")
     c.run(EPOCH_MS)
     assert c.active == "B"
     assert c.committed(tx) == 0
-    assert not c.node("B").partition.held.run
+    assert not c.node("B").partition.state.held.run
     assert c.ask(tx, "B") == ev.NotHappened()
     held.land()
     assert c.committed(tx) == 0
@@ -300,9 +300,9 @@ def test_a_sync_replica_whose_log_is_stuck_acknowledges_what_it_holds_but_not_fo
     c = Cluster().started()
     c.commit()
     c.node("B").reader.stuck = True
-    lsn = c.node("B").partition.chain.state.lsn
+    lsn = c.node("B").partition.state.chain.state.lsn
     c.commit()
-    assert c.node("B").partition.chain.state.lsn == lsn
+    assert c.node("B").partition.state.chain.state.lsn == lsn
     for _ in range(10):
         c.commit()
     assert c.world.cover.counts["silent replica left"] == 1

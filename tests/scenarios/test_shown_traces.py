@@ -27,7 +27,7 @@ def shows(c: Cluster, name: str, key: bytes = KEYS[1]) -> int:
 def visible(c: Cluster, name: str) -> tuple[int, int]:
     """The last lsn that it shows; and that its log has."""
     core = c.node(name).partition
-    return core.visible, core.chain.state.lsn
+    return core.visible, core.state.chain.state.lsn
 
 
 def test_a_replica_shows_an_acknowledged_commit_while_the_log_is_away() -> None:
@@ -66,7 +66,7 @@ def test_a_replica_shows_nothing_that_another_one_does_not_hold() -> None:
     held = c.hold_appends("A")
     c.world.cuts.add((other, "A"))
     talk = c.submit(c.transaction(KEYS[1]), "A", ms=MOMENT_MS)
-    assert c.node("B").partition.held.run
+    assert c.node("B").partition.state.held.run
     assert talk.said == []
     assert [shows(c, n) for n in "ABCD"] == [ABSENT] * 4
     c.world.cuts.clear()
@@ -87,7 +87,7 @@ def test_nothing_is_shown_behind_a_hole() -> None:
     c.submit(c.transaction(KEYS[2]), "A", ms=5)
     assert visible(c, "A") == (4, 4)
     c.submit(c.transaction(KEYS[3]), "A", ms=2)
-    assert (b.partition.held.declared, len(b.partition.held.run)) == (4, 2)
+    assert (b.partition.state.held.declared, len(b.partition.state.held.run)) == (4, 2)
     assert [shows(c, "B", key) for key in KEYS[1:]] == [ABSENT] * 3
     b.reader.unstick()
     c.run(MOMENT_MS)
@@ -162,7 +162,7 @@ def test_what_is_given_up_disappears_where_it_was_shown_once_the_next_epoch_has_
     b.wake()
     assert ([shows(c, "B", key) for key in KEYS[1:]], visible(c, "B")) == ([3, 4, 5], (5, 2))
     b.reader.unstick()
-    while not b.partition.chain.state.lsn > 2:
+    while not b.partition.state.chain.state.lsn > 2:
         c.run(0.1)
     assert ([shows(c, "B", key) for key in KEYS[1:]], visible(c, "B")) == ([ABSENT] * 3, (3, 3))
     assert [c.committed(t) for t in (tx, *more)] == [0, 0, 0]

@@ -81,7 +81,7 @@ class Story:
         token = self.bank.token(at, lambda r, _: said.append(r))
         p = self.active(at)
         asked = ev.PrepareAsked(token, deal.id, FIRST, (FIRST, OTHER), deal.digest, [], deal.changes[at], {})
-        p.submit(asked, p.partition.chain.state.led)
+        p.submit(asked, p.partition.state.chain.state.led)
         self.run(ms)
         return said
 
@@ -95,11 +95,11 @@ class Story:
     def locked(self, at: str) -> bool:
         p = self.active(at).partition
         assert p.leading is not None
-        return bool(p.ledger.locks or p.leading.writer.locks)
+        return bool(p.state.ledger.locks or p.leading.writer.locks)
 
     def forget(self, deal: Deal) -> None:
         """Others come and go, until the first partition's horizon has passed it."""
-        while not self.active(FIRST).partition.ledger.expired(deal.id):
+        while not self.active(FIRST).partition.state.ledger.expired(deal.id):
             other = self.deal()
             assert happened(self.prepare(other, FIRST))
             assert happened(self.decide(other, FIRST, commit=False, ms=50))
@@ -109,15 +109,15 @@ class Story:
         """What E5 is for: the active appends the abort as its own, and the log has it."""
         p = self.active(at)
         assert p.partition.leading is not None
-        lsn = p.partition.chain.state.lsn
+        lsn = p.partition.state.chain.state.lsn
         reappend(p, deal.id)
         self.run()
-        assert p.partition.chain.state.lsn > lsn
+        assert p.partition.state.chain.state.lsn > lsn
 
     def remembered(self, at: str) -> list[tuple[dict[bytes, Decision], bytes]]:
         """The decisions and the horizon that each copy knows, the active one's first."""
         processes = sorted(self.bank.worlds[at].processes(), key=lambda p: not p.partition.leading is not None)
-        return [(dict(p.partition.ledger.decided), p.partition.ledger.horizon) for p in processes]
+        return [(dict(p.partition.state.ledger.decided), p.partition.state.ledger.horizon) for p in processes]
 
     def well(self) -> None:
         """Everything is decided in the end, the same everywhere."""
@@ -155,7 +155,7 @@ def test_trace_27_the_first_partition_fails_over_and_then_the_decision_arrives()
     assert happened(story.prepare(deal, FIRST))
     assert happened(story.prepare(deal, OTHER))
     world = story.bank.worlds[FIRST]
-    attempt = story.active(FIRST).partition.chain.state.led
+    attempt = story.active(FIRST).partition.state.chain.state.led
     world.crash(story.active(FIRST).name)
     while world.active() is None:
         story.run(1.0)
@@ -202,7 +202,7 @@ def test_trace_29_what_is_forgotten_is_not_taken_for_never_seen() -> None:
         assert happened(story.prepare(deal, FIRST))
         assert happened(story.decide(deal, FIRST, commit=False))
     story.run(100)
-    assert story.active(FIRST).partition.ledger.expired(old.id)
+    assert story.active(FIRST).partition.state.ledger.expired(old.id)
     assert [type(r) for r in story.prepare(old, FIRST)] == [ev.Expired]
     assert not story.locked(FIRST)
     assert [type(r) for r in story.decide(old, FIRST, commit=True)] == [ev.Expired]
@@ -263,7 +263,7 @@ def test_trace_32_a_node_that_starts_from_a_snapshot_finds_the_prepare_that_an_o
     active = story.active(OTHER)
     replica = next(p.name for p in world.processes() if p is not active)
     trimmed.take(world, active)
-    snapshot, prepared = world.snapshot, active.partition.ledger.undecided[deal.id].offset
+    snapshot, prepared = world.snapshot, active.partition.state.ledger.undecided[deal.id].offset
     assert snapshot is not None
     assert snapshot.first == prepared < snapshot.next_offset, "the log is kept from the Prepare on"
     world.crash(replica)
@@ -273,12 +273,12 @@ def test_trace_32_a_node_that_starts_from_a_snapshot_finds_the_prepare_that_an_o
     again = world.nodes[replica].process
     assert again is not None
     assert again.node.disk.next_offset == snapshot.next_offset
-    assert again.partition.ledger.locks.writer(KEY) == deal.id
+    assert again.partition.state.ledger.locks.writer(KEY) == deal.id
     if not before:
         assert happened(story.decide(deal, FIRST, commit=True))
     story.run(100)
     assert again.value(KEY) == story.active(OTHER).value(KEY) == deal.changes[OTHER][0].value
-    assert not again.partition.ledger.locks
+    assert not again.partition.state.ledger.locks
     deal.told = True
     story.well()
 

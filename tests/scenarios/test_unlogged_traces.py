@@ -105,14 +105,14 @@ def test_5_an_elected_node_that_restarts_empty_holds_nothing_for_the_zombie() ->
     c.until("B", Role.FOLLOWING)
     c.run(5)
     b = c.node("B").partition
-    assert (c.role("B"), b.held.sealed) == (Role.FOLLOWING, 0)
-    assert (b.chain.state.epoch.number, b.table.epoch.number) == (1, 2)
+    assert (c.role("B"), b.state.held.sealed) == (Role.FOLLOWING, 0)
+    assert (b.state.chain.state.epoch.number, b.state.table.epoch.number) == (1, 2)
     talk = c.submit(c.transaction(), "A")
     leading = a.partition.leading
     assert leading is not None
     commit = leading.writer.queue[-1].record
     c.node("B").deliver(ev.Pushed(a.me, commit.header.epoch, (records.encode(commit),)))
-    assert not b.held.run
+    assert not b.state.held.run
     c.run(30)
     assert talk.said == []
     c.well()
@@ -169,7 +169,7 @@ def test_11_an_unacknowledged_record_of_a_deposed_node_does_not_beat_an_acknowle
     c.doubt("A")
     c.run(EPOCH_MS)
     assert c.active == "B"
-    assert [r.header.lsn for r in c.node("A").partition.tail.run] == [3, 4, 5]
+    assert [r.header.lsn for r in c.node("A").partition.state.tail.run] == [3, 4, 5]
     assert c.world.coordinator.table.sync_set == {c.node("C").me}
     _, tx = unlogged(c, "B", KEYS[3])
     c.trust("A")
@@ -272,7 +272,7 @@ def test_18_a_hand_over_spares_nobody_the_holders_of_a_later_epoch() -> None:
     c = started()
     c.hand_over("A", "B")
     c.until("A", Role.HANDING)
-    while not c.node("C").partition.chain.state.closed_for:
+    while not c.node("C").partition.state.chain.state.closed_for:
         c.run(0.1)
     c.node("C").reader.stuck = True
     c.run(EPOCH_MS)
@@ -282,7 +282,7 @@ def test_18_a_hand_over_spares_nobody_the_holders_of_a_later_epoch() -> None:
     c.node("A").pause()
     c.doubt("A")
     c.run(EPOCH_MS)
-    assert c.node("C").partition.chain.state.closed_for == "B"
+    assert c.node("C").partition.state.chain.state.closed_for == "B"
     assert nobody_leads(c)
     assert c.world.coordinator.table.epoch.number == 2
     assert told(c, UNLOGGED_AWAY) == 1

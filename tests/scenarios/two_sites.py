@@ -102,7 +102,7 @@ class TwoSites:
 
     def level(self) -> bool:
         """Do all copies of both sites have the same history?"""
-        states = [p.partition.chain.state for w in self.pair.worlds.values() for p in w.processes()]
+        states = [p.partition.state.chain.state for w in self.pair.worlds.values() for p in w.processes()]
         return len({(s.lsn, s.hash) for s in states}) == 1
 
     def merges(self) -> list[list[bytes]]:

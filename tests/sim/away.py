@@ -55,7 +55,9 @@ def replica_goes(w: World) -> None:
 
 def heir(w: World, before: Process, patience: int, rounds: int) -> None:
     """Whoever takes over goes before it has appended again what the log lacks, or finds the log away too."""
-    on_the_way = [p for p in w.processes() if p is not before and p.partition.role in (Role.STARTING, Role.OPENING)]
+    on_the_way = [
+        p for p in w.processes() if p is not before and p.partition.state.role in (Role.STARTING, Role.OPENING)
+    ]
     active = w.active()
     if on_the_way and w.operator.random() < 0.5:
         w.cover.hit("heir killed")

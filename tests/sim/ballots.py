@@ -136,11 +136,11 @@ def _copies_know_the_same(bank: Bank, logs: dict[str, Told]) -> None:
     for name, world in bank.worlds.items():
         active = world.active()
         assert active is not None
-        mine, log = active.partition.ledger, logs[name]
+        mine, log = active.partition.state.ledger, logs[name]
         kept = {tx: o.commit for tx, o in log.outcomes.items() if int.from_bytes(tx[:8], "big") > log.horizon}
         demand({tx: d.commit for tx, d in mine.decided.items()} == kept, f"T2: {name} remembers other decisions")
         for p in world.processes():
-            its = p.partition.ledger
+            its = p.partition.state.ledger
             same = (its.decided, its.horizon, dict(its.locks)) == (mine.decided, mine.horizon, dict(mine.locks))
             demand(same, f"T2: {p.name} remembers other decisions of {name} than {active.name}")
             p.copy.flush()

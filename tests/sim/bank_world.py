@@ -76,7 +76,7 @@ class Bank:
     def target(self, name: str, attempt: int = 0) -> Process | None:
         """Somebody who says to be active, zombies included."""
         leading = [p for p in self.worlds[name].processes() if p.partition.leading is not None and not p.unreached]
-        able = [p for p in leading if p.partition.chain.state.led >= attempt]
+        able = [p for p in leading if p.partition.state.chain.state.led >= attempt]
         return self.engine.rng.choice(able) if able else None
 
     def token(self, name: str, heard: Heard) -> int:
@@ -155,8 +155,8 @@ class Bank:
             active = world.active()
             assert active is not None
             assert active.partition.leading is not None
-            if active.partition.ledger.undecided:
-                return f"{name}: {len(active.partition.ledger.undecided)} in doubt"
+            if active.partition.state.ledger.undecided:
+                return f"{name}: {len(active.partition.state.ledger.undecided)} in doubt"
             if active.partition.leading.votes.unconfirmed or active.partition.leading.writer.locks:
                 return f"{name}: unconfirmed or locked"
         waiting = [t.name for t in self.tellers if t.deal is not None or t.quota > 0]

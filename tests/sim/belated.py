@@ -43,9 +43,9 @@ def prepare(bank: Bank, length: float) -> None:
 
 def _look(bank: Bank, world: World, rng: random.Random, length: float) -> None:
     p = world.active()
-    if p is not None and not p.paused and p.partition.role is Role.ACTIVE:
+    if p is not None and not p.paused and p.partition.state.role is Role.ACTIVE:
         assert p.partition.leading is not None
-        ledger, flying = p.partition.ledger, p.partition.leading.votes.deciding
+        ledger, flying = p.partition.state.ledger, p.partition.leading.votes.deciding
         ids = [a.record.header.tx for a in history(world.log.entries) if isinstance(a.record, Outcome)]
         expired = [tx for tx in ids if ledger.expired(tx) and tx not in flying]
         if expired:
@@ -61,6 +61,6 @@ def reappend(p: Process, tx: bytes) -> None:
     assert leading is not None
     out: list[ev.Effect] = []
     leading.votes._decide(tx, NOBODY, p.clock(), out, commit=False)
-    p.partition.tag = leading.writer.tag
+    p.partition.state.tag = leading.writer.tag
     for effect in out:
         p._perform(effect)

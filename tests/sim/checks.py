@@ -90,7 +90,7 @@ class Checks:
 
     def said_to_hold(self, p: Process, e: ev.SendAck) -> None:
         """E7 and the law of core/held.py: an unbroken run of the epoch it follows, right behind its history."""
-        state, run = self.last[p.me], list(p.partition.held.run)
+        state, run = self.last[p.me], list(p.partition.state.held.run)
         demand(e.epoch == state.epoch and state.opened and not state.void, f"E1: {p.me.node} holds for a dead epoch")
         demand(e.epoch.number not in self.sealed.get(p.me, ()), f"E1: {p.me.node} told its position, then held a push")
         few = e.lsn < state.lsn + len(run) and self.world.settings.remote_sync is Sync.SYNC  # the disk is slower
@@ -117,7 +117,7 @@ class Checks:
 
     def _unbroken(self, p: Process, state: ChainState) -> None:
         lsn, prev = state.lsn, state.hash
-        for r in p.partition.held.run:
+        for r in p.partition.state.held.run:
             h = records.decode(r.data).header
             demand((h.lsn, h.prev) == (lsn + 1, prev), f"P1: what {p.me.node} holds does not continue lsn {lsn}")
             demand(h.epoch == state.epoch, f"E1: {p.me.node} holds lsn {h.lsn} of epoch {h.epoch.number}")
@@ -125,7 +125,7 @@ class Checks:
 
     def published(self, p: Process) -> None:
         """E1: a position was told."""
-        known = max(p.partition.table.epoch.number, self.last[p.me].epoch.number)
+        known = max(p.partition.state.table.epoch.number, self.last[p.me].epoch.number)
         self.sealed[p.me] = range(known + 1)
 
     def kept(self, p: Process, state: ChainState) -> None:
@@ -148,9 +148,9 @@ class Checks:
         self.world.shown.stepped(p)
         if lives.are_kept(self.world):
             lives.looked(self.world, p)
-        if p.partition.role is Role.FAILED:
+        if p.partition.state.role is Role.FAILED:
             raise Violation(f"P2: {p.me.node} believes it diverged; no log was lost here")
-        run = p.partition.held.run
+        run = p.partition.state.held.run
         if run:
             state = self.last[p.me]
             own = run[0].record.header.epoch == state.epoch and not state.void
@@ -168,7 +168,7 @@ class Checks:
             return
         tx, lsn = request.tx, e.result.lsn
         self._visible(p, tx, lsn)
-        if lsn > p.partition.chain.state.lsn and not self.world.unlogged:
+        if lsn > p.partition.state.chain.state.lsn and not self.world.unlogged:
             asked.told_early(self, p, request, lsn)
             return
         asked.told_flushed(self, p, request, lsn)
@@ -196,7 +196,7 @@ class Checks:
         """Or keeps it for the next epoch (E6): it found this one void while its acknowledgement was on its way."""
         if self.held.has(m, lsn, hash_):
             return True
-        tails = (p.partition.tail.run for p in self.world.processes() if p.me == m)
+        tails = (p.partition.state.tail.run for p in self.world.processes() if p.me == m)
         return any(r.header.lsn == lsn and digest(records.encode(r)) == hash_ for tail in tails for r in tail)
 
     def _visible(self, p: Process, tx: Transaction, lsn: int) -> None:
@@ -208,7 +208,7 @@ class Checks:
     def _digest(self, p: Process, lsn: int) -> bytes:
         """Of the record that is acknowledged: applied, or, where commits do not wait for the log, on its way to it."""
         fact = self.facts.get(lsn)
-        if p.partition.chain.state.lsn >= lsn and fact is not None:
+        if p.partition.state.chain.state.lsn >= lsn and fact is not None:
             return fact.digest
         demand(self.world.unlogged, f"P1: lsn {lsn} was acknowledged by {p.me.node} before the log had it")
         demand(bool(self.sync_set), f"R6: lsn {lsn} was acknowledged by {p.me.node}: nobody else has it, nor the log")
@@ -243,10 +243,12 @@ class Checks:
 
     def _nothing_else_known(self, p: Process, tx: bytes) -> None:
         """Its own copy does not say that it happened, or may."""
-        decision = p.partition.ledger.decided.get(tx)
-        happened = p.partition.outcomes.get(tx) is not None or (decision is not None and decision.commit)
+        decision = p.partition.state.ledger.decided.get(tx)
+        happened = p.partition.state.outcomes.get(tx) is not None or (decision is not None and decision.commit)
         demand(not happened, f"Q4: {p.me.node} told {tx.hex()} discarded, and knows that it happened")
-        demand(tx not in p.partition.ledger.undecided, f"Q4: {p.me.node} told {tx.hex()} discarded, and is in doubt")
+        demand(
+            tx not in p.partition.state.ledger.undecided, f"Q4: {p.me.node} told {tx.hex()} discarded, and is in doubt"
+        )
 
     def given_up(self, *, by_operator: bool = False) -> None:
         """What the log lacks does not come back: what was said of it is not held against anybody."""
@@ -283,10 +285,10 @@ class Checks:
     def _elected_by_enough(self, table: PartitionTable) -> None:
         """Q2: fewer than quorum, no election; unless the last active handed the role over."""
         p = next((p for p in self.world.processes() if p.me == table.active), None)
-        if p is None or p.partition.chain.state.closed_for == p.name:
+        if p is None or p.partition.state.chain.state.closed_for == p.name:
             return
         stepped_down = zones.given(self.world.seed) or outages.given(self.world.seed)
-        if stepped_down and p.partition.role is not Role.CLAIMING:
+        if stepped_down and p.partition.state.role is not Role.CLAIMING:
             return  # it landed late, when its claimant had given it up: it counts votes of another election by now
         told, need = len(p.partition.campaign.told), needed(table, p.name)
         demand(told >= need, f"Q2: {p.name} was elected by {told} nodes, {need} are needed")

@@ -146,7 +146,7 @@ class Client:
     def _target(self, attempt: int) -> Process | None:
         """Somebody who says to be active, of no lower epoch than this was tried under."""
         leading = [p for p in self.world.processes() if p.partition.leading is not None and not p.unreached]
-        able = [p for p in leading if p.partition.chain.state.led >= attempt]
+        able = [p for p in leading if p.partition.state.chain.state.led >= attempt]
         return self.world.engine.rng.choice(able) if able else None
 
     def _send(self) -> None:
@@ -169,7 +169,7 @@ class Client:
         return flushes and self.world.healed and self.world.operator.random() < 0.5
 
     def submit(self, tx: Transaction, target: Process) -> None:
-        epoch = target.partition.chain.state.led
+        epoch = target.partition.state.chain.state.led
         tx.attempt, tx.first = max(tx.attempt, epoch), tx.first or epoch
         tx.token = self.world.request(Request(self, tx, asked=False, epoch=epoch))
         request = ev.Submitted(tx.token, tx.id, tx.reads, tx.changes, {}, durability=tx.durability)

@@ -179,10 +179,10 @@ def hand_over_held(w: World) -> None:
 
 
 def hold_last(w: World, p: Process, patience: int) -> None:
-    if p.partition.role is Role.HANDING and p.session is not None:
+    if p.partition.state.role is Role.HANDING and p.session is not None:
         p.session.freeze()
         w.engine.at(span(w, 50.0, 300.0), p.session.thaw)
-    elif patience and p.partition.role is Role.DRAINING:
+    elif patience and p.partition.state.role is Role.DRAINING:
         w.engine.at(0.3, hold_last, w, p, patience - 1)
 
 
@@ -210,7 +210,7 @@ def push_again(w: World) -> None:
     p = w.engine.rng.choice(able) if able else None
     if p is None:
         return
-    chain = p.partition.chain.state
+    chain = p.partition.state.chain.state
     strange = [e for e in w.pushed if e.epoch.number < chain.epoch.number]
     if strange:
         w.cover.hit("a dead epoch's push arrived")

@@ -92,7 +92,7 @@ def _anew(world: World) -> None:
 def _to_and_fro(world: World) -> None:
     """The active hands over, and is handed back to."""
     p = world.active()
-    others = [] if p is None else [r.node for r in p.partition.table.replicas]
+    others = [] if p is None else [r.node for r in p.partition.state.table.replicas]
     if p is not None and others:
         p.deliver(ev.HandOverAsked(world.hand_over_token(), world.operator.choice(others)))
         world.engine.at(world.operator.uniform(10.0, 60.0), _back, world, p.name)
@@ -113,7 +113,7 @@ def exactly(request: ev.Submitted, client: Client, epoch: int) -> ev.Submitted:
 def is_anothers(p: Process, request: ev.Submitted | ev.PrepareAsked, epoch: int) -> bool:
     """Is the request for another epoch than the one that `p` leads? Of what is exact the core says so itself."""
     exact = isinstance(request, ev.Submitted) and request.exact
-    return not exact and p.partition.leading is not None and p.partition.chain.state.led != epoch
+    return not exact and p.partition.leading is not None and p.partition.state.chain.state.led != epoch
 
 
 def may_be_overtaken(request: Request, result: ev.Result) -> bool:

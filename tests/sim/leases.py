@@ -118,7 +118,7 @@ def isolate(world: World, p: Process) -> None:
 
 def hand_over(world: World, p: Process) -> None:
     """Asked for; the one who gives hears late that the log took its last record, and what became of the znode."""
-    others = [r.node for r in p.partition.table.replicas]
+    others = [r.node for r in p.partition.state.table.replicas]
     if others:
         world.cover.hit("handed over under a lease")
         p.coordinator.blind = 1_500.0
@@ -127,7 +127,7 @@ def hand_over(world: World, p: Process) -> None:
 
 
 def _deaf_when_handing(world: World, p: Process, patience: int) -> None:
-    if p.partition.role is Role.HANDING:
+    if p.partition.state.role is Role.HANDING:
         p.deaf = world.operator.uniform(50.0, 600.0)
         world.engine.at(p.deaf + 50.0, reach, world, p)
     elif patience:

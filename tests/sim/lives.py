@@ -110,8 +110,8 @@ def last_word(w: World) -> None:
 def look(w: World) -> None:
     """A node whose turn it is drops its copy, and says so."""
     for p in list(w.processes()):
-        turn = p.name == p.partition.table.away == w.coordinator.table.away
-        busy = p.partition.leading is not None or p.partition.role in CLAIMANT
+        turn = p.name == p.partition.state.table.away == w.coordinator.table.away
+        busy = p.partition.leading is not None or p.partition.state.role in CLAIMANT
         if turn and not busy and not p.paused:
             w.cover.hit("copied anew")
             disks = len(w.coordinator.table.sync_set)  # those that are left, until it is back
@@ -135,12 +135,12 @@ def looked(w: World, p: Process) -> None:
         return
     life = w.lives.setdefault(p.me, StateTracker())
     core = p.partition
-    offline = p.me not in core.alive
+    offline = p.me not in core.state.alive
     updating = w.bank is not None and w.bank.updating(p)
-    steps = life.look(PartitionSight(p.name, core.table, core.alive, offline, core.role in _HANDING, updating))
+    steps = life.look(PartitionSight(p.name, core.state.table, core.state.alive, offline, core.state.role in _HANDING, updating))
     cover = w.cover if w.bank is None else w.bank.cover
     for step in steps:
-        w.engine.say(f"{p.name}: {core.table.name}: {step.before.value} → {step.now.value}: {step.happening}")
+        w.engine.say(f"{p.name}: {core.state.table.name}: {step.before.value} → {step.now.value}: {step.happening}")
         cover.hit(f"life: {step.before.value}, {step.happening}")
     if w.bank is not None:
         w.bank.looked(p, life.state, steps)
@@ -169,7 +169,7 @@ def check_step(checks: Checks, old: PartitionTable, new: PartitionTable) -> None
     leads = next((p for p in w.processes() if p.me == active), None)
     if leads is None or leads.partition.leading is None:
         return  # it landed late
-    heard = {m.node for m in leads.partition.alive if m not in leads.partition.leading.silent}
+    heard = {m.node for m in leads.partition.state.alive if m not in leads.partition.leading.silent}
     missing = {n for n in new.configured if n in heard and n != new.away} - set(new.node_list)
     demand(not missing, f"P12: {new.away} goes out while {missing} are not in the node list")
     left = [n for n in new.node_list if n == active.node or counts(new, n)]

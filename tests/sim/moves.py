@@ -118,10 +118,10 @@ def copies(w: World) -> list[Process]:
 def look(w: World) -> None:
     """A node that its newest table names no more drops its copy, once."""
     for p in list(w.processes()):
-        table = p.partition.table
+        table = p.partition.state.table
         named = p.name in table.hosts or p.name in table.node_list
         empty = p.copy.position is None and p.node.disk.next_offset == 0
-        busy = p.partition.leading is not None or p.partition.role in CLAIMANT
+        busy = p.partition.leading is not None or p.partition.state.role in CLAIMANT
         if not named and not empty and not busy and not p.paused and not p.fresh:
             drop(w, p)
         p.fresh = p.fresh and not named
@@ -148,7 +148,7 @@ def drop(w: World, p: Process) -> None:
 def judging(checks: Checks, p: Process) -> tuple[PartitionTable, ...]:
     """By which of them an acknowledgement may be enough: the table the active node knows; or, where its own step has
     landed and it does not know that yet, the next, since one that left with it may have dropped its copy."""
-    now, table = checks.world.coordinator.table, p.partition.table
+    now, table = checks.world.coordinator.table, p.partition.state.table
     stepped = is_moving(checks.world.seed) and (now.epoch, now.group) == (table.epoch, table.group)
     return (table, now) if stepped and set(now.configured) < set(table.configured) else (table,)
 

@@ -18,6 +18,7 @@ from halog.core.ids import ABSENT, Member
 from halog.core.log import records
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
+from halog.core.state.copy_state import CopyState
 from tests.sim import lasting, late, stopping, stowed
 from tests.sim.log import Reader, Session
 from tests.sim.shown import Overlay
@@ -52,8 +53,8 @@ class Node:
             self.process = None
 
 
-class Watched(Partition):
-    """The core, reporting which edge of its table it took."""
+class Watched(CopyState):
+    """What a copy knows, reporting which edge of the table of roles it took."""
 
     process: Process
 
@@ -98,7 +99,7 @@ class Process:
         self.pushes: deque[ev.Push] = deque()
         self.ticks = 0
         coordinator = self.world.coordinator
-        self.partition = Watched(
+        state = Watched(
             self.me,
             coordinator.version,
             coordinator.table,
@@ -108,10 +109,10 @@ class Process:
             self.world.settings,
             self.clock(),
             self.copy.ledger,
-            lasting.ahead(self),
             stopping.brought_along(node),
         )
-        self.partition.process = self
+        state.process = self
+        self.partition = Partition(state, lasting.ahead(self))
         self.world.checks.started(self)
 
     def clock(self) -> int:
@@ -229,7 +230,7 @@ class Process:
         return None if held is None else held[1]
 
     def _step(self, event: ev.Event) -> None:
-        holding = len(self.partition.held.run)
+        holding = len(self.partition.state.held.run)
         effects = self.partition.step(event, self.clock())
         self._saw_held(event, holding)
         if self.world.engine.verbose:
@@ -394,7 +395,7 @@ class Process:
     # --- what was seen ---
 
     def _saw_held(self, event: ev.Event, before: int) -> None:
-        cover, now = self.world.cover, len(self.partition.held.run)
+        cover, now = self.world.cover, len(self.partition.state.held.run)
         if isinstance(event, ev.Pushed) and event.records:
             cover.hit("push held" if now > before else "push refused")
         elif now < before - 1:

@@ -192,13 +192,13 @@ class Outages:
     def claims_epoch(self, p: Process, e: ev.SetTable) -> None:
         """A process asks for this table."""
         world = self.world
-        if not self.are_on or e.table.active != p.me or e.table.epoch == p.partition.table.epoch:
+        if not self.are_on or e.table.active != p.me or e.table.epoch == p.partition.state.table.epoch:
             return
         if world.log.away and p.me in self._told and self._told[p.me] in (None, e.table.epoch):
             self._told[p.me] = e.table.epoch
             world.cover.hit("claimed by an answer of before")
             return
-        handed_over = p.partition.chain.state.closed_for == p.name
+        handed_over = p.partition.state.chain.state.closed_for == p.name
         if not handed_over:
             self.claims.setdefault(p.me, set()).add(e.table.epoch)
         mine, claims = len(self.claims.get(p.me, ())), [epoch for made in self.claims.values() for epoch in made]
@@ -219,7 +219,7 @@ class Outages:
 
     def heard(self, p: Process, event: ev.Event) -> None:
         """The log acknowledges: what was sent for an epoch that was given up is nobody's any more (W1, W3)."""
-        claimed = p.partition.role in CLAIMANT or p.partition.leading is not None
+        claimed = p.partition.state.role in CLAIMANT or p.partition.leading is not None
         if claimed and isinstance(event, ev.Appended) and event.tag < p.partition.campaign.opening.first_tag:
             self.world.cover.hit("acknowledged behind its epoch")
 

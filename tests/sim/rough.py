@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from unittest import mock
 
 from halog.core.election import positions
-from halog.core.replica import held
 from halog.core.roles import CLAIMANT
+from halog.core.state import held
 from tests.sim import faults, process_faults, stowed
 from tests.sim.away import log_away, span
 
@@ -105,7 +105,7 @@ def log_stands_still(w: World) -> None:
 
 def claimants_die(w: World, looks: int = LOOKS) -> None:
     """Whoever is between its claim and serving is killed, alone or with all others, a few times in a row."""
-    able = [p for p in w.processes() if p.partition.role in CLAIMANT]
+    able = [p for p in w.processes() if p.partition.state.role in CLAIMANT]
     if able and w.operator.random() < 0.15:
         w.cover.hit("claimant killed")
         if w.operator.random() < 0.3:

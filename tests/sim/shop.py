@@ -174,7 +174,7 @@ class Customer(Teller):
 
     def shown(self, p: Process, key: bytes, version: int) -> tuple[int, bytes | None] | None:
         """What this process shows to who was led there by that version; None: it refuses, or not now."""
-        ledger = p.partition.ledger
+        ledger = p.partition.state.ledger
         if ledger.mapping < version:
             p.deliver(ev.MappingAsked(0, version))
             return None
@@ -256,7 +256,7 @@ class Mover(Customer):
 
     def sweep(self, name: str, p: Process) -> bool:
         """Is something on its way?"""
-        version, ledger = self.known.version, p.partition.ledger
+        version, ledger = self.known.version, p.partition.state.ledger
         if ledger.mapping != version:
             if ledger.mapping < version:
                 p.deliver(ev.MappingAsked(0, version))

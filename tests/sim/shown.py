@@ -116,8 +116,8 @@ class Shown:
     def stepped(self, p: Process) -> None:
         """A copy that follows knows how far it shows what it has."""
         core = p.partition
-        if self.world.unlogged and core.leading is None and core.campaign.epoch != core.chain.state.epoch:
-            shows = max(core.chain.state.lsn, p.shown.upto)
+        if self.world.unlogged and core.leading is None and core.campaign.epoch != core.state.chain.state.epoch:
+            shows = max(core.state.chain.state.lsn, p.shown.upto)
             demand(core.visible == shows, f"R5: {p.me.node} says that it shows lsn {core.visible}, it shows {shows}")
 
     # --- an index alone ---
@@ -175,7 +175,9 @@ class Session:
 
     def turn(self) -> None:
         world, rng = self.shown.world, self.shown.rng
-        able = [p for p in world.processes() if not p.paused and p.partition.role not in {*INCOMPLETE, Role.FAILED}]
+        able = [
+            p for p in world.processes() if not p.paused and p.partition.state.role not in {*INCOMPLETE, Role.FAILED}
+        ]
         if able and not world.checks.lost:
             self._read(rng.choice(able))
         if not world.healed:
@@ -188,9 +190,9 @@ class Session:
         if core.visible < self.after:
             cover.hit("a session waits for a copy")
             return
-        if core.leading is None and core.visible > core.chain.state.lsn:
+        if core.leading is None and core.visible > core.state.chain.state.lsn:
             cover.hit("read at a replica before its log had it")
-            if self.after > core.chain.state.lsn:
+            if self.after > core.state.chain.state.lsn:
                 cover.hit("a session need not wait for the log")
         found = {key: (p.version(key), p.value(key)) for key in KEYS}
         for key, (version, _) in found.items():

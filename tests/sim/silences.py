@@ -101,8 +101,8 @@ class Silences:
             return
         if active is None or world.outages.are_on or world.log.dry or not self._lacks(p, active):
             self._since = world.engine.now
-        elif active.partition.table.epoch.number != self._epoch:
-            self._epoch = active.partition.table.epoch.number
+        elif active.partition.state.table.epoch.number != self._epoch:
+            self._epoch = active.partition.state.table.epoch.number
             self._since = world.engine.now
         lasts = world.engine.now - self._since
         demand(lasts <= self.limit, f"R4: {p.name} acknowledges nothing for {lasts:.0f} ms, and is waited for")
@@ -110,7 +110,7 @@ class Silences:
 
     def _lacks(self, p: Process, active: Process) -> bool:
         """Is there anything to be heard of it?"""
-        return p.paused or p.partition.chain.state.lsn < active.partition.chain.state.lsn
+        return p.paused or p.partition.state.chain.state.lsn < active.partition.state.chain.state.lsn
 
     @property
     def slack(self) -> float:

@@ -147,7 +147,7 @@ class Stills:
             self.world.engine.at(self.rng.uniform(*EVERY_MS), self._turn)
 
     def _reads(self, p: Process) -> bool:
-        return p.alive and not p.paused and p.partition.role not in {*INCOMPLETE, Role.FAILED}
+        return p.alive and not p.paused and p.partition.state.role not in {*INCOMPLETE, Role.FAILED}
 
     def _meanwhile(self, p: Process) -> None:
         """Between two changes of a copy."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.replica.tail import Tail
+from halog.core.state.tail import Tail
 from halog.core.table.holders import holders
 from tests.sim import faults, process_faults, stowed
 from tests.sim.away import span

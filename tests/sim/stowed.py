@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev
 from halog.core.ids import digest
 from halog.core.replica.pushed_store import last_run
-from halog.core.replica.tail import Tail
 from halog.core.settings import Settings, Sync
+from halog.core.state.tail import Tail
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def is_stored(p: Process, lsn: int) -> None:
     """R6: what is told as held up to there is on the disk, and so is that this incarnation said so."""
     disk = p.node.disk if p.world.settings.remote_sync is not Sync.SYNC else p.node.disk.safe
     assert disk is not None, "nothing was ever flushed"
-    told = [r for r in p.partition.held.run if disk.chain.lsn < r.lsn <= lsn]
+    told = [r for r in p.partition.state.held.run if disk.chain.lsn < r.lsn <= lsn]
     for r in told:
         has = r.lsn in disk.stowed and digest(disk.stowed[r.lsn]) == r.digest
         demand(has, f"R6: {p.me.node} said it holds lsn {r.lsn}, its disk does not")

@@ -182,7 +182,7 @@ class Teller:
     def _submit(
         self, deal: Deal, home: str, request: ev.Submitted | ev.PrepareAsked, target: Process, late_ms: float = 0.0
     ) -> None:
-        epoch = target.partition.chain.state.led
+        epoch = target.partition.state.chain.state.led
         deal.attempt[home] = max(deal.attempt.get(home, 0), epoch)
         self.bank.engine.at(late_ms, self.bank.worlds[home].to_server, self.name, target, request, epoch)
 
@@ -331,11 +331,14 @@ class Teller:
     def _shown(self, deal: Deal, step: int, before: Seen, left: tuple[str, ...], result: ev.Result, p: Process) -> None:
         """Its answer is read at once from whoever gave it, if that has it still."""
         held = (
-            isinstance(result, ev.Happened) and p.partition.chain.state.lsn >= result.lsn and p.alive and not p.paused
+            isinstance(result, ev.Happened)
+            and p.partition.state.chain.state.lsn >= result.lsn
+            and p.alive
+            and not p.paused
         )
         if self.deal is not deal or deal.step != step or not held:
             return
-        if any(p.partition.ledger.locks.writer(key) is not None for key in ACCOUNTS):
+        if any(p.partition.state.ledger.locks.writer(key) is not None for key in ACCOUNTS):
             return  # in doubt: it is asked again
         deal.seen |= {(left[0], key): (p.version(key), p.value(key)) for key in ACCOUNTS}
         self._look(deal, before, left[1:])

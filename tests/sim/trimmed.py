@@ -70,7 +70,7 @@ def prepare(bank: Bank, length: float) -> None:
 
 def _look(bank: Bank, world: World, rng: random.Random, length: float) -> None:
     p = world.active()
-    if p is not None and not p.paused and p.partition.role is Role.ACTIVE:
+    if p is not None and not p.paused and p.partition.state.role is Role.ACTIVE:
         in_doubt = bool(p.copy.ledger.undecided)
         if rng.random() < (0.3 if in_doubt else 0.1):
             take(world, p)

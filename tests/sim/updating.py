@@ -85,8 +85,8 @@ class States:
     def _all_gone(self, p: Process) -> None:
         """Unless it is behind, or a zombie, or knows an older mapping than its partition."""
         known, world = self.knows(p), p.world
-        if p is world.active() and p.partition.ledger.mapping == known.version == self.shop.mapping.version:
-            locks = p.partition.ledger.locks  # what is moved by a transaction whose outcome has not come yet
+        if p is world.active() and p.partition.state.ledger.mapping == known.version == self.shop.mapping.version:
+            locks = p.partition.state.ledger.locks  # what is moved by a transaction whose outcome has not come yet
             left = [k for k in self.shop.elsewhere(name(p), p, known) if locks.writer(k) is None]
             demand(not left, f"P8: {name(p)} is Active again with {left}, which belong elsewhere")
             self.shop.cover.hit("active again, and clean")
@@ -110,8 +110,8 @@ def name(p: Process) -> str:
 def below_quorum(p: Process) -> bool:
     """Does it see too few nodes for any to be active? A dumb twin of `halog.core.table.states`; here all weigh the
     same."""
-    table = p.partition.table
-    up = {m.node for m in p.partition.alive}
+    table = p.partition.state.table
+    up = {m.node for m in p.partition.state.alive}
     return is_grouped(p.world.seed) and not table.group.required and len(up) <= len(p.world.nodes) // 2
 
 

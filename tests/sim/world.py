@@ -215,7 +215,7 @@ class World:
         """Whoever leads the znode's epoch and serves."""
         for p in self.processes():
             leading = p.partition.leading
-            if p.partition.role is Role.ACTIVE and leading and leading.epoch == self.coordinator.table.epoch:
+            if p.partition.state.role is Role.ACTIVE and leading and leading.epoch == self.coordinator.table.epoch:
                 return p
         return None
 
@@ -372,8 +372,13 @@ class World:
         if sum(r.kind == SYNC for r in table.replicas) != min(sync, len(table.replicas)):
             return f"the sync set is {table.sync_set}"
         for p in moves.copies(self):
-            if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:
-                return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
+            if (
+                p.partition.state.chain.state.lsn != active.partition.state.chain.state.lsn
+                or p.copy.hash != active.copy.hash
+            ):
+                return (
+                    f"{p.name} is at {p.partition.state.chain.state.lsn}, not {active.partition.state.chain.state.lsn}"
+                )
             if p.shown:
                 return f"{p.name} shows what the log does not have: {p.shown}"
         return lives.unwell(self) or zones.unwell(self) or self._not_returned(table)
@@ -400,6 +405,6 @@ class World:
         """For `-v`."""
         if isinstance(event, ev.Ticked) and not effects:
             return
-        self.engine.say(f"{p.name}/{p.me.incarnation} {p.partition.role.value:9} {short(event)}")
+        self.engine.say(f"{p.name}/{p.me.incarnation} {p.partition.state.role.value:9} {short(event)}")
         for e in effects:
             self.engine.say(f"{'':>14}→ {short(e)}")

@@ -108,7 +108,7 @@ def _switch(world: World, off: bool) -> None:
 
 
 def _wait_for(world: World, rng: random.Random, role: Role, patience: int) -> None:
-    able = [p for p in world.processes() if p.partition.role is role and p.me not in world.members.offline]
+    able = [p for p in world.processes() if p.partition.state.role is role and p.me not in world.members.offline]
     if able and not world.healed:
         _leave(world, rng, rng.choice(able))
     elif patience and not world.healed:
@@ -137,15 +137,17 @@ def _watch(world: World) -> None:
     members = world.members
     assert members.zoning is not None
     for p in world.processes():
-        role = p.partition.role
+        role = p.partition.state.role
         serves = role not in OUT and not p.paused and p.me in members.views
         if serves and p.me not in members.views[p.me]:
             raise Violation(f"Q1: {p.name} is offline, and {role.value}")
         if serves and not members.zoning.may_serve(p):
             raise Violation(f"Q1: {p.name} is {role.value}, and hears too few")
         owes = members.owes.get(p.me, 0)
-        if role not in OUT and role is not Role.LOADING and p.partition.next_offset < owes:
-            raise AssertionError(f"P11: {p.name} is {role.value} at {p.partition.next_offset}, back behind {owes}")
+        if role not in OUT and role is not Role.LOADING and p.partition.state.next_offset < owes:
+            raise AssertionError(
+                f"P11: {p.name} is {role.value} at {p.partition.state.next_offset}, back behind {owes}"
+            )
     if not world.healed:
         world.engine.at(LOOK_MS, _watch, world)
 

@@ -9,18 +9,18 @@ between leaves an epoch that was never opened, and nothing of the merge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from halog.core import events as ev
+from halog.core.active.hand_over import HandOver
+from halog.core.commit.participant import Voting
 from halog.core.ids import EpochId
 from halog.core.log.record_types import EpochMerged, Record
 from halog.core.log.transactions import Applied
 from halog.core.roles import Role
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
+from halog.core.state.copy_state import CopyState
 
 MAKE_MS: Final = 60_000
 """How long the partition waits for what is to be appended: triggers of the application may be slow, and everybody waits
@@ -30,8 +30,8 @@ meanwhile; where it takes longer something hangs."""
 class Merging:
     """Of one copy."""
 
-    def __init__(self, p: Partition) -> None:
-        self._p = p
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
         self._wanted: ev.MergeAsked | None = None
         self._deadline = 0
         self._leads = False
@@ -42,30 +42,29 @@ class Merging:
         """The epoch that is to open must be above this one: it is of another branch."""
         return 0 if self._wanted is None else self._wanted.floor
 
-    def asked(self, e: ev.MergeAsked) -> None:
-        """Begin to settle."""
-        p = self._p
-        leading = p.leading
-        if leading is None or p.role is not Role.ACTIVE:
-            p.out.append(ev.Reply(e.token, ev.NotServing(None)))
-        elif self._wanted is not None or leading.hand_over.now is not None or p.table.owner:
-            p.out.append(ev.Reply(e.token, ev.Refused("it is handed over, or merged, already")))
+    def asked(self, e: ev.MergeAsked, votes: Voting, hand_over: HandOver) -> None:
+        """Begin to settle the epoch that is led here."""
+        copy = self._copy
+        if copy.role is not Role.ACTIVE:
+            copy.out.append(ev.Reply(e.token, ev.NotServing(None)))
+        elif self._wanted is not None or hand_over.now is not None or copy.table.owner:
+            copy.out.append(ev.Reply(e.token, ev.Refused("it is handed over, or merged, already")))
         else:
             self._wanted = e
             self._leads = True
-            self._deadline = p.now + p.settings.drain_ms
-            leading.votes.closed = True
-            self.progress()
+            self._deadline = copy.now + copy.settings.drain_ms
+            votes.closed = True
+            self.progress(votes, hand_over)
 
-    def progress(self) -> None:
-        """Settled? Then drain. Called while the epoch before is led."""
-        p, leading = self._p, self._p.leading
-        if self._wanted is None or not self._leads or leading is None or p.role is not Role.ACTIVE:
+    def progress(self, votes: Voting, hand_over: HandOver) -> None:
+        """Drain once all is settled. To be called while the epoch before is led."""
+        copy = self._copy
+        if self._wanted is None or not self._leads or copy.role is not Role.ACTIVE:
             return
-        left = leading.votes.unsettled
-        if not left and leading.hand_over.now is None:
-            leading.hand_over.renew()
-        elif p.now >= self._deadline:
+        left = votes.unsettled
+        if not left and hand_over.now is None:
+            hand_over.renew()
+        elif copy.now >= self._deadline:
             why = f"{left} transactions over several partitions are in doubt, or not confirmed"
             self.over(ev.Refused(why if left else "it is being handed over"))
 
@@ -77,11 +76,11 @@ class Merging:
     def ends(self) -> None:
         """The epoch before has ended as it should."""
         self._leads = False
-        self._deadline = self._p.now + self._p.settings.start_deadline_ms
+        self._deadline = self._copy.now + self._copy.settings.start_deadline_ms
 
     def ticked(self) -> None:
         """Another node was quicker, perhaps."""
-        if self.is_due and self._p.role is Role.FOLLOWING and self._p.now >= self._deadline:
+        if self.is_due and self._copy.role is Role.FOLLOWING and self._copy.now >= self._deadline:
             self.over(ev.Unknown("another epoch began"))
 
     @property
@@ -91,40 +90,40 @@ class Merging:
 
     def ask(self, epoch: EpochId) -> int:
         """The log was read to the end: what is to open `epoch`? Until when that is waited for."""
-        p, ledger = self._p, self._p.ledger
+        copy, ledger = self._copy, self._copy.ledger
         decided = tuple((tx, d.commit) for tx, d in ledger.decided.items())
         assert self._wanted is not None
-        where = self._wanted.token, epoch, p.chain.state, p.next_offset
-        p.out.append(ev.MergeDue(*where, ledger.horizon, ledger.mapping, decided))
-        return p.now + MAKE_MS
+        where = self._wanted.token, epoch, copy.chain.state, copy.next_offset
+        copy.out.append(ev.MergeDue(*where, ledger.horizon, ledger.mapping, decided))
+        return copy.now + MAKE_MS
 
-    def made(self, e: ev.MergeMade) -> None:
-        """Append it, or open as any other epoch does."""
-        p, wanted = self._p, self._wanted
-        if wanted is None or wanted.token != e.token or p.role is not Role.OPENING or e.epoch != p.campaign.epoch:
-            return
+    def made(self, e: ev.MergeMade, epoch: EpochId) -> bool:
+        """Return whether `e` is what `epoch`, which is claimed here, is to be opened with."""
+        wanted = self._wanted
+        if wanted is None or wanted.token != e.token or self._copy.role is not Role.OPENING or e.epoch != epoch:
+            return False
         if not e.records:
             self.over(ev.Refused("nothing came of it"))
-        p.campaign.opening.open_with(e.records)
+        return True
 
     def opened(self) -> None:
         """The epoch is open."""
         if self.is_due:
-            self.over(ev.Happened(self._p.chain.state.lsn))
+            self.over(ev.Happened(self._copy.chain.state.lsn))
 
     def over(self, result: ev.Result) -> None:
         """Whatever became of it."""
         wanted = self._wanted
         self._wanted = None
         if wanted is not None:
-            self._p.out.append(ev.Reply(wanted.token, result))
+            self._copy.out.append(ev.Reply(wanted.token, result))
 
     def read(self, record: Record) -> Applied:
         """A record that opens an epoch, and counts: what it means to whoever keeps the objects."""
-        p, found = self._p, self._p.chain.merged
+        copy, found = self._copy, self._copy.chain.merged
         if type(record) is not EpochMerged or found is None:
             return record
-        unknown = tuple(tx for tx in found.happened if p.outcomes.get(tx) is None)
+        unknown = tuple(tx for tx in found.happened if copy.outcomes.get(tx) is None)
         for tx in unknown:
-            p.outcomes.add(tx, found.header.lsn)
-        return p.ledger.merged(msgspec.structs.replace(found, happened=unknown), p.next_offset - 1)
+            copy.outcomes.add(tx, found.header.lsn)
+        return copy.ledger.merged(msgspec.structs.replace(found, happened=unknown), copy.next_offset - 1)

@@ -6,20 +6,23 @@ again and stands anew. It never repairs an epoch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from halog.core import events as ev
-from halog.core.active.hand_over import HandOver
+from halog.core.active.epoch_merge import Merging
+from halog.core.active.hand_over import Ends, HandOver, UnderWay
 from halog.core.active.lease import Lease
 from halog.core.active.migration_steps import Migrating
-from halog.core.active.role_return import Returning
+from halog.core.active.quorum_overrides import Overrides
+from halog.core.active.read_barriers import Barriers
+from halog.core.active.resync_steps import Anew
+from halog.core.active.role_return import OWN, Returning
 from halog.core.commit.durability_requests import Asking
-from halog.core.commit.log_clock import LogPace
+from halog.core.commit.log_clock import AwakeClock, LogPace
 from halog.core.commit.participant import Voting
 from halog.core.commit.push import Pushing
-from halog.core.commit.read_barriers import Barriers
 from halog.core.commit.sync_set import SyncSet, usable
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
@@ -27,128 +30,122 @@ from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.roles import Role
 from halog.core.sites.sync_sites import SITE, SyncSites
+from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList, migration_over
 from halog.core.table.definitions import shut
 from halog.core.table.group import counts, needed
 from halog.core.table.table import SYNC, PartitionTable, Replica
 from halog.events import NO_QUORUM
 
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
-
 
 class Leading:
     """Exists exactly while the partition's role is one of LEADING."""
 
-    def __init__(self, p: Partition, epoch: EpochId, group: NodeList) -> None:
-        self.p = p
+    def __init__(
+        self,
+        copy: CopyState,
+        epoch: EpochId,
+        group: NodeList,
+        overrides: Overrides,
+        merging: Merging,
+        *,
+        answers_early: Callable[[], None],
+        step_down: Callable[[str, str], None],
+        handed_over: Callable[[UnderWay], None],
+    ) -> None:
+        """`answers_early` is called before something is answered that the log may lack; `step_down`, by which happening
+        and why, where the epoch is over; `handed_over` where it ended in favour of another node or site."""
+        self._copy = copy
+        self._overrides = overrides
+        self._merging = merging
+        self._step_down = step_down
         self.epoch = epoch
         self.node_list = group
-        self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
-        self.pushing = Pushing(self)
-        self.votes = Voting(self.writer, p.ledger, p.table.name, p.now)
-        self.sync = SyncSet(p.table)
-        self.sites = SyncSites(self)
+        self.writer = writer = Writer(copy.chain, copy.outcomes, copy.settings, copy.next_offset, copy.tag)
+        self.pushing = Pushing(copy, epoch, writer, answers_early)
+        self.votes = Voting(writer, copy.ledger, copy.table.name, copy.now)
+        self.sync = SyncSet(copy.table)
+        self.awake = AwakeClock(copy)
+        self.sites = SyncSites(copy, epoch, writer, self.awake)
         self.cas_round = 0
         self.calm = False
         """The compare-and-set under way, or 0; and does one wait until the log has what was acknowledged?"""
-        self.proposal = p.table
+        self.proposal = copy.table
         self.verify_to = -1
         self.silent: set[Member] = set()
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
         self.applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
-        self.returning = Returning(p)
-        self.awake_ms = 0
-        self._ticked_at = p.now
-        """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
-        self.pace = LogPace(self)
-        self.hand_over = HandOver(self)
-        self.asking = Asking(self)
-        self.barriers = Barriers(self)
-        self.lease = Lease(self)
-        self.migrating = Migrating(self)
+        self.returning = Returning(copy)
+        self.pace = LogPace(copy, writer, self.awake)
+        self.asking = Asking(copy, epoch, writer, self.pushing, self.silent)
+        self.barriers = Barriers(copy, writer, self.pushing, self.sites.quorum)
+        self.lease = Lease(copy, epoch, writer, self.pushing)
+        ends = Ends(step_down, self._called_off, handed_over)
+        self.hand_over = HandOver(copy, epoch, writer, self.votes, self.sites, self.lease, self.applied, ends)
+        self._anew = Anew(copy, writer, self.pushing)
+        self.migrating = Migrating(copy, writer, self.asking, self.silent, self._anew)
 
     def begin(self) -> None:
         self.sites.quorum.begin()
         self._count()
-        self.p.out += self.node_list.changed(self.p.table)
+        self._copy.out += self.node_list.changed(self._copy.table)
         self.reconcile()
-
-    def knows(self, tx: bytes) -> bool:
-        """Is `tx` in flight here?"""
-        return tx in self.writer.by_tx
-
-    @property
-    def visible(self) -> int:
-        """The last lsn that is logged, or acknowledged before."""
-        writer = self.writer
-        return writer.queue[writer.shown - 1].lsn if writer.shown else self.p.chain.state.lsn
-
-    def acknowledged(self, tx: bytes) -> int:
-        """Its lsn, if it was acknowledged before the log had it; else 0."""
-        item = self.writer.by_tx.get(tx)
-        return item.lsn if item is not None and item.answered else 0
 
     # --- commits ---
 
     def submit(self, e: ev.Submitted) -> None:
         if e.mapping != self.writer.mapping:
-            admitted = self.votes.admits(e, self.p.now, self.p.out)
-            self.p.tag = self.writer.tag
+            admitted = self.votes.admits(e, self._copy.now, self._copy.out)
+            self._copy.tag = self.writer.tag
             if not admitted:
                 return
         if e.durability is not None:
             self.asking.submit(e, e.durability)
             return
-        self.writer.submit(e, self.p.now, self.p.out)
-        if self.writer.tag > self.p.tag:
-            self.sent()
+        self.writer.submit(e, self._copy.now, self._copy.out)
+        if self.writer.tag > self._copy.tag:
+            self.pushing.sent(self._copy.out)
 
-    def append_nothing(self) -> None:
-        """A record for barriers. It is pushed too: what is pushed behind it is held only if it is (`Held.offer`)."""
-        self.writer.append_nothing(self.p.now, self.p.out)
-        self.sent()
-
-    def sent(self) -> None:
-        """The commit just appended is pushed, too."""
-        self.p.tag = self.writer.tag
-        self.pushing.sent(self.p.out)
+    def vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
+        """Take a question of a transaction over several partitions, or of the mapping."""
+        self.votes.asked(e, self._copy.now, self._copy.out)
+        self._copy.tag = self.writer.tag
 
     def appended(self, e: ev.Appended) -> None:
         """An acknowledgement: believed for the head of the queue at the expected offset, else verified or fatal."""
         head = self.writer.head()
         if head is None or e.tag < head.tag:
             return
-        if self.p.role is Role.VERIFYING:
+        if self._copy.role is Role.VERIFYING:
             self.verify_to = max(self.verify_to, e.offset)
         elif e.tag != head.tag or e.offset < self.writer.expected:
             self._end(f"append {e.tag} acknowledged at {e.offset}, expected {head.tag} at {self.writer.expected}")
         elif e.offset == self.writer.expected:
             self._logged(e.offset)
-        elif self.p.role is Role.HANDING or self.p.role is Role.DRAINING:
-            self.p.step_down("epoch ended", "somebody else wrote during the hand-over")  # the session has told it right
+        elif self._copy.role is Role.HANDING or self._copy.role is Role.DRAINING:
+            self._step_down("epoch ended", "somebody else wrote during the hand-over")  # the session has told it right
         else:
             self._verify(e.offset)
 
     def appended_run(self, e: ev.Appended) -> bool:
         """Several at once, if all is as it should be; else they are to be looked at one by one."""
         writer, head = self.writer, self.writer.head()
-        if head is None or self.p.role is not Role.ACTIVE or writer.flying_votes or len(writer.queue) < e.count:
+        if head is None or self._copy.role is not Role.ACTIVE or writer.flying_votes or len(writer.queue) < e.count:
             return False
         if e.tag != head.tag or e.offset != writer.expected:
             return False
-        self.p.next_offset = e.offset + e.count
-        writer.logged_run(e.count, self.p.next_offset, self.p.out)
-        writer.settle(self.p.out)
+        self._copy.next_offset = e.offset + e.count
+        writer.logged_run(e.count, self._copy.next_offset, self._copy.out)
+        writer.settle(self._copy.out)
         if self.barriers.waiting:
             self.barriers.progress()
         return True
 
     def _logged(self, offset: int) -> None:
-        item = self.writer.logged(offset + 1, self.p.out, self.p.now)
-        self.p.next_offset = offset + 1
-        self.writer.settle(self.p.out)
+        item = self.writer.logged(offset + 1, self._copy.out, self._copy.now)
+        self._copy.next_offset = offset + 1
+        self.writer.settle(self._copy.out)
         if self.barriers.waiting:
             self.barriers.progress()
         if type(item.record) is records.HandedOver:
@@ -159,35 +156,35 @@ class Leading:
     def append_failed(self, e: ev.AppendFailed) -> None:
         head = self.writer.head()
         if e.tag == -1:
-            self.p.step_down("epoch ended", e.why)
+            self._step_down("epoch ended", e.why)
         elif head is not None and e.tag >= head.tag:
             self._end(e.why)
 
     def _end(self, why: str) -> None:
         """End epoch and session: nothing this session sent can be told apart any more."""
-        self.p.out.append(ev.EndSession(why))
-        self.p.step_down("epoch ended", why)
+        self._copy.out.append(ev.EndSession(why))
+        self._step_down("epoch ended", why)
 
     def abandon(self, why: str) -> None:
         """The epoch is over; answer everybody with what is known: nothing."""
         self.hand_over.abandon(why)
         self.barriers.abandon()
-        self.writer.abandon(why, self.p.out)
+        self.writer.abandon(why, self._copy.out)
 
     # --- a gap: read it like any reader (W3) ---
 
     def _verify(self, offset: int) -> None:
         self.verify_to = offset
-        self.p.become("gap", f"acknowledged at {offset}, expected {self.writer.expected}")
-        self.p.out.append(ev.Read(self.writer.expected))
+        self._copy.become("gap", f"acknowledged at {offset}, expected {self.writer.expected}")
+        self._copy.out.append(ev.Read(self.writer.expected))
 
     def own_read(self, record: records.Record, digest: bytes) -> bool:
         """An accepted record read while verifying: True if it is the head of our queue, which is then logged."""
         head = self.writer.head()
         if head is None or head.digest != digest:
             return False
-        self.writer.logged(self.p.next_offset, self.p.out, self.p.now, own=False)
-        self.writer.settle(self.p.out)
+        self.writer.logged(self._copy.next_offset, self._copy.out, self._copy.now, own=False)
+        self.writer.settle(self._copy.out)
         if self.barriers.waiting:
             self.barriers.progress()
         return True
@@ -195,22 +192,22 @@ class Leading:
     def verified(self, record: records.Record, verdict: Verdict, offset: int) -> None:
         """One more record of the gap has been read."""
         if verdict is Verdict.STARTED:
-            self.p.step_down("deposed", f"fenced by epoch {record.header.epoch.number} in the log")
+            self._step_down("deposed", f"fenced by epoch {record.header.epoch.number} in the log")
         elif verdict is Verdict.VOIDED:
             self._end("the log voided this epoch")
         elif offset >= self.verify_to:
             self.writer.expected = offset + 1
-            self.p.become("gap is dead", "only dead epochs in the gap")
-            self.p.out.append(ev.StopReading())
+            self._copy.become("gap is dead", "only dead epochs in the gap")
+            self._copy.out.append(ev.StopReading())
 
     # --- replicas ---
 
     def replica_ack(self, e: ev.ReplicaAck) -> None:
         """S5: counts for this epoch and a living incarnation only."""
-        stale = self.p.table.resync is not None and self.migrating.anew.stale(e)
-        if e.epoch != self.epoch or e.member not in self.p.alive or stale or not self._hosts(e.member):
+        stale = self._copy.table.resync is not None and self._anew.stale(e)
+        if e.epoch != self.epoch or e.member not in self._copy.alive or stale or not self._hosts(e.member):
             return
-        if not e.applied and not self.p.settings.pushes:
+        if not e.applied and not self._copy.settings.pushes:
             return  # memory is not what this policy asks for (R6)
         acks = self.writer.acks
         known, flushed = acks.get(e.member), e.flushed and self.asking.flushed(e)
@@ -218,12 +215,12 @@ class Leading:
             self._reads(e.member, e.lsn)
         if known is None or e.lsn > known:
             acks[e.member] = e.lsn
-            self.writer.settle(self.p.out)
+            self.writer.settle(self._copy.out)
         elif flushed:
-            self.writer.settle(self.p.out)
+            self.writer.settle(self._copy.out)
         if e.applied:
             self.hand_over.progress()
-        if known is None or self.sync.joining or e.member not in self.listed:
+        if known is None or self.sync.joining or e.member not in self._copy.listed:
             self.reconcile()
 
     def _reads(self, m: Member, lsn: int) -> None:
@@ -231,21 +228,29 @@ class Leading:
         known = self.applied.get(m)
         if known is None or lsn > known:
             self.pace.word()
-        if known is None or lsn > known or lsn >= self.p.chain.state.lsn:
+        if known is None or lsn > known or lsn >= self._copy.chain.state.lsn:
             self.pace.heard(m)
             if m in self.silent:
                 self.silent.discard(m)
                 self._count()
         self.applied[m] = lsn if known is None else max(known, lsn)
 
-    @property
-    def listed(self) -> set[Member]:
-        """Who is in the node list, as the znode has it."""
-        return {r.member for r in self.p.table.replicas}
+    def site_acked(self, e: ev.SiteAck) -> None:
+        """The log of another site has more of this epoch."""
+        heard = self.sites.acked(e)
+        if heard.more:
+            self.hand_over.progress()
+        if heard.joins:
+            self.reconcile()
+
+    def vote_answered(self, e: ev.VoteAnswered) -> None:
+        """A site has said whose its votes are."""
+        if self.sites.quorum.answered(e):
+            self.sites_changed()
 
     def _hosts(self, m: Member) -> bool:
         """Has it a copy, as the table says? One that moved away and comes back begins with an empty one."""
-        return m.incarnation == SITE or (m.node in self.p.table.hosts and m.node != self.p.table.away)
+        return m.incarnation == SITE or (m.node in self._copy.table.hosts and m.node != self._copy.table.away)
 
     def _forget(self, m: Member) -> None:
         self.writer.acks.pop(m, None)
@@ -259,7 +264,7 @@ class Leading:
         for m in gone:
             self._forget(m)
             self.node_list.because(m, why)
-        for m in self.p.alive:
+        for m in self._copy.alive:
             self.pace.follows(m)
         self._count()
         self.reconcile()
@@ -267,35 +272,34 @@ class Leading:
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
         young = self._young()
-        passed = min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
-        self.awake_ms = self.awake_ms + passed
-        self._ticked_at = self.p.now
+        self.awake.ticked()
         if young and not self._young():
             self._count()
-        there = self.listed & self.p.alive - self.silent
+        there = self._copy.listed & self._copy.alive - self.silent
         if silent := {m for m in there if self.pace.is_silent(m)}:
             self.silent |= silent
             for m in silent:
-                self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
+                self.node_list.because(m, f"its copy acknowledged nothing new for {self._copy.settings.silent_ms} ms")
             self._count()
         self.pace.listen(there - silent)
 
     def _young(self) -> bool:
         """Its node list is still being filled: nobody had the time to fall silent."""
-        return self.awake_ms < self.p.settings.silent_ms
+        return self.awake.ms < self._copy.settings.silent_ms
 
     def reconcile(self) -> None:
         """Bring the node list to what it should be, and then the sites, one compare-and-set at a time."""
         if self.cas_round:
             return
-        wanted = max(self.p.table.sync_replicas, self.writer.quorum)  # more where an override needs more of them
-        replicas = self.sync.plan(self.p.table, usable(self), self.writer.acks, self.writer.last_lsn, wanted)
+        wanted = max(self._copy.table.sync_replicas, self.writer.quorum)  # more where an override needs more of them
+        able = usable(self._copy, self.writer, self.silent)
+        replicas = self.sync.plan(self._copy.table, able, self.writer.acks, self.writer.last_lsn, wanted)
         self.sites.plan()
         self._wait_set()
         if replicas is not None:
-            table: PartitionTable | None = msgspec.structs.replace(self.p.table, replicas=replicas)
+            table: PartitionTable | None = msgspec.structs.replace(self._copy.table, replicas=replicas)
         elif (table := self.sites.due() or (None if self.hand_over.now else self.migrating.due())) is not None:
-            for m in self.listed - {r.member for r in table.replicas}:
+            for m in self._copy.listed - {r.member for r in table.replicas}:
                 self.node_list.because(m, "the partition has moved")
         self.calm = table is not None and self.writer.unlogged and self._drops_one(table.replicas)
         if table is not None and not self.calm:
@@ -303,36 +307,36 @@ class Leading:
 
     def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
         """One that may hold what the log lacks must stay in the table until the log has it (E2)."""
-        return self.p.unlogged and not self.p.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
+        return self._copy.unlogged and not self._copy.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
 
     def _set(self, table: PartitionTable) -> None:
-        p = self.p
+        copy = self._copy
         self.sync.proposed(table.replicas)
         self.sites.proposed(table)
         self._wait_set()
-        self.cas_round = p.next_round()
-        p.out.append(ev.SetTable(self.cas_round, p.version, table))
+        self.cas_round = copy.next_round()
+        copy.out.append(ev.SetTable(self.cas_round, copy.version, table))
         self.proposal = table
 
     def _wait_set(self) -> None:
         self.writer.wait_set = self.sync.wait_set() | self.sites.waited()
         self.writer.backed = self.sync.backed
-        self.writer.early = self.p.unlogged and self.writer.backed and not self.calm
-        self.writer.settle(self.p.out)
+        self.writer.early = self._copy.unlogged and self.writer.backed and not self.calm
+        self.writer.settle(self._copy.out)
 
     def cas_done(self, e: ev.CasDone) -> None:
         if e.round != self.cas_round:
             return
         self.cas_round = 0
-        p = self.p
+        copy = self._copy
         if e.result is ev.Cas.OK:
-            if e.version > p.version:
-                p.out += migration_over(p.table, self.proposal)
-                p.version, p.table = e.version, p.overrides.of(self.proposal)
+            if e.version > copy.version:
+                copy.out += migration_over(copy.table, self.proposal)
+                copy.version, copy.table = e.version, self._overrides.of(self.proposal)
             self._settled()
         else:
             self.sync.unknown()
-            p.out.append(ev.Refresh())
+            copy.out.append(ev.Refresh())
 
     def table_seen(self, moved: bool) -> None:
         """The znode still names our epoch; only this node changes it now, so a moved version is one of our sets."""
@@ -343,13 +347,13 @@ class Leading:
             self.reconcile()
 
     def _settled(self) -> None:
-        self.sync.settled(self.p.table)
+        self.sync.settled(self._copy.table)
         self.sites.settled()
         self.migrating.settled()
         for m in [m for m in self.writer.acks if not self._hosts(m)]:
             self._forget(m)
         self._count()
-        self.p.out += self.node_list.changed(self.p.table)
+        self._copy.out += self.node_list.changed(self._copy.table)
         self._wait_set()
         self.reconcile()
 
@@ -357,19 +361,19 @@ class Leading:
 
     def _count(self) -> None:
         """Who counts, and how many are needed now."""
-        table, me = self.p.table, self.p.me
+        table, me = self._copy.table, self._copy.me
         need = needed(table, me.node)
-        self.writer.counted = frozenset(m for m in self.p.alive if m != me and counts(table, m.node))
+        self.writer.counted = frozenset(m for m in self._copy.alive if m != me and counts(table, m.node))
         self.writer.quorum = need - 1
         there = self.writer.counted - self.silent
         if not self._young():
-            there &= self.listed
+            there &= self._copy.listed
         have = 1 + len(there)
         self.sites.quorum.count()
         short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
         self.writer.closed = shut(table) or self.writer.short or self.sites.short()
         if self.writer.short is not None and short is None:
-            self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
+            self._copy.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
     def sites_changed(self) -> None:
         """Others are waited for than before, or what a new commit is told has changed."""
@@ -380,14 +384,25 @@ class Leading:
 
     def could_take_over(self, m: Member) -> bool:
         """Would a hand-over to it be over in a moment?"""
-        near = self.writer.last_lsn - self.p.settings.ready_lag // 10
-        return m in self.p.alive and m not in self.silent and self.applied.get(m, -1) >= max(0, near)
+        near = self.writer.last_lsn - self._copy.settings.ready_lag // 10
+        return m in self._copy.alive and m not in self.silent and self.applied.get(m, -1) >= max(0, near)
+
+    # --- its end ---
+
+    def merge_asked(self, e: ev.MergeAsked) -> None:
+        """Somebody has something to merge: this epoch is to be ended for it."""
+        self._merging.asked(e, self.votes, self.hand_over)
+
+    def _called_off(self, token: int) -> None:
+        if token == OWN:
+            self.returning.failed(self.awake.ms)
+        self._merging.over(ev.Refused("the epoch did not end in time"))
 
     # --- time ---
 
     def ticked(self) -> None:
-        now = self.p.now
-        self.votes.closed = self.votes.closed and (bool(self.p.table.owner) or self.p.merging.settles)
+        now = self._copy.now
+        self.votes.closed = self.votes.closed and (bool(self._copy.table.owner) or self._merging.settles)
         if self.writer.overdue(now):
             self._end("the log did not acknowledge in time")
         elif not self.hand_over.overdue():
@@ -398,12 +413,12 @@ class Leading:
             self.asking.ticked()
             self.lease.ticked()
             self.pushing.ticked()
-            self.p.merging.progress()
-            self.votes.ticked(now, self.p.out, serving=self.p.serving)
-            self.p.tag = self.writer.tag
-            self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
-            to = self.returning.due(self.awake_ms, self.could_take_over)
-            if self.p.table.owner:
+            self._merging.progress(self.votes, self.hand_over)
+            self.votes.ticked(now, self._copy.out, serving=self._copy.serving)
+            self._copy.tag = self.writer.tag
+            self._copy.out += self.node_list.ticked(now, self._copy.settings.silent_ms)
+            to = self.returning.due(self.awake.ms, self.could_take_over)
+            if self._copy.table.owner:
                 self.hand_over.leave()
             elif to is not None:
                 self.hand_over.begin(to)

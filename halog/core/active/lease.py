@@ -10,16 +10,15 @@ died, it gave its epoch up in the znode itself, or in the log. To be suspected, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from halog.core import events as ev
+from halog.core.commit.push import Pushing
+from halog.core.commit.writer import Writer
 from halog.core.ids import NO_EPOCH, EpochId, Member
+from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
 from halog.events import LEASE_AWAITED
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
-    from halog.core.partition import Partition
 
 RENEWALS: Final = 3
 """A lease is renewed so many times before it would end: one lost answer, or a stall of the coordinator, ends none."""
@@ -28,13 +27,28 @@ RENEWALS: Final = 3
 class Lease:
     """Of one epoch, at its active node."""
 
-    __slots__ = ("_barred", "_given_up", "_leading", "_next", "_proof", "_round", "_sent", "ends")
+    __slots__ = (
+        "_barred",
+        "_copy",
+        "_epoch",
+        "_given_up",
+        "_next",
+        "_proof",
+        "_pushing",
+        "_round",
+        "_sent",
+        "_writer",
+        "ends",
+    )
 
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
+    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: Pushing) -> None:
+        self._copy = copy
+        self._epoch = epoch
+        self._writer = writer
+        self._pushing = pushing
         self.ends = 0
         """Until then this node may read without asking anybody."""
-        self._given_up = not leading.p.settings.lease_ms
+        self._given_up = not copy.settings.lease_ms
         self._round = self._sent = self._next = 0
         """The renewal under way, or 0; when it was sent; when the next one is due."""
         self._barred = self._proof = 0
@@ -42,18 +56,18 @@ class Lease:
 
     def ticked(self) -> None:
         """Renew it, if it is time."""
-        p = self._leading.p
-        if self._given_up or p.now < max(self._next, self._barred):
+        copy = self._copy
+        if self._given_up or copy.now < max(self._next, self._barred):
             return
-        if self._round and p.now - self._sent < p.settings.lease_ms:
+        if self._round and copy.now - self._sent < copy.settings.lease_ms:
             return
-        if self._proof > p.chain.state.lsn:
-            if self._proof > self._leading.writer.last_lsn and p.serving:
-                self._leading.append_nothing()
-        elif p.table.epoch == self._leading.epoch and p.table.active == p.me:
-            self._round = p.next_round()
-            self._sent = p.now
-            p.out.append(ev.Renew(self._round, p.version))
+        if self._proof > copy.chain.state.lsn:
+            if self._proof > self._writer.last_lsn and copy.serving:
+                self._pushing.append_nothing()
+        elif copy.table.epoch == self._epoch and copy.table.active == copy.me:
+            self._round = copy.next_round()
+            self._sent = copy.now
+            copy.out.append(ev.Renew(self._round, copy.version))
 
     def heard(self, e: ev.Renewed | ev.SessionLost) -> None:
         """Something of the coordinator."""
@@ -63,25 +77,25 @@ class Lease:
             self._session_lost()
 
     def _renewed(self, e: ev.Renewed) -> None:
-        p = self._leading.p
+        copy = self._copy
         if e.round != self._round or self._given_up:
             return
         self._round = 0
         if e.result is ev.Cas.OK:
-            self.ends = max(self.ends, self._sent + p.settings.lease_ms - p.settings.lease_margin_ms)
-            self._next = self._sent + p.settings.lease_ms // RENEWALS
+            self.ends = max(self.ends, self._sent + copy.settings.lease_ms - copy.settings.lease_margin_ms)
+            self._next = self._sent + copy.settings.lease_ms // RENEWALS
         elif e.result is ev.Cas.CONFLICT:
-            p.out.append(ev.Refresh())
+            copy.out.append(ev.Refresh())
         else:
-            self._next = p.now + p.settings.retry_ms
+            self._next = copy.now + copy.settings.retry_ms
 
     def _session_lost(self) -> None:
         """The coordinator may have been put back to an older state, in which it names another epoch than the log has:
         nothing before whoever was named meanwhile is sorted out, and the log has said that this epoch still writes."""
-        p = self._leading.p
+        copy = self._copy
         self.ends = self._round = 0
-        self._barred = p.now + p.settings.lease_wait_ms
-        self._proof = self._leading.writer.last_lsn + 1
+        self._barred = copy.now + copy.settings.lease_wait_ms
+        self._proof = self._writer.last_lsn + 1
 
     def give_up(self) -> None:
         """For good: another may serve as soon as it knows (H2)."""
@@ -92,18 +106,18 @@ class Lease:
 class Predecessor:
     """Whoever may still read under a lease when this node has taken over."""
 
-    __slots__ = ("_closed", "_dead", "_known", "_named", "_p", "_silent", "_since", "_table", "_unknown", "_until")
+    __slots__ = ("_closed", "_copy", "_dead", "_known", "_named", "_silent", "_since", "_table", "_unknown", "_until")
 
-    def __init__(self, p: Partition) -> None:
-        self._p = p
-        self._named = p.table.epoch
-        self._since = p.now
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
+        self._named = copy.table.epoch
+        self._since = copy.now
         """The epoch in the znode, and since when this node has known it."""
         self._dead: dict[str, int] = {}
         """By node, the incarnation that its own host said died."""
         self._closed: EpochId = NO_EPOCH
         """The last epoch that was handed over in the log."""
-        self._table: PartitionTable = p.table
+        self._table: PartitionTable = copy.table
         self._known = self._until = 0
         self._unknown = self._silent = False
         """Of the table that a claim replaces: since when its epoch was known, when the wait ends, and whether the log
@@ -113,18 +127,18 @@ class Predecessor:
         """The znode, as it is now."""
         if table.epoch != self._named:
             self._named = table.epoch
-            self._since = self._p.now
+            self._since = self._copy.now
 
     def claiming(self, table: PartitionTable) -> None:
         """This table is about to be replaced."""
         self._table = table
         self._known = self._since
-        self._unknown = self._p.chain.state.epoch.number > table.epoch.number
+        self._unknown = self._copy.chain.state.epoch.number > table.epoch.number
 
     def claimed(self) -> None:
         """It was, by now."""
         self._silent = True
-        self._until = self._p.now + self._p.settings.lease_wait_ms
+        self._until = self._copy.now + self._copy.settings.lease_wait_ms
 
     def died(self, member: Member) -> None:
         """Its host says so."""
@@ -136,25 +150,25 @@ class Predecessor:
 
     def over(self) -> bool:
         """Does nobody read under a lease any more?"""
-        p = self._p
-        return not p.settings.lease_ms or p.now >= self._until or (not self._unknown and self._gone())
+        copy = self._copy
+        return not copy.settings.lease_ms or copy.now >= self._until or (not self._unknown and self._gone())
 
     def told(self) -> Iterator[ev.Tell]:
         """That there is a wait: once, and not of one that a witness ends before anybody notices."""
-        p = self._p
-        since = self._until - p.settings.lease_wait_ms
-        if self._silent and since + p.settings.retry_ms <= p.now < self._until:
+        copy = self._copy
+        since = self._until - copy.settings.lease_wait_ms
+        if self._silent and since + copy.settings.retry_ms <= copy.now < self._until:
             self._silent = False
             who = "whoever was active" if self._table.active is None else self._table.active.node
             why = f"{who} may still read under a lease, and nothing proves that its process is no more"
-            yield ev.Tell(LEASE_AWAITED, "", why, {"ms": self._until - p.now})
+            yield ev.Tell(LEASE_AWAITED, "", why, {"ms": self._until - copy.now})
 
     def _gone(self) -> bool:
         """Is the one that was replaced known to serve nothing, and had its own wait for those before it ended?"""
-        table, p = self._table, self._p
+        table, copy = self._table, self._copy
         if not table.epoch.number or table.epoch == self._closed:
             return True
-        if p.now - self._known < p.settings.lease_wait_ms:
+        if copy.now - self._known < copy.settings.lease_wait_ms:
             return False
         active = table.active
-        return active is None or active == p.me or self._dead.get(active.node) == active.incarnation
+        return active is None or active == copy.me or self._dead.get(active.node) == active.incarnation

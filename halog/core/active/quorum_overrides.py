@@ -12,16 +12,14 @@ compare-and-set of this copy takes it out of the znode, if nobody else does befo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import ended
 from halog.core.table.group import ends, without
 from halog.core.table.table import PartitionTable
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
 
 FAR: Final = 1 << 63
 
@@ -33,12 +31,12 @@ before its end takes it that a node did it for which that is over, and not an op
 class Overrides:
     """Of one copy. `ahead`: how far the wall's clock (ms since 1970) is ahead of the driver's."""
 
-    __slots__ = ("_ahead", "_ends", "_p", "due", "over")
+    __slots__ = ("_ahead", "_copy", "_ends", "due", "over")
 
-    def __init__(self, p: Partition, ahead: int) -> None:
-        self._p = p
+    def __init__(self, copy: CopyState, ahead: int) -> None:
+        self._copy = copy
         self._ahead = ahead
-        self._ends = {until: until - ahead for until in ends(p.table.group)}
+        self._ends = {until: until - ahead for until in ends(copy.table.group)}
         """By the end as the znode tells it, when that is on the driver's clock."""
         self.over: frozenset[int] = frozenset()
         """Those that are over, and were in the znode when it was seen last."""
@@ -53,27 +51,22 @@ class Overrides:
 
     def passed(self) -> frozenset[int]:
         """The ends, as the znode tells them, of those in this copy's table that are over for some node by now."""
-        now = self._p.now + self._ahead
-        return frozenset(until for until in ends(self._p.table.group) if until - now <= CLOCKS_MS)
+        now = self._copy.now + self._ahead
+        return frozenset(until for until in ends(self._copy.table.group) if until - now <= CLOCKS_MS)
 
     def look(self, ahead: int) -> None:
-        """At the clock on the wall."""
+        """Look at the clock on the wall; `due` may be nearer then."""
         self._ahead = ahead
         if self.due != FAR:
             self._ends = {t: min(t - ahead, end) for t, end in self._ends.items()}
             self.due = min(end for t, end in self._ends.items() if t not in self.over)
-            if self._p.now >= self.due:
-                self.end()
 
     def end(self) -> None:
-        """The time of at least one of them is over."""
-        p = self._p
-        p.table = self._left(p.table)
-        if p.leading is not None:
-            p.leading.sites_changed()
+        """End those whose time is over: this copy's table has them no more."""
+        self._copy.table = self._left(self._copy.table)
 
     def _left(self, table: PartitionTable) -> PartitionTable:
-        known, self.over = self.over, frozenset(t for t, end in self._ends.items() if end <= self._p.now)
-        self._p.out += ended(table, self.over - known)
+        known, self.over = self.over, frozenset(t for t, end in self._ends.items() if end <= self._copy.now)
+        self._copy.out += ended(table, self.over - known)
         self.due = min((end for t, end in self._ends.items() if t not in self.over), default=FAR)
         return msgspec.structs.replace(table, group=without(table.group, self.over)) if self.over else table

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from halog.core import events as ev
+from halog.core.commit.push import Pushing
+from halog.core.commit.writer import Writer
 from halog.core.roles import Role
+from halog.core.state.copy_state import CopyState
 from halog.core.table.resync import empty_one
 from halog.core.table.table import OUT
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
 
 
 class Anew:
     """Knows, for one epoch, whose acknowledgements may still be of a copy that is no more."""
 
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
+    def __init__(self, copy: CopyState, writer: Writer, pushing: Pushing) -> None:
+        self._copy = copy
+        self._writer = writer
+        self._pushing = pushing
         self._beyond: tuple[str, int] | None = None
         """A node that was seen to have dropped its copy, and the last lsn that was given out until then."""
 
     def look(self) -> None:
         """Once it is seen that a copy was dropped, give out an lsn that only the new one can acknowledge."""
-        leading, table = self._leading, self._leading.p.table
+        table = self._copy.table
         node = empty_one(table)
-        if node and leading.p.role is Role.ACTIVE and (self._beyond is None or self._beyond[0] != node):
-            self._beyond = node, leading.writer.last_lsn
-            leading.append_nothing()
+        if node and self._copy.role is Role.ACTIVE and (self._beyond is None or self._beyond[0] != node):
+            self._beyond = node, self._writer.last_lsn
+            self._pushing.append_nothing()
         if table.resync is not None and table.resync.phase == OUT:
             self._beyond = None
 
@@ -35,4 +35,4 @@ class Anew:
         """May it be of the copy that was dropped?"""
         if self._beyond is not None and e.member.node == self._beyond[0]:
             return e.lsn <= self._beyond[1]
-        return e.member.node == empty_one(self._leading.p.table)
+        return e.member.node == empty_one(self._copy.table)

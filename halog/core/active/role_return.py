@@ -7,17 +7,15 @@ same is tried again later and later, since callers wait for as long as a drain m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from halog.core import events as ev
 from halog.core.ids import Member
 from halog.core.roles import Role
+from halog.core.state.copy_state import CopyState
 from halog.core.table.group import priority, rank
 from halog.core.table.migration import is_moving, preferred
 from halog.core.table.preference import NEVER
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
 
 OWN: Final = 0
 """The token of a hand-over that nobody asked for."""
@@ -29,8 +27,8 @@ MOST_PATIENCE: Final = 16
 class Returning:
     """Of one epoch. Times are ms as its copy has lived through them."""
 
-    def __init__(self, p: Partition) -> None:
-        self.p = p
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
         self._listed_at: dict[Member, int] = {}
         self._moved_at = 0
         self._patience = 1
@@ -42,12 +40,12 @@ class Returning:
 
     def due(self, now: int, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
         """The hand-over that is due now, if any."""
-        p, table, me = self.p, self.p.table, self.p.me.node
+        copy, table, me = self._copy, self._copy.table, self._copy.me.node
         self._listed_at = {r.member: self._listed_at.get(r.member, now) for r in table.replicas}
         unfit = priority(table, me) == NEVER
         moving = is_moving(table) and not unfit
-        stay = (p.settings.drain_ms if unfit or moving else p.settings.min_stay_ms) * self._patience
-        if p.role is not Role.ACTIVE or not stay or now - self._moved_at < stay or table.group.designated == me:
+        stay = (copy.settings.drain_ms if unfit or moving else copy.settings.min_stay_ms) * self._patience
+        if copy.role is not Role.ACTIVE or not stay or now - self._moved_at < stay or table.group.designated == me:
             return None  # the others of a designated node may not even go on alone
         if moving:
             return self._to_new_home(could_take_over)
@@ -61,7 +59,7 @@ class Returning:
 
     def _to_new_home(self, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
         """A migration gives the role once, to the node that is to keep it, as soon as that can take it."""
-        table, me = self.p.table, self.p.me.node
+        table, me = self._copy.table, self._copy.me.node
         best = preferred(table)
         for r in table.replicas:
             if r.node == best and could_take_over(r.member):

@@ -12,7 +12,7 @@ bytes, as the log was given them. Bounded in number and in bytes; tells, and dec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,10 +22,8 @@ from halog.core.log import records
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
+from halog.core.state.copy_state import CopyState
 from halog.events import DISCARDED, ITEMS
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
 
 KEEP = 10_000
 """Ids waited for per partition: more than may be in flight. What comes beyond is in the log's own list only."""
@@ -130,14 +128,14 @@ def _parts(found: Iterable[tuple[bytes, _Left]]) -> Iterator[list[tuple[bytes, _
         yield part
 
 
-def passed_over(p: Partition, record: records.Record) -> None:
+def passed_over(copy: CopyState, discarded: Discarded, record: records.Record) -> None:
     """A record that counts for nobody. One copy tells: all read it. Of what is mirrored the home site tells."""
-    if not isinstance(record, _Attempt) or not record.changes or p.role is Role.LOADING or p.chain.state.owner:
+    if not isinstance(record, _Attempt) or not record.changes or copy.role is Role.LOADING or copy.chain.state.owner:
         return
-    if type(record) is records.Prepare and p.ledger.voted(record.header.tx):
+    if type(record) is records.Prepare and copy.ledger.voted(record.header.tx):
         return
-    teller = p.table.replicas[0].member if p.table.replicas else p.table.active
-    if teller == p.me:
+    teller = copy.table.replicas[0].member if copy.table.replicas else copy.table.active
+    if teller == copy.me:
         why = "its record landed behind a higher epoch, or did not continue its own"
         h = record.header
-        p.discarded.left(h.tx, h.epoch.number, h.lsn, p.now, why)
+        discarded.left(h.tx, h.epoch.number, h.lsn, copy.now, why)

@@ -6,61 +6,64 @@ question may be lost, and so may be its answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence, Set
 
 from halog.core import events as ev
+from halog.core.commit.push import Pushing
+from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
-from halog.core.ids import Member
+from halog.core.ids import EpochId, Member
 from halog.core.settings import Sync
+from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
 
 
 class Asking:
     """Of one epoch."""
 
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
-        self._p = leading.p
-        self._asked_at = leading.p.now
+    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: Pushing, silent: Set[Member]) -> None:
+        """`silent` are the members whose copies acknowledge nothing new; it changes while the epoch lasts."""
+        self._copy = copy
+        self._epoch = epoch
+        self._writer = writer
+        self._pushing = pushing
+        self._silent = silent
+        self._asked_at = copy.now
 
     def submit(self, e: ev.Submitted, durability: Durability) -> None:
         """A repeated id is answered or joined; a new one is refused, or appended with what it asks for."""
-        p, leading = self._p, self._leading
+        copy, writer = self._copy, self._writer
         refusal = None if self._is_known(e.tx) else self._refusal(durability)
         if refusal is not None:
-            p.out.append(ev.Reply(e.token, refusal))
+            copy.out.append(ev.Reply(e.token, refusal))
             return
-        leading.writer.submit(e, p.now, p.out)
-        if leading.writer.tag > p.tag:
-            leading.sent()
-            leading.writer.asks(durability)
+        writer.submit(e, copy.now, copy.out)
+        if writer.tag > copy.tag:
+            self._pushing.sent(copy.out)
+            writer.asks(durability)
         if durability.flushed:
             self._ask()
 
     def _is_known(self, tx: bytes) -> bool:
         """It may have happened: that comes first (W6)."""
-        outcomes = self._p.outcomes
-        return self._leading.knows(tx) or outcomes.get(tx) is not None or outcomes.expired(tx)
+        outcomes = self._copy.outcomes
+        return self._writer.knows(tx) or outcomes.get(tx) is not None or outcomes.expired(tx)
 
     def _refusal(self, durability: Durability) -> ev.Result | None:
-        p, limit = self._p, self._p.settings.max_in_flight
-        why = why_not(durability, p.table, p.settings.local_sync)
+        copy, limit = self._copy, self._copy.settings.max_in_flight
+        why = why_not(durability, copy.table, copy.settings.local_sync)
         if why is not None:
             return ev.Refused(why)
-        there = len((p.table.sync_set & p.alive) - self._leading.silent)
+        there = len((copy.table.sync_set & copy.alive) - self._silent)
         if there < durability.flushed:
             return ev.TooFew(there, durability.flushed, "sync replicas")
-        return ev.Busy(limit) if len(self._leading.writer.demands.wanted) >= limit else None
+        return ev.Busy(limit) if len(self._writer.demands.wanted) >= limit else None
 
     # --- replicas ---
 
     def flushed(self, e: ev.ReplicaAck) -> bool:
         """A replica says what is on its disk: is it more than before?"""
-        known = self._leading.writer.demands.flushed
+        known = self._writer.demands.flushed
         if e.flushed <= known.get(e.member, 0):
             return False
         known[e.member] = e.flushed
@@ -68,27 +71,27 @@ class Asking:
 
     def have_flushed(self, members: Iterable[Member], upto: int) -> bool:
         """Have all of them everything up to `upto` on their disks? If not they are asked, now and then."""
-        flushed = self._leading.writer.demands.flushed
+        flushed = self._writer.demands.flushed
         late = [m for m in members if flushed.get(m, 0) < upto]
         if late and self._may_ask():
             self._send(late, upto)
         return not late
 
     def _may_ask(self) -> bool:
-        return self._p.now - self._asked_at >= self._p.settings.ack_every_ms
+        return self._copy.now - self._asked_at >= self._copy.settings.ack_every_ms
 
     def _ask(self) -> None:
-        writer = self._leading.writer
+        writer = self._writer
         upto, flushed = writer.demands.upto, writer.demands.flushed
-        self._send([m for m in writer.wait_set if m in self._p.alive and flushed.get(m, 0) < upto], upto)
+        self._send([m for m in writer.wait_set if m in self._copy.alive and flushed.get(m, 0) < upto], upto)
 
     def _send(self, to: Sequence[Member], upto: int) -> None:
         if to:
-            self._asked_at = self._p.now
-            self._p.out.append(ev.AskFlush(tuple(sorted(m.node for m in to)), self._leading.epoch, upto))
+            self._asked_at = self._copy.now
+            self._copy.out.append(ev.AskFlush(tuple(sorted(m.node for m in to)), self._epoch, upto))
 
     def ticked(self) -> None:
-        if self._leading.writer.asked and self._may_ask():
+        if self._writer.asked and self._may_ask():
             self._ask()
 
 

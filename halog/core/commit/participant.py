@@ -67,7 +67,8 @@ class Voting:
         """Aborts this one was told of before it was asked to prepare, and when: a request may still be on its way."""
         self.closed = False
         """Is nothing new to be voted on? Then the epoch ends soon, with nothing in doubt."""
-        writer.votes, writer.mapping = self, ledger.mapping
+        writer.vote_logged = self.logged
+        writer.mapping = ledger.mapping
         writer.locks = Locks()
         for u in ledger.undecided.values():
             writer.locks.take(u.prepare)

@@ -11,53 +11,62 @@ Where no push follows a tick says it, once, unless the log has brought it by the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from halog.core import events as ev
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
+from halog.core.commit.writer import Writer
+from halog.core.ids import EpochId
+from halog.core.state.copy_state import CopyState
 
 
 class Pushing:
     """Of one epoch."""
 
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
+    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, answers_early: Callable[[], None]) -> None:
+        """`answers_early` is called before something is answered that the log may lack."""
+        self._copy = copy
+        self._epoch = epoch
+        self._writer = writer
         self._told = 0
         """What replicas were last told that is visible here."""
-        leading.writer.vote_sent = self._vote_sent
-        leading.writer.answers_early = leading.p.following.stowing.withdraw
+        writer.vote_sent = self._vote_sent
+        writer.answers_early = answers_early
 
     def _vote_sent(self, out: list[ev.Effect]) -> None:
-        if not self._leading.p.unlogged:
+        if not self._copy.unlogged:
             self.sent(out)
 
+    def append_nothing(self) -> None:
+        """Append a record for barriers. It is pushed too: what is pushed behind it is held only if it is
+        (`Held.offer`)."""
+        self._writer.append_nothing(self._copy.now, self._copy.out)
+        self.sent(self._copy.out)
+
     def sent(self, out: list[ev.Effect]) -> None:
-        """The record whose `Append` is the last effect goes to those it waits for, too, if they follow closely."""
+        """Send the record whose `Append` is the last effect to those it waits for, too, if they follow closely."""
+        self._copy.tag = self._writer.tag
         if to := self._near():
             append = out[-1]
             assert isinstance(append, ev.Append)
-            out.append(ev.Push(to, self._leading.epoch, append.data, self._shown()))
+            out.append(ev.Push(to, self._epoch, append.data, self._shown()))
 
     def _near(self) -> tuple[str, ...]:
         """Who is pushed to."""
-        writer, p = self._leading.writer, self._leading.p
-        if not writer.wait_set or not p.settings.pushes:
+        writer, copy = self._writer, self._copy
+        if not writer.wait_set or not copy.settings.pushes:
             return ()
-        acks, alive = writer.acks, p.alive
-        near = writer.last_lsn - p.settings.ready_lag
+        acks, alive = writer.acks, copy.alive
+        near = writer.last_lsn - copy.settings.ready_lag
         return tuple(sorted(m.node for m in writer.wait_set if m in alive and m in acks and acks[m] >= near))
 
     def _shown(self) -> int:
         """What is told to be visible here."""
-        if self._leading.p.unlogged:
-            self._told = self._leading.visible
+        if self._copy.unlogged:
+            self._told = self._writer.visible
         return self._told
 
     def ticked(self) -> None:
         """What replicas were not told of, and the log does not have yet, is told without a record."""
-        leading = self._leading
-        p = leading.p
-        if p.unlogged and leading.writer.unlogged and leading.visible > self._told and (to := self._near()):
-            p.out.append(ev.Push(to, leading.epoch, b"", self._shown()))
+        copy, writer = self._copy, self._writer
+        if copy.unlogged and writer.unlogged and writer.visible > self._told and (to := self._near()):
+            copy.out.append(ev.Push(to, self._epoch, b"", self._shown()))

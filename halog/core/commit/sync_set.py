@@ -7,15 +7,13 @@ set whose result is unknown stays in the union until the version has moved on (S
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
+from halog.core.commit.writer import Writer
 from halog.core.ids import Member
+from halog.core.state.copy_state import CopyState
 from halog.core.table.group import counts
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
 
 
 class SyncSet:
@@ -79,14 +77,14 @@ class SyncSet:
         self.unsettled = True
 
 
-def usable(leading: Leading) -> list[Member]:
-    """Living configured members in priority order: those in the table, and those close behind."""
-    p, acks = leading.p, leading.writer.acks
-    listed = leading.listed
-    up = {m.node: m for m in p.alive - leading.silent if m.node not in (p.me.node, p.table.away)}
-    order = [up[n] for n in p.table.configured if n in up]
-    if leading.writer.quorum:  # those who count first: async ones acknowledge late
-        order.sort(key=lambda m: not counts(p.table, m.node))
-    order.sort(key=lambda m: p.table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
-    near = leading.writer.last_lsn - p.settings.ready_lag
+def usable(copy: CopyState, writer: Writer, silent: Collection[Member]) -> list[Member]:
+    """Return the living configured members in priority order: those in the table, and those close behind."""
+    table, acks = copy.table, writer.acks
+    listed = copy.listed
+    up = {m.node: m for m in copy.alive.difference(silent) if m.node not in (copy.me.node, table.away)}
+    order = [up[n] for n in table.configured if n in up]
+    if writer.quorum:  # those who count first: async ones acknowledge late
+        order.sort(key=lambda m: not counts(table, m.node))
+    order.sort(key=lambda m: table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
+    near = writer.last_lsn - copy.settings.ready_lag
     return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,9 +28,6 @@ from halog.core.log.outcomes import Outcomes
 from halog.core.log.provisional import EARLY, as_logged
 from halog.core.log.transactions import Applied, Locks
 from halog.core.settings import Settings
-
-if TYPE_CHECKING:
-    from halog.core.commit.participant import Voting
 
 NOBODY: Final = 0
 """The token of what no caller waits for."""
@@ -55,6 +52,9 @@ class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     """May it be, whatever the policy says?"""
     vote: bool = False
     """Is it of a transaction over several partitions? Then the log is waited for, here and by all behind it."""
+
+
+VoteLogged = Callable[[InFlight, int, int, list[ev.Effect]], Applied]
 
 
 class Writer:
@@ -95,7 +95,6 @@ class Writer:
         """What a new commit is told while too few are there."""
         self.closed: ev.Result | None = None
         """One that changes something is told that, or that the partition is disabled on its only node (P7)."""
-        self.votes: Voting | None = None
         self.flying_votes = 0
         """So many of `queue` are no commits of one partition."""
         self.locks = Locks()
@@ -103,9 +102,11 @@ class Writer:
         self.mapping = 0
         """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
         self.vote_sent: Callable[[list[ev.Effect]], None] = lambda out: None
-        """Told behind each record of these that was appended."""
+        """Is called behind each record of these that was appended."""
+        self.vote_logged: VoteLogged = lambda item, offset, now, out: item.record
+        """Is called when the log has one of these, at `offset`; returns what the record means."""
         self.answers_early: Callable[[], None] = lambda: None
-        """Told before something is answered that the log may lack."""
+        """Is called before something is answered that the log may lack."""
 
     # --- commits ---
 
@@ -202,7 +203,7 @@ class Writer:
         return item
 
     def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
-        """Append a commit that changes nothing, and that nobody waits for (`halog.core.commit.read_barriers`)."""
+        """Append a commit that changes nothing, and that nobody waits for (`halog.core.active.read_barriers`)."""
         record = records.Commit(self.header(barrier_id(self.last_lsn + 1)), ())
         self._append(record, records.encode(record), now, [NOBODY], out)
         self.queue[-1].early = True  # it changes nothing: who does not wait for the log does not wait for it
@@ -302,6 +303,20 @@ class Writer:
     def head(self) -> InFlight | None:
         return self.queue[0] if self.queue else None
 
+    def knows(self, tx: bytes) -> bool:
+        """Say whether `tx` is in flight here."""
+        return tx in self.by_tx
+
+    def answered(self, tx: bytes) -> int:
+        """Return the lsn of `tx` if it was acknowledged before the log had it; else 0."""
+        item = self.by_tx.get(tx)
+        return item.lsn if item is not None and item.answered else 0
+
+    @property
+    def visible(self) -> int:
+        """The last lsn that is logged, or acknowledged before."""
+        return self.queue[self.shown - 1].lsn if self.shown else self.chain.state.lsn
+
     def logged(self, next_offset: int, out: list[ev.Effect], now: int = 0, *, own: bool = True) -> InFlight:
         """The head of the queue is in the log: it is part of history, visible, and answered once the replicas have it.
         `own`: extend the chain here (not when the chain itself read the record)."""
@@ -314,9 +329,9 @@ class Writer:
         meant: Applied = item.record
         if item.tx in self.by_tx:
             self._remember(item, item.record)
-        elif item.vote and self.votes is not None:
+        elif item.vote:
             self.flying_votes -= 1
-            meant = self.votes.logged(item, next_offset - 1, now, out)
+            meant = self.vote_logged(item, next_offset - 1, now, out)
         out.append(ev.Apply([meant], self.chain.state, next_offset))
         return item
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from halog.core.events import Tell
 from halog.core.ids import NO_EPOCH, Member
 from halog.core.log.chain import ChainState
+from halog.core.state.copy_state import CopyState
 from halog.core.table.holders import holders
 from halog.core.table.table import PartitionTable
 from halog.events import UNLOGGED_LOST
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
-    from halog.core.table.table import PartitionTable
 
 
 class Causes:
     """As one copy saw it."""
 
-    def __init__(self, p: Partition) -> None:
-        self.p = p
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
         self._lost: tuple[Member | None, str] = (None, "")
         """The active that was last seen to go, and why."""
         self._gave_up: tuple[int, str] = (-1, "")
@@ -29,17 +25,17 @@ class Causes:
 
     def witnessed(self, why: str) -> None:
         """The active died while this node watched."""
-        self._lost = (self.p.table.active, why)
+        self._lost = (self._copy.table.active, why)
 
     def gave_up(self, why: str) -> None:
         """This node ended its own epoch."""
-        p = self.p
-        self._gave_up = (p.table.epoch.number, f"{p.me.node} gave up epoch {p.table.epoch.number}: {why}")
+        copy = self._copy
+        self._gave_up = (copy.table.epoch.number, f"{copy.me.node} gave up epoch {copy.table.epoch.number}: {why}")
 
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
-        before, number = self.p.table, table.epoch.number
-        if self.p.unlogged and _given_up(before, table):
+        before, number = self._copy.table, table.epoch.number
+        if self._copy.unlogged and _given_up(before, table):
             names = ", ".join(sorted(m.node for m in holders(before)))
             self._gave_up = (number, f"an operator gave up what {names} may have in memory")
         elif table.active is None and before.active is not None and number != self._gave_up[0]:
@@ -47,7 +43,7 @@ class Causes:
 
     def because(self, *, handed_over: bool) -> str:
         """Why now."""
-        table = self.p.table
+        table = self._copy.table
         active, number = table.active, table.epoch.number
         if handed_over:
             return f"{active.node if active else 'the node before it'} handed over"
@@ -57,7 +53,7 @@ class Causes:
             return "the partition never had an active node" if table.epoch == NO_EPOCH else "no node was active"
         if self._lost[0] == active and self._lost[1]:
             return self._lost[1]
-        restarted = any(m.node == active.node for m in self.p.alive)
+        restarted = any(m.node == active.node for m in self._copy.alive)
         return f"{active.node} {'was restarted' if restarted else 'is not up'}"
 
 

@@ -16,14 +16,12 @@ and those of all such partitions of a node at the same moments.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from halog.core import events as ev
+from halog.core.state.copy_state import CopyState
+from halog.core.table.table import PartitionTable
 from halog.events import NOT_TAKEN
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
-    from halog.core.table.table import PartitionTable
 
 MOST_DOUBLINGS: Final = 3
 """An epoch that cannot be opened is waited for 24 s at most, by default: then another node may try."""
@@ -37,8 +35,8 @@ next two, four, … up to 64 seconds: each may end all others of the node."""
 class LogDoubt:
     """Of one copy."""
 
-    def __init__(self, p: Partition) -> None:
-        self._p = p
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
         self._asked = 0
         """The round of the question that is not answered; 0: none is."""
         self.doubted = False
@@ -61,15 +59,16 @@ class LogDoubt:
         """There is reason to ask it; `since_ms`: since when it is not known to answer."""
         self.doubted = True
         if not self._asked:
-            self._asked = self._p.next_round()
-            self._p.out.append(ev.AskLog(self._asked, since_ms))
+            self._asked = self._copy.next_round()
+            self._copy.out.append(ev.AskLog(self._asked, since_ms))
 
-    def answered(self, e: ev.LogAnswered) -> None:
-        """It does, unless that was an answer to an earlier question."""
-        if e.round == self._asked:
-            self._asked = 0
-            self._answer = True
-            self._p.campaign.log_answered()
+    def answered(self, e: ev.LogAnswered) -> bool:
+        """Take an answer of the log; return whether it is the one to the last question."""
+        if e.round != self._asked:
+            return False
+        self._asked = 0
+        self._answer = True
+        return True
 
     def take(self) -> bool:
         """May an epoch be claimed now? An answer is good for one attempt: what comes of that may take long, and by the
@@ -77,36 +76,36 @@ class LogDoubt:
         may = self._answer or not (self.doubted or self._is_ahead)
         self._answer = False
         if not may:
-            self.begin(self._p.now)
+            self.begin(self._copy.now)
         return may
 
     @property
     def _is_ahead(self) -> bool:
         """Has the log been in a later epoch than the znode shows? Then this copy would not see that it is given up."""
-        return self._p.chain.state.epoch.number > self._p.table.epoch.number
+        return self._copy.chain.state.epoch.number > self._copy.table.epoch.number
 
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`: has somebody given up his epoch?"""
-        before = self._p.table
+        before = self._copy.table
         given_up = table.active is None and before.active is not None and table.epoch == before.epoch
-        if given_up and before.active != self._p.me and not table.owner:
-            self.begin(self._p.now)
+        if given_up and before.active != self._copy.me and not table.owner:
+            self.begin(self._copy.now)
 
     # --- epochs that do not open ---
 
     @property
     def open_within_ms(self) -> int:
         """How long the first records of an epoch are waited for."""
-        return self._p.settings.start_deadline_ms << min(self._unopened, MOST_DOUBLINGS)
+        return self._copy.settings.start_deadline_ms << min(self._unopened, MOST_DOUBLINGS)
 
     @property
     def claims_from(self) -> int:
         """When the next claim may be made here, after one that was refused: at whole multiples of the pause, so that
         partitions that share a session end it together."""
         if self._refused < 2:
-            return self._p.now
+            return self._copy.now
         pause = REFUSED_MS << min(self._refused - 2, MOST_REFUSED)
-        return self._p.now + pause - self._p.now % pause
+        return self._copy.now + pause - self._copy.now % pause
 
     def not_opened(self) -> None:
         """An epoch was claimed here, and given up before it was open."""
@@ -121,7 +120,7 @@ class LogDoubt:
         """The same, for want of the log. The second one in a row is told: a log that was slow once is no news."""
         if self._unopened and not self._told:
             self._told = True
-            self._p.out.append(ev.Tell(NOT_TAKEN, "", why))
+            self._copy.out.append(ev.Tell(NOT_TAKEN, "", why))
 
     def served(self) -> None:
         """An epoch is open, and somebody leads it."""

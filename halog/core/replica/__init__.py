@@ -1,4 +1,1 @@
-"""This room follows the log on a copy that is not active, and has what a copy holds in memory.
-
-It never acknowledges what it has not got.
-"""
+"""This room follows the log on a copy that is not active. It never acknowledges what it has not got."""

@@ -7,20 +7,16 @@ says how far. Only the active of the very epoch this copy has read hears anythin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.log import records
 from halog.core.replica.pushed_store import Stowing
-from halog.core.roles import OUT, Role
+from halog.core.roles import LEADING, OUT, Role
 from halog.core.settings import Sync
+from halog.core.state.copy_state import CopyState
 from halog.core.table.table import ASYNC, Replica
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
 
 RECENTLY_MS = 1_000
 """What pushes or questions for the disk came in this time, others are expected behind: a partition at rest reads as
@@ -34,8 +30,9 @@ LEAVE_MS = 500
 class Following:
     """Of one copy."""
 
-    def __init__(self, p: Partition, now: int) -> None:
-        self.p = p
+    def __init__(self, copy: CopyState) -> None:
+        now = copy.now
+        self._copy = copy
         self._acked: tuple[EpochId | None, int] = (None, 0)
         self._acked_at = now
         self._flushed = self._flushing = 0
@@ -45,16 +42,14 @@ class Following:
         self._told_at = self._asked_at = now - RECENTLY_MS
         """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
         self._left_at = now
-        self.stowing = Stowing(p)
-        self.shown = 0
-        """The last lsn that is visible here before the log has it, until an epoch opens; 0: none is."""
+        self.stowing = Stowing(copy)
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 
     @property
     def is_async(self) -> bool:
         """Does the node list say that no commit waits for this copy?"""
-        return Replica(self.p.me.node, self.p.me.incarnation, ASYNC) in self.p.table.replicas
+        return Replica(self._copy.me.node, self._copy.me.incarnation, ASYNC) in self._copy.table.replicas
 
     @property
     def is_patient(self) -> bool:
@@ -62,65 +57,64 @@ class Following:
         push left out the log brings a moment later."""
         if self.is_async:
             return True
-        p = self.p
-        if p.chain.state.epoch.number <= p.held.sealed or p.now - self._asked_at < RECENTLY_MS:
+        copy = self._copy
+        if copy.chain.state.epoch.number <= copy.held.sealed or copy.now - self._asked_at < RECENTLY_MS:
             return False
-        if p.ledger.undecided and not self._holds_votes:
+        if copy.ledger.undecided and not self._holds_votes:
             return False
-        return p.now - self._told_at < RECENTLY_MS
+        return copy.now - self._told_at < RECENTLY_MS
 
     @property
     def _holds_votes(self) -> bool:
         """Are votes and decisions pushed to it, so that nobody waits until it has read them?"""
-        return self.p.now - self._vote_held_at < RECENTLY_MS
+        return self._copy.now - self._vote_held_at < RECENTLY_MS
 
-    def log_ended(self, e: ev.LogEnd) -> None:
-        """The copy is up to where the log ended when it began."""
-        if self.p.role is Role.LOADING:
-            self.p.become("loaded")
-            self.acknowledge()
-            self.p.campaign.consider()
+    def loaded(self) -> None:
+        """Follow the log: the copy is up to where it ended when it began."""
+        self._copy.become("loaded")
+        self.acknowledge()
 
     def restored(self, e: ev.Restored) -> None:
         """Never on from what it held: first whatever the log has got meanwhile (Q1, P11)."""
-        p = self.p
-        if p.role is Role.OFFLINE and p.me in p.alive:
-            p.become("restored", "this node is back in its zones' quorums")
-            p.out.append(ev.Read(p.next_offset))
+        copy = self._copy
+        if copy.role is Role.OFFLINE and copy.me in copy.alive:
+            copy.become("restored", "this node is back in its zones' quorums")
+            copy.out.append(ev.Read(copy.next_offset))
 
     def taken(self, e: ev.Taken) -> None:
         """A batch of the log was taken."""
-        p = self.p
-        votes = len(p.ledger.undecided) + len(p.ledger.decided)
+        copy = self._copy
+        votes = len(copy.ledger.undecided) + len(copy.ledger.decided)
         if votes != self._votes:
             self._votes = votes
             if not self._holds_votes:  # others are expected behind, and they are acknowledged when they are read
-                self._asked_at = p.now
+                self._asked_at = copy.now
         self._tell_held()
         self._show()
         self._flush()
-        waited_for = not self.is_async and p.chain.state.lsn > p.held.told
-        if waited_for or p.now - self._acked_at >= p.settings.async_ack_ms:
+        waited_for = not self.is_async and copy.chain.state.lsn > copy.held.told
+        if waited_for or copy.now - self._acked_at >= copy.settings.async_ack_ms:
             self.acknowledge()
 
     def pushed(self, e: ev.Pushed) -> None:
         """A follower of this very epoch holds what its active pushes; anybody else passes over it (E1, E7)."""
-        p = self.p
-        if p.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == p.chain.state.epoch:
+        copy = self._copy
+        if copy.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == copy.chain.state.epoch:
             for data in e.records:
-                held = p.held.offer(data, p.chain.state)
+                held = copy.held.offer(data, copy.chain.state)
                 if held is not None and type(held) is not records.Commit:
-                    self._vote_held_at = p.now
-            p.held.declared = max(p.held.declared, e.shown)
+                    self._vote_held_at = copy.now
+            copy.held.declared = max(copy.held.declared, e.shown)
             self._tell_held()
             self._show()
 
     def _show(self) -> None:
         """What the active shows, and this copy holds, is visible here before the log has it (W7): behind its
         acknowledgement, which commits wait for."""
-        if due := self.p.held.due(self.p.visible, self.p.chain.state):
-            self.shown = due[-1].header.lsn
-            self.p.out.append(ev.Show(due))
+        copy = self._copy
+        if due := copy.held.due(max(copy.chain.state.lsn, copy.shown), copy.chain.state):
+            copy.shown = due[-1].header.lsn
+            copy.out.append(ev.Show(due))
 
     def stowed(self, e: ev.Stowed) -> None:
         """The disk has what was held: say so, and see whether more came meanwhile."""
@@ -129,44 +123,44 @@ class Following:
 
     def _tell_held(self) -> None:
         """What the log has not shown yet is told where that is what an acknowledgement promises (R6)."""
-        p = self.p
-        if not p.settings.pushes:
+        copy = self._copy
+        if not copy.settings.pushes:
             return
-        active = self._listener() if p.held.run else None
+        active = self._listener() if copy.held.run else None
         if active is None:
             return
-        if p.settings.stows:
+        if copy.settings.stows:
             self.stowing.stand()
-        if lsn := p.held.news(p.chain.state, self.stowing.stow() if p.settings.stows else None):
-            self._told_at = p.now
-            p.out.append(ev.SendAck(active.node, p.chain.state.epoch, lsn, applied=False))
+        if lsn := copy.held.news(copy.chain.state, self.stowing.stow() if copy.settings.stows else None):
+            self._told_at = copy.now
+            copy.out.append(ev.SendAck(active.node, copy.chain.state.epoch, lsn, applied=False))
 
     def acknowledge(self, repeat: bool = False) -> None:
         """Tell the active how far this copy is: once per batch taken, and again in case it was lost. What was told as
         held is not waited for, and told again as applied once in a while."""
-        p, active = self.p, self._listener()
-        s = p.chain.state
+        copy, active = self._copy, self._listener()
+        s = copy.chain.state
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
             self._acked = (s.epoch, s.lsn)
-            self._acked_at = p.now
+            self._acked_at = copy.now
             self.stowing.stand()
-            flush = p.settings.remote_sync is Sync.SYNC
-            if p.settings.remote_sync is not Sync.NO_SYNC:
-                p.out.append(ev.Save(flush))
+            flush = copy.settings.remote_sync is Sync.SYNC
+            if copy.settings.remote_sync is not Sync.NO_SYNC:
+                copy.out.append(ev.Save(flush))
             if flush:
                 self._flushed = s.lsn
-            p.out.append(ev.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
+            copy.out.append(ev.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
 
     def flush_asked(self, e: ev.FlushAsked) -> None:
         """Commits of this epoch wait for this copy's disk (R6): at once what is here, else when it was read."""
-        s = self.p.chain.state
-        if self.p.settings.remote_sync is Sync.SYNC:
+        s = self._copy.chain.state
+        if self._copy.settings.remote_sync is Sync.SYNC:
             return  # each of its acknowledgements says so
         if e.member == self._listener() and e.epoch == s.epoch:
             if e.lsn <= self._flushed:
                 self.acknowledge(repeat=True)  # what told that was lost
                 return
-            self._asked_at = self.p.now
+            self._asked_at = self._copy.now
             first, last = self._asked or (e.lsn, e.lsn)
             self._asked = min(first, e.lsn), max(last, e.lsn)
             self._flush()
@@ -182,31 +176,38 @@ class Following:
 
     def _flush(self) -> None:
         """One flush at a time, of all that is here: the disk sets the pace, and those that wait share it."""
-        lsn = self.p.chain.state.lsn
+        lsn = self._copy.chain.state.lsn
         if self._asked is not None and lsn >= self._asked[0] and not self._flushing:
             self._flushing = lsn
-            self.p.out.append(ev.Flush(lsn))
+            self._copy.out.append(ev.Flush(lsn))
 
     def ticked(self) -> None:
-        since = self.p.now - self._acked_at
-        if since >= self.p.settings.async_ack_ms:
-            self.acknowledge(repeat=since >= self.p.settings.ack_every_ms)
+        since = self._copy.now - self._acked_at
+        if since >= self._copy.settings.async_ack_ms:
+            self.acknowledge(repeat=since >= self._copy.settings.ack_every_ms)
         self._leave()
 
     def _leave(self) -> None:
         """Its epoch was handed over to another site, and the znode still names it: what was set then was lost to some
         other change. As long as it stands there, callers wait for it, and the site cannot give its log away (F1)."""
-        p = self.p
-        if p.table.owner and p.epoch_ours and p.role is Role.FOLLOWING and p.now - self._left_at >= LEAVE_MS:
-            self._left_at = p.now
-            p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
+        copy = self._copy
+        if (
+            copy.table.owner
+            and copy.epoch_ours
+            and copy.role is Role.FOLLOWING
+            and copy.now - self._left_at >= LEAVE_MS
+        ):
+            self._left_at = copy.now
+            copy.out.append(
+                ev.SetTable(copy.next_round(), copy.version, msgspec.structs.replace(copy.table, active=None))
+            )
 
     def _listener(self) -> Member | None:
         """The active of the epoch this copy follows, if it is to hear from here."""
-        p = self.p
-        s, active = p.chain.state, p.table.active
-        if p.leading is not None or active is None or active == p.me or not s.opened:
+        copy = self._copy
+        s, active = copy.chain.state, copy.table.active
+        if copy.role in LEADING or active is None or active == copy.me or not s.opened:
             return None
-        if p.role is Role.LOADING or p.role in OUT or s.epoch != p.table.epoch or active not in p.alive:
+        if copy.role is Role.LOADING or copy.role in OUT or s.epoch != copy.table.epoch or active not in copy.alive:
             return None
         return active

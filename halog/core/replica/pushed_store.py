@@ -16,15 +16,13 @@ followed: they are dropped with the first that are stowed of that.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from halog.core import events as ev
 from halog.core.ids import NO_EPOCH, EpochId, Member, digest
 from halog.core.log import records
 from halog.core.settings import Sync
-
-if TYPE_CHECKING:
-    from halog.core.partition import Partition
+from halog.core.state.copy_state import CopyState
 
 KEPT: Final = 16
 """Earlier incarnations that a store stands for, at most: a set names one of each node, mostly the last."""
@@ -33,8 +31,8 @@ KEPT: Final = 16
 class Stowing:
     """Of one copy."""
 
-    def __init__(self, p: Partition) -> None:
-        self._p = p
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
         self._epoch: EpochId = NO_EPOCH
         """The one whose records were stowed last, and"""
         self._stowed = self._flushed = 0
@@ -43,24 +41,24 @@ class Stowing:
 
     @property
     def _flushes(self) -> bool:
-        return self._p.settings.remote_sync is Sync.SYNC
+        return self._copy.settings.remote_sync is Sync.SYNC
 
     def stow(self) -> int:
         """Store what is held and was not stored yet; how far what is held may be told. One flush at a time: the disk
         sets the pace, and those that wait share it."""
-        p = self._p
-        state = p.chain.state
-        if not p.held.joined(state) or state.epoch.number <= p.held.sealed:
+        copy = self._copy
+        state = copy.chain.state
+        if not copy.held.joined(state) or state.epoch.number <= copy.held.sealed:
             return 0
         if anew := self._epoch != state.epoch:
             self._epoch = state.epoch
             self._stowed = 0
             self._flushed = 0
             self._flushing = False
-        tip = p.held.tip(state)
+        tip = copy.held.tip(state)
         if tip > self._stowed and not self._flushing:
-            records = p.held.beyond(self._stowed)
-            p.out.append(ev.Stow(self._epoch, tip, records, anew, self._flushes))
+            records = copy.held.beyond(self._stowed)
+            copy.out.append(ev.Stow(self._epoch, tip, records, anew, self._flushes))
             self._stowed = tip
             self._flushing = self._flushes
         return self._flushed if self._flushes else self._stowed
@@ -74,28 +72,28 @@ class Stowing:
 
     def stand(self) -> None:
         """This incarnation is about to say what it has: from now on the store stands for it, too."""
-        me = self._p.me.incarnation
-        if self._p.settings.stows and me not in self._p.tail.stood:
-            self._note((*self._p.tail.stood[1 - KEPT :], me))
+        me = self._copy.me.incarnation
+        if self._copy.settings.stows and me not in self._copy.tail.stood:
+            self._note((*self._copy.tail.stood[1 - KEPT :], me))
 
     def claims(self, holders: Collection[Member], *, lossy: bool) -> None:
         """It is about to claim in the place of these holders: what they had its store has, if it is one of them by
         that, or if there are none, so that the log has it all."""
-        p = self._p
-        if not lossy and (not holders or is_holder(p.me.node, p.tail.stood, holders)):
+        copy = self._copy
+        if not lossy and (not holders or is_holder(copy.me.node, copy.tail.stood, holders)):
             self.stand()
         else:
             self.withdraw()
 
     def withdraw(self) -> None:
         """From now on it may acknowledge what is in its memory only."""
-        stood, me = self._p.tail.stood, self._p.me.incarnation
+        stood, me = self._copy.tail.stood, self._copy.me.incarnation
         if me in stood:
             self._note(tuple(i for i in stood if i != me))
 
     def _note(self, stood: tuple[int, ...]) -> None:
-        self._p.tail.stood = stood
-        self._p.out.append(ev.Stand(stood, self._flushes))
+        self._copy.tail.stood = stood
+        self._copy.out.append(ev.Stand(stood, self._flushes))
 
 
 def is_holder(node: str, incarnations: Collection[int], holders: Collection[Member]) -> bool:

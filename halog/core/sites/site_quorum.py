@@ -13,14 +13,12 @@ operator may overrule a site: its votes do not count until it gives them again (
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from halog.core import events as ev
 from halog.core.ids import Member
+from halog.core.state.copy_state import CopyState
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
 
 NEVER: Final = 1 << 62
 """No time ends it."""
@@ -53,10 +51,9 @@ def needed(votes: Mapping[str, int], overruled: Collection[str] = ()) -> int:
 class SiteQuorum:
     """Of one epoch, at its active node."""
 
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
-        self._p = leading.p
-        policy = leading.p.settings.votes
+    def __init__(self, copy: CopyState) -> None:
+        self._copy = copy
+        policy = copy.settings.votes
         self._votes = dict(policy.of)
         self._binding = policy.binding
         self._lease_ms = policy.lease_ms
@@ -68,13 +65,13 @@ class SiteQuorum:
         self._other: dict[str, str] = {}
         """By site: who its votes belong to, as it said last."""
         self._held = not self._binding
-        self._young_until = leading.p.now + FIRST_MS
+        self._young_until = copy.now + FIRST_MS
         self.ends = NEVER
         """When they are to be counted again, if nobody answers before. (Now and then it is earlier than need be.)"""
 
     def begin(self) -> None:
         """Ask all at once: the first commit waits for it."""
-        self.ends = self._p.now if self._binding else NEVER
+        self.ends = self._copy.now if self._binding else NEVER
         self._ask()
 
     # --- what commits are told ---
@@ -85,9 +82,9 @@ class SiteQuorum:
 
     def short(self) -> ev.TooFew | None:
         """What a new commit is told while they are not."""
-        if self._held or self._p.now < self._young_until:
+        if self._held or self._copy.now < self._young_until:
             return None
-        overruled = self._p.table.overruled
+        overruled = self._copy.table.overruled
         counted = {n: votes for n, votes in self._votes.items() if n not in overruled}
         have = sum(votes for n, votes in counted.items() if self.gives(n))
         away = tuple(n for n in counted if not self.gives(n))
@@ -95,7 +92,7 @@ class SiteQuorum:
 
     def gives(self, site: str) -> bool:
         """Are that site's votes this one's now?"""
-        return self._until.get(site, 0) > self._p.now
+        return self._until.get(site, 0) > self._copy.now
 
     def is_counted(self, site: str) -> bool:
         """Has it votes that bind?"""
@@ -123,7 +120,7 @@ class SiteQuorum:
 
     def view(self) -> list[tuple[str, int, str]]:
         """For operators, of each site: how many votes it has, and whose they are as far as is known."""
-        own = self._p.settings.votes.site
+        own = self._copy.settings.votes.site
         return [(n, votes, own if self.gives(n) else self._other.get(n, "")) for n, votes in self._votes.items()]
 
     # --- asking ---
@@ -131,45 +128,45 @@ class SiteQuorum:
     def ticked(self) -> bool:
         """Ask again where it is time; are commits refused from now on?"""
         self._ask()
-        if self._held or not 0 < self._young_until <= self._p.now:
+        if self._held or not 0 < self._young_until <= self._copy.now:
             return False
         self._young_until = 0
         self._tell()
         return True
 
     def _ask(self) -> None:
-        p = self._p
+        copy = self._copy
         for site, due in self._next.items():
             under_way = self._asked.get(site)
-            if p.now >= due and (under_way is None or p.now - under_way[1] >= self._lease_ms):
-                self._asked[site] = p.next_round(), p.now
-                p.out.append(ev.AskVote(self._asked[site][0], site))
+            if copy.now >= due and (under_way is None or copy.now - under_way[1] >= self._lease_ms):
+                self._asked[site] = copy.next_round(), copy.now
+                copy.out.append(ev.AskVote(self._asked[site][0], site))
 
-    def answered(self, e: ev.VoteAnswered) -> None:
-        """A site has said whose its votes are."""
+    def answered(self, e: ev.VoteAnswered) -> bool:
+        """Take what a site says of its votes; return whether others are waited for than before, or what a new commit is
+        told has changed."""
         round_, sent = self._asked.get(e.site, (0, 0))
         if e.round != round_:
-            return
+            return False
         del self._asked[e.site]
         before = self._held, self.short()
-        if e.owner == self._p.settings.votes.site:
+        if e.owner == self._copy.settings.votes.site:
             self._other.pop(e.site, None)
             self._until[e.site] = max(self._until[e.site], sent + self._lease_ms * 99 // 100 - 2)  # the clocks' drift
             self._next[e.site] = sent + self._lease_ms // RENEWALS
         else:
-            self._next[e.site] = self._p.now + self._lease_ms // RENEWALS // 2
+            self._next[e.site] = self._copy.now + self._lease_ms // RENEWALS // 2
             if e.owner:
                 self._other[e.site] = e.owner
         self.count()
-        if (self._held, self.short()) != before:
-            self._leading.sites_changed()
+        return (self._held, self.short()) != before
 
     def count(self) -> None:
         """Count them. To be called whenever `ends` has come."""
-        now, before = self._p.now, self._held
+        now, before = self._copy.now, self._held
         if not self._binding:
             return
-        self._held = is_quorum(self._votes, [n for n, t in self._until.items() if t > now], self._p.table.overruled)
+        self._held = is_quorum(self._votes, [n for n, t in self._until.items() if t > now], self._copy.table.overruled)
         self.ends = min((t for t in self._until.values() if t > now), default=NEVER)
         if self._held is before:
             return
@@ -181,10 +178,10 @@ class SiteQuorum:
     def _tell(self) -> None:
         short = self.short()
         if short is None:
-            self._p.out.append(ev.Tell(SITE_QUORUM, "", "new commits are taken", {}))
+            self._copy.out.append(ev.Tell(SITE_QUORUM, "", "new commits are taken", {}))
         else:
             more = {"have": short.have, "needed": short.needed, "missing": ", ".join(short.away)}
-            self._p.out.append(ev.Tell(SITE_QUORUM_LOST, "", "new commits are refused", more))
+            self._copy.out.append(ev.Tell(SITE_QUORUM_LOST, "", "new commits are refused", more))
 
 
 _WAITS: Final = frozenset((QUORUM,))

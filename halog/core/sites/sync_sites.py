@@ -13,18 +13,18 @@ once it has caught up, one that was let go by what it says from then on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from halog.core import events as ev
-from halog.core.ids import Member
+from halog.core.commit.log_clock import AwakeClock
+from halog.core.commit.writer import Writer
+from halog.core.ids import EpochId, Member
 from halog.core.sites.site_quorum import SiteQuorum
+from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
 from halog.events import SITE_AWAY, SITE_BACK
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
 
 SITE: Final = -1
 """The incarnation of a site among members: its log has no runs."""
@@ -37,25 +37,38 @@ def as_member(site: str) -> Member:
     return Member(site, SITE)
 
 
+class SiteNews(NamedTuple):
+    """What an acknowledgement of a site brings."""
+
+    more: bool
+    """Has its log more than it had?"""
+    joins: bool
+    """May it be put into the znode now?"""
+
+
+NOTHING: Final = SiteNews(more=False, joins=False)
+
+
 class SyncSites:
     """Of one epoch."""
 
-    def __init__(self, leading: Leading) -> None:
-        p = leading.p
-        self._leading = leading
-        self._p = p
-        self._policy = p.settings.sites
-        self._held: tuple[frozenset[str], ...] = (frozenset(p.table.synced),)
+    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, awake: AwakeClock) -> None:
+        self._copy = copy
+        self._epoch = epoch
+        self._writer = writer
+        self._awake = awake
+        self._policy = copy.settings.sites
+        self._held: tuple[frozenset[str], ...] = (frozenset(copy.table.synced),)
         """What the znode may name."""
         self._joining: dict[str, int] = {}
         """Sites waited for and not named yet, with the lsn each must confirm first."""
-        self._heard = dict.fromkeys((*self._policy.names, *p.table.synced), 0)
+        self._heard = dict.fromkeys((*self._policy.names, *copy.table.synced), 0)
         """When each has last confirmed something new, or all there is."""
         self._let_go: dict[str, int] = {}
         """Since when it is known of a site that an operator let it go."""
         self._away: frozenset[str] = frozenset()
-        self._told = p.table.synced
-        self.quorum = SiteQuorum(leading)
+        self._told = copy.table.synced
+        self.quorum = SiteQuorum(copy)
         """Their votes."""
 
     def waited(self) -> frozenset[Member]:
@@ -64,7 +77,7 @@ class SyncSites:
             return self.quorum.waited()
         names = set(self._joining).union(*self._held)
         if self._policy.strict:
-            names.update(n for n in self._policy.names if n not in self._p.table.let_go)
+            names.update(n for n in self._policy.names if n not in self._copy.table.let_go)
         return self.quorum.waited().union(map(as_member, names))
 
     def short(self) -> ev.TooFew | None:
@@ -76,28 +89,28 @@ class SyncSites:
     @property
     def _away_before(self) -> int:
         """Who was heard of last before that is away."""
-        return self._leading.awake_ms - self._policy.away_ms
+        return self._awake.ms - self._policy.away_ms
 
     def _needed(self) -> tuple[str, ...]:
         """The sites without which nothing is to be committed."""
-        return tuple(n for n in self._policy.names if n not in self._p.table.let_go) if self._policy.strict else ()
+        return tuple(n for n in self._policy.names if n not in self._copy.table.let_go) if self._policy.strict else ()
 
     # --- what is heard ---
 
-    def acked(self, e: ev.SiteAck) -> None:
-        """Counts for this epoch only: an lsn by itself may be one of a history that has parted from this one."""
-        writer, m = self._leading.writer, as_member(e.site)
-        if e.site not in self._heard or e.epoch != self._leading.epoch or e.lsn > writer.last_lsn:
-            return
+    def acked(self, e: ev.SiteAck) -> SiteNews:
+        """Take the acknowledgement of a site. It counts for this epoch only: an lsn by itself may be one of a history
+        that has parted from this one."""
+        writer, m = self._writer, as_member(e.site)
+        if e.site not in self._heard or e.epoch != self._epoch or e.lsn > writer.last_lsn:
+            return NOTHING
         known = writer.acks.get(m, -1)
-        if e.lsn > known or e.lsn >= self._p.chain.state.lsn:
-            self._heard[e.site] = self._leading.awake_ms
-        if e.lsn > known:
+        if e.lsn > known or e.lsn >= self._copy.chain.state.lsn:
+            self._heard[e.site] = self._awake.ms
+        more = e.lsn > known
+        if more:
             writer.acks[m] = e.lsn
-            writer.settle(self._p.out)
-            self._leading.hand_over.progress()
-        if e.site not in self._p.table.synced and (e.lsn > known or e.site in self._let_go):
-            self._leading.reconcile()
+            writer.settle(self._copy.out)
+        return SiteNews(more, e.site not in self._copy.table.synced and (more or e.site in self._let_go))
 
     def ticked(self) -> bool:
         """Look who is away, and whose votes are missing; has that changed?"""
@@ -114,9 +127,9 @@ class SyncSites:
 
     def plan(self) -> None:
         """Wait for those that are close behind, from now on (S3)."""
-        writer, table = self._leading.writer, self._p.table
-        near = writer.last_lsn - self._p.settings.ready_lag
-        self._let_go = {n: self._let_go.get(n, self._leading.awake_ms) for n in table.let_go}
+        writer, table = self._writer, self._copy.table
+        near = writer.last_lsn - self._copy.settings.ready_lag
+        self._let_go = {n: self._let_go.get(n, self._awake.ms) for n in table.let_go}
         for n in self._policy.names:
             at = writer.acks.get(as_member(n))
             if n in table.synced or n in self._away or at is None or at < near or self._is_silent(n):
@@ -130,7 +143,7 @@ class SyncSites:
 
     def due(self) -> PartitionTable | None:
         """The table as it is to be; None: it is."""
-        table = self._p.table
+        table = self._copy.table
         synced = tuple(n for n in self._policy.names if self._is_in(n))
         let_go = tuple(n for n in table.let_go if n in self._policy.names and n not in synced)
         quorum = self.quorum
@@ -140,10 +153,10 @@ class SyncSites:
         return msgspec.structs.replace(table, synced=synced, let_go=let_go, overruled=overruled)
 
     def _is_in(self, site: str) -> bool:
-        if site in self._p.table.synced:
+        if site in self._copy.table.synced:
             return self._policy.strict or site not in self._away or self._heard[site] >= self._away_before
         at = self._joining.get(site)
-        return at is not None and self._leading.writer.acks.get(as_member(site), -1) >= at
+        return at is not None and self._writer.acks.get(as_member(site), -1) >= at
 
     def proposed(self, table: PartitionTable) -> None:
         """A set is about to be sent."""
@@ -152,12 +165,12 @@ class SyncSites:
 
     def settled(self) -> None:
         """The znode holds the table that the partition knows, and no earlier set can land any more."""
-        now = self._p.table.synced
+        now = self._copy.table.synced
         self._held = (frozenset(now),)
         for n in now:
             self._joining.pop(n, None)
         for n in (n for n in self._told if n not in now):
-            let_go = n in self._p.table.let_go
+            let_go = n in self._copy.table.let_go
             self._tell(n, f"commits go on without it{', as an operator says' if let_go else ''}")
         for n in (n for n in now if n not in self._told):
             self._tell(n, back=True)
@@ -165,16 +178,16 @@ class SyncSites:
 
     def _tell(self, site: str, why: str = "", *, back: bool = False) -> None:
         kind = SITE_BACK if back else SITE_AWAY
-        self._p.out.append(ev.Tell(kind, "", why or "its log has what was committed", {"site": site}))
+        self._copy.out.append(ev.Tell(kind, "", why or "its log has what was committed", {"site": site}))
 
     # --- for operators ---
 
     def view(self) -> dict[str, tuple[str, int]]:
         """By site: how it stands, and how many records it has not confirmed yet."""
-        writer, table = self._leading.writer, self._p.table
+        writer, table = self._writer, self._copy.table
         found = {}
         for n in self._policy.names:
             at = writer.acks.get(as_member(n), 0)
             known = SYNC if n in table.synced else LET_GO if n in table.let_go else BEHIND
-            found[n] = (AWAY if n in self._away and known != LET_GO else known), self._p.chain.state.lsn - at
+            found[n] = (AWAY if n in self._away and known != LET_GO else known), self._copy.chain.state.lsn - at
         return found

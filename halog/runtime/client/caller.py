@@ -119,13 +119,17 @@ class Asker:
         """Return the highest epoch that is known here: by the table, or by this node's copy, which may be ahead of the
         table."""
         copy, known = self.copies.get(partition), self.router.epoch(partition)
-        return known if copy is None else max(known, copy.core.chain.state.led, copy.core.chain.state.epoch.number)
+        return (
+            known
+            if copy is None
+            else max(known, copy.core.state.chain.state.led, copy.core.state.chain.state.epoch.number)
+        )
 
     def readable(self, partition: str) -> Copy | None:
         """Return this node's copy, active or not, if it may be read: it has read all that the log had when it came
         (back), it has no error, and the node is not offline (Q1, P11)."""
         copy = self.copies.get(partition)
-        if copy is None or copy.error is not None or copy.core.role in INCOMPLETE or self.router.offline():
+        if copy is None or copy.error is not None or copy.core.state.role in INCOMPLETE or self.router.offline():
             return None
         return copy
 

@@ -166,7 +166,7 @@ def own_view(asker: Asker, partition: str, under: tuple[bytes, ...], after: int,
     until the copy has `after` and shows what became by then of the objects under these keys, or prefixes of keys.
     DeadlineError."""
     copy = asker.readable(partition)
-    if copy is None or copy.core.ledger.mapping < mapping:
+    if copy is None or copy.core.state.ledger.mapping < mapping:
         return None
     if after:
         limit_s = asker.call_of(partition)

@@ -80,7 +80,7 @@ def stands(result: ev.Result, *, commit: bool) -> str | None:
 def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAre:
     """Return what the copy knows, for operators: one page of what is in doubt, of at most `room` bytes."""
     with copy.lock:
-        ledger = copy.core.ledger
+        ledger = copy.core.state.ledger
         undecided, decided = list(ledger.undecided.values()), dict(ledger.decided)
     latest = sorted(decided, key=lambda tx: decided[tx].lsn)[-r.latest :] if r.latest else []
     found = dict.fromkeys([*(tx for tx in r.ids if tx in decided), *latest])

@@ -77,7 +77,7 @@ class EventReporter:
             return  # the loss of the quorum is reported for the zone, not for every copy
         self._roles[copy.name] = now
         if now != was:
-            s, table = copy.core.chain.state, copy.core.table
+            s, table = copy.core.state.chain.state, copy.core.state.table
             more: dict[str, object] = {"role": now, "was": was}
             if role in _LEADS and could_fork(table, table.group.required):
                 more["may_fork"] = True

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
-from halog.core.replica.tail import Tail
 from halog.core.roles import CLAIMANT, Role
+from halog.core.state.tail import Tail
 from halog.core.table import resync
 from halog.core.table.migration import copy_rate
 from halog.core.table.table import PartitionTable
@@ -141,7 +141,7 @@ class Placing:
         """Is any copy still being read, made or rebuilt, so that nobody knows what becomes of it? One that has failed
         is about to be rebuilt, or to say why it is not."""
         copies = list(self._host.copies.values())
-        return bool(self._rebuilt) or any(c.error is None and c.core.role in _UNSETTLED for c in copies)
+        return bool(self._rebuilt) or any(c.error is None and c.core.state.role in _UNSETTLED for c in copies)
 
     def stir(self) -> None:
         """A table changed."""
@@ -236,9 +236,14 @@ class Placing:
         host = self._host
         with copy.lock:
             core = copy.core
-            if copy.error is not None or core.leading is not None or core.role in _KEPT or core.version < version:
+            if (
+                copy.error is not None
+                or core.leading is not None
+                or core.state.role in _KEPT
+                or core.state.version < version
+            ):
                 return False
-            if not still(core.table):  # wished otherwise since that look at the tables
+            if not still(core.state.table):  # wished otherwise since that look at the tables
                 return False
             copy.ended = True
             host.copies.pop(copy.name, None)
@@ -255,7 +260,7 @@ class Placing:
     def lost(self, copy: Copy, why: str) -> None:
         """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log. If that
         led to the same place before, the log is what is wrong."""
-        at = copy.core.next_offset
+        at = copy.core.state.next_offset
         if self._lost_at.get(copy.name) == at:
             copy.error = DivergedError(f"at offset {at}, also when rebuilt: {why}", partition=copy.name, offset=at)
             logger.error("partition %s stops: %s", copy.name, copy.error)
@@ -277,7 +282,7 @@ class Placing:
     def _rebuild_once(self, copy: Copy) -> bool:
         host = self._host
         copy.save()
-        if (error := lost(host.log, copy, copy.objects.load_position(), copy.core.table.log_id)) is not None:
+        if (error := lost(host.log, copy, copy.objects.load_position(), copy.core.state.table.log_id)) is not None:
             copy.fail(error)
             return True
         with copy.lock:
@@ -286,5 +291,5 @@ class Placing:
             copy.objects.drop()
         version, table = host.router.tables[copy.name]
         if may_host(table, host.me.node):
-            self._open(version, table, tail=copy.core.tail)
+            self._open(version, table, tail=copy.core.state.tail)
         return True

@@ -386,7 +386,7 @@ class Host:
 
     def tails(self) -> dict[str, int]:
         """Last committed lsn of every partition this node is active for."""
-        return {c.name: c.core.chain.state.lsn for c in list(self.copies.values()) if c.serving}
+        return {c.name: c.core.state.chain.state.lsn for c in list(self.copies.values()) if c.serving}
 
 
 _STANDING = (Role.ELECTING.value, Role.CLAIMING.value)

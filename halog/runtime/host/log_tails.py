@@ -67,12 +67,12 @@ class Tails:
         with self._lock:
             if copy.tp in self._patiently or copy.tp in self._slowly:
                 self._leave(copy.tp)
-                self.prompt.follow(copy.tp, copy.core.next_offset)
+                self.prompt.follow(copy.tp, copy.core.state.next_offset)
 
     def place(self, copy: Copy) -> None:
         """Have the copy told at the pace it needs now; called every tick. An election goes on as it began."""
         if copy.tp in self._slowly and (
-            copy.core.role is not Role.LOADING or not copy_rate(copy.core.table, copy.core.me.node)
+            copy.core.state.role is not Role.LOADING or not copy_rate(copy.core.state.table, copy.core.state.me.node)
         ):
             with copy.lock:
                 self.hurry(copy)
@@ -81,7 +81,7 @@ class Tails:
         with copy.lock, self._lock:
             if self._fits(copy):
                 return
-            at = copy.core.next_offset
+            at = copy.core.state.next_offset
             if copy.core.following.is_patient:
                 self.prompt.unfollow(copy.tp)
                 self._patiently.add(copy.tp)
@@ -93,7 +93,9 @@ class Tails:
     def _fits(self, copy: Copy) -> bool:
         core = copy.core
         return (
-            copy.ended or core.role is not Role.FOLLOWING or core.following.is_patient is (copy.tp in self._patiently)
+            copy.ended
+            or core.state.role is not Role.FOLLOWING
+            or core.following.is_patient is (copy.tp in self._patiently)
         )
 
     def close(self) -> None:

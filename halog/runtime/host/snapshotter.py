@@ -139,7 +139,7 @@ class Snapshots:
         """None: there are no other sites."""
 
     def _tp(self, copy: Copy) -> TopicPartition:
-        return TopicPartition(self._state_topic(copy.core.table.policy), copy.tp.partition)
+        return TopicPartition(self._state_topic(copy.core.state.table.policy), copy.tp.partition)
 
     # --- taking ---
 
@@ -174,7 +174,7 @@ class Snapshots:
 
     def _due(self, copy: Copy) -> bool:
         known = self._known_marker(copy)
-        behind = copy.core.chain.state.lsn - known.mark.lsn
+        behind = copy.core.state.chain.state.lsn - known.mark.lsn
         waited = time.monotonic() - known.at >= self.policy.every_ms / 1000
         return behind >= self.policy.every_records or (behind > 0 and waited)
 

@@ -203,7 +203,7 @@ class Zoning:
         while not self._closing.wait(LOOK_S):
             self._rebuilt = [copy for copy in self._rebuilt if host.copies.get(copy.name) is copy]
             for copy in list(host.copies.values()):
-                if copy.core.role is Role.OFFLINE and copy not in self._rebuilt and not offline():
+                if copy.core.state.role is Role.OFFLINE and copy not in self._rebuilt and not offline():
                     try:
                         self._restore(host, copy)
                     except HalogError as e:
@@ -214,7 +214,7 @@ class Zoning:
     def _restore(self, host: Host, copy: Copy) -> None:
         """From where it stood; from a snapshot, if it was offline for longer than the log is kept."""
         start, end = host.log.bounds(copy.tp)
-        if start <= copy.core.next_offset:
+        if start <= copy.core.state.next_offset:
             copy.restore(end)
         else:
             self._rebuilt.append(copy)

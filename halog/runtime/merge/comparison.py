@@ -52,7 +52,7 @@ class GrowingBranch:
         """Return the branch as it is now."""
         with self._copy.lock:
             core = self._copy.core
-            return self.at(core.chain.state, core.next_offset)
+            return self.at(core.state.chain.state, core.state.next_offset)
 
     def read_on(self, read: Callable[[], int]) -> None:
         """Call `read`, which returns how many records were new, until the rest can wait for the epoch's end."""

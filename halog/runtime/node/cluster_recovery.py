@@ -19,8 +19,8 @@ from halog.config import Config, parse_config
 from halog.config.active_merge import merged
 from halog.core.ids import NO_EPOCH, EpochId
 from halog.core.keys.mapping import PolicyMapping
-from halog.core.replica.tail import Tail
 from halog.core.settings import Sync
+from halog.core.state.tail import Tail
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import LogError, StoreError
 from halog.metadata import config_versions as versions, mapped_policies, partition_tables

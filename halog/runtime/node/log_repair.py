@@ -13,7 +13,7 @@ from typing import Final
 from halog.core.ids import EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState
-from halog.core.replica.tail import Tail
+from halog.core.state.tail import Tail
 from halog.errors import DeadlineError, LogError, RefusedError
 from halog.ports import Log, TopicPartition
 from halog.runtime.node.log_history import entries

@@ -441,7 +441,7 @@ class Runtime:
         """See Backend."""
         copy = self._asker.copies.get(partition)
         if copy is not None and copy.serving:
-            objects, ledger = copy.objects, copy.core.ledger
+            objects, ledger = copy.objects, copy.core.state.ledger
             found = objects.cache.get(key)
             if found is None and not ledger.locks:
                 found = objects.find(key)

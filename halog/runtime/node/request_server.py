@@ -362,7 +362,7 @@ class Service:
         assert isinstance(r, frames.HandOver)
         copy = self._active(r.partition)
         if r.to == self.hello.node and r.again:  # it was asked for before, and is done
-            _send(peer, frames.Committed(copy.core.chain.state.lsn))
+            _send(peer, frames.Committed(copy.core.state.chain.state.lsn))
             return
         if r.to == self.hello.node:
             raise NothingToDoError(f"{r.to} is active for {r.partition} already")

@@ -17,7 +17,7 @@ def hand_over_all(host: Host, deadline_s: float) -> None:
     until = time.monotonic() + deadline_s
     waiting = []
     for copy in list(host.copies.values()):
-        target = next((r.node for r in copy.core.table.replicas if r.member in host.members.alive), None)
+        target = next((r.node for r in copy.core.state.table.replicas if r.member in host.members.alive), None)
         if copy.serving and target is not None:
             waiter = Waiter()
             copy.hand_over(target, waiter, f"{host.me.node} leaves")

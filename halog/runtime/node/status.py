@@ -18,16 +18,16 @@ LOOK_S: Final = 0.02
 def view(copy: Copy) -> dict[str, object]:
     """Plain values."""
     core, lag = copy.core, copy.lag()
-    s = core.chain.state
-    beyond = 0 if copy.error is None else core.tail.tip
+    s = core.state.chain.state
+    beyond = 0 if copy.error is None else core.state.tail.tip
     return {
         "partition": copy.name,
-        "role": core.role.value,
+        "role": core.state.role.value,
         "epoch": s.epoch.number,
         "lsn": s.lsn,
         "shown": core.visible,
         "hash": s.hash.hex(),
-        "next_offset": core.next_offset,
+        "next_offset": core.state.next_offset,
         "began_at": copy.began_at,
         "lag_records": lag.records,
         "lag_ms": lag.ms,
@@ -49,7 +49,7 @@ def failed(node: Runtime) -> dict[str, str]:
     """By partition, why its copy here takes part in nothing."""
     found = {}
     for copy in list(node.copies.values()):
-        if copy.error is not None or copy.core.role is Role.FAILED:
+        if copy.error is not None or copy.core.state.role is Role.FAILED:
             found[copy.name] = "its history is not the log's" if copy.error is None else str(copy.error)
     return dict(sorted(found.items()))
 

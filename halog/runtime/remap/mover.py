@@ -134,7 +134,7 @@ class Mover:
         get an entry, and entries that are to be removed, belong elsewhere until that is done. MapperError,
         UnknownTypeError."""
         type_name, routing_key = self._route(found)
-        owner = self._owner(copy.core.table.policy, type_name, mapping)
+        owner = self._owner(copy.core.state.table.policy, type_name, mapping)
         owned = Owned(found.key, routing_key, size_of(found))
         if owner.listed in (LISTING, UNLISTING):
             return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
@@ -331,7 +331,7 @@ class Mover:
         places = {}
         for f in found:
             type_name, routing_key = self._route(f)
-            owner = self._owner(copy.core.table.policy, type_name, mapping)
+            owner = self._owner(copy.core.state.table.policy, type_name, mapping)
             places[f.key] = owner.place(type_name, routing_key)
         entries = entries_of(places, lambda at, keys, version: self._fetch(at, keys, mapping=version))
         for key in places:
@@ -369,11 +369,11 @@ def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
     """Return the objects under these keys, once no transaction in doubt holds them: an object may just be arriving.
     Objects that are held for longer are left out."""
     wanted = set(keys)
-    held = wanted.intersection(list(copy.core.ledger.locks))
+    held = wanted.intersection(list(copy.core.state.ledger.locks))
     if held:
         with suppress(LockedError):
             copy.wait_free(held, WAIT_S)
-        wanted.difference_update(list(copy.core.ledger.locks))
+        wanted.difference_update(list(copy.core.state.ledger.locks))
     return [f for f in (copy.objects.find(key) for key in keys if key in wanted) if f is not None]
 
 

@@ -181,13 +181,13 @@ class RemapDriver:
         version = mapping.version
         if not copy.maps_by(version, WAIT_S):
             raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
-        if copy.core.ledger.mapping != version:
-            self._runtime.routing.relearn(copy.name, copy.core.ledger.mapping)
+        if copy.core.state.ledger.mapping != version:
+            self._runtime.routing.relearn(copy.name, copy.core.state.ledger.mapping)
             return False
         if policy in self._left_to:
             return False
         with copy.lock:
-            doubtful = copy.core.ledger.older(version)
+            doubtful = copy.core.state.ledger.older(version)
             there = copy.objects.scan(b"")
         problem: HalogError | None = None
         dirty, elsewhere = False, list[bytes]()

@@ -22,9 +22,10 @@ from halog.core.durability import Durability
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
-from halog.core.replica.tail import Tail
 from halog.core.roles import Role
 from halog.core.settings import Sync
+from halog.core.state.copy_state import CopyState
+from halog.core.state.tail import Tail
 from halog.core.table.table import ASYNC, PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import COPY_STOPS
@@ -140,9 +141,8 @@ class Copy(CopyReader):
             if before is not None:
                 left.carry_over(before, tail, self.objects, self.name, state)
             self.objects.begin(outcomes, last_offset, ledger)
-            self.core = Partition(
-                self.node.me, *self._table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms(), tail
-            )
+            known = CopyState(self.node.me, *self._table, state, next_offset, outcomes, settings, now, ledger, tail)
+            self.core = Partition(known, wall_ahead_ms())
             self.node.follow(self.tp, next_offset)
             self._loaded()
 
@@ -252,7 +252,7 @@ class Copy(CopyReader):
                     self._stop(ours(error, "the store's write"))
 
     def _loaded(self) -> None:
-        if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
+        if self.core.state.role is Role.LOADING and self.core.state.next_offset >= self._end:
             self._post_safely(ev.LogEnd())
 
     def fail(self, error: LogError | StoreError) -> None:
@@ -302,8 +302,8 @@ class Copy(CopyReader):
         core = self.core
         self.objects.moments.begin()
         try:
-            if core.table.kind_of(core.me) == ASYNC:
-                self.consistency.check(e.records, replayed=core.role is Role.LOADING)
+            if core.state.table.kind_of(core.state.me) == ASYNC:
+                self.consistency.check(e.records, replayed=core.state.role is Role.LOADING)
             self.objects.take(e.records, e.state, e.next_offset)
         finally:
             self.objects.moments.end()
@@ -324,7 +324,7 @@ class Copy(CopyReader):
             self._due.append((answer, e.result))
 
     def _role_changed(self, e: ev.RoleChanged) -> None:
-        if self.serving and e.role == self.core.role.value:
+        if self.serving and e.role == self.core.state.role.value:
             self.node.states[self.name] = object()
         else:
             self.node.states.pop(self.name, None)

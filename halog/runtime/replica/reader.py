@@ -49,7 +49,7 @@ class CopyReader:
         with self.lock:
             changed = self.objects.first_changed(reads)
             if changed is not None and changed[1] >= EARLY:
-                number = self.core.chain.state.epoch.number
+                number = self.core.state.chain.state.epoch.number
                 changed = self.objects.first_changed([(key, as_logged(read, number)) for key, read in reads])
             held = None if changed is not None else self.held(key for key, _ in reads)
         if changed is not None:
@@ -66,7 +66,7 @@ class CopyReader:
             return True
         self.post(ev.MappingAsked(0, version))
         with self.lock:
-            return self.progress.wait_for(lambda: self.core.ledger.mapping >= version, timeout_s)
+            return self.progress.wait_for(lambda: self.core.state.ledger.mapping >= version, timeout_s)
 
     def check_mapping(self, version: int) -> None:
         """Raise RemappedError if objects may have moved since `version` of the mapping. To be called after what was
@@ -96,7 +96,7 @@ class CopyReader:
     def take_up(self) -> ReadMoment:
         """Return the moment of now, for one transaction to read at: all that the core has accepted, decisions too."""
         with self.lock:
-            undecided, objects = self.core.ledger.undecided, self.objects
+            undecided, objects = self.core.state.ledger.undecided, self.objects
             moment = objects.moments.now or objects.moment()
             if not undecided:
                 return ReadMoment(moment, {})
@@ -155,14 +155,14 @@ class CopyReader:
         if not self.core.ledger.locks:
             return
         with self.lock:
-            locks, under = self.core.ledger.locks, tuple(keys)
+            locks, under = self.core.state.ledger.locks, tuple(keys)
             asked = [key for key in locks if key.startswith(under)] if prefixes else under
             before = [(key, tx) for key in asked for tx in locks.writers(key)]
 
             def held() -> ev.Locked | None:
                 if not self.serving:
                     return None
-                now = self.core.ledger.locks
+                now = self.core.state.ledger.locks
                 return next((ev.Locked(key, tx) for key, tx in before if tx in now.writers(key)), None)
 
             self.progress.wait_for(lambda: held() is None, timeout_s)

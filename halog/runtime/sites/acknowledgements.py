@@ -129,8 +129,8 @@ class AcknowledgementSender:
         in it."""
         found = []
         for copy in list(self._host.copies.values()):
-            if copy.core.table.policy in self._policies and self._mirroring.is_wanted(copy):
-                state = copy.core.chain.state
+            if copy.core.state.table.policy in self._policies and self._mirroring.is_wanted(copy):
+                state = copy.core.state.chain.state
                 if state.owner == self._site and state.lsn:
                     found.append((copy.name, state.head))  # not of an epoch that this site has begun, and gave away
         return found
@@ -265,7 +265,7 @@ class SyncWaitWatch:
         self._host.pause(LOOK_S)
 
     def _is_mine(self, copy: Copy) -> bool:
-        table = copy.core.table
+        table = copy.core.state.table
         return table.owner == self._site and table.policy in self._may_drop and self._mirroring.is_wanted(copy)
 
     def _look(self, copy: Copy) -> None:

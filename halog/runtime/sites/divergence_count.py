@@ -135,12 +135,16 @@ class DivergenceCount:
             logger.warning("the branch of %s is not held for longer yet: %s", partition, e)
 
     def _is_mine(self, copy: Copy, found: Split) -> bool:
-        return copy.serving or (copy.core.table.owner == found.site and found.by == self._host.me.node)
+        return copy.serving or (copy.core.state.table.owner == found.site and found.by == self._host.me.node)
 
     def _ours(self, copy: Copy) -> Touched:
         with copy.lock:
             core = copy.core
-            state, offset, undecided = core.chain.state, core.next_offset, tuple(core.ledger.undecided.values())
+            state, offset, undecided = (
+                core.state.chain.state,
+                core.state.next_offset,
+                tuple(core.state.ledger.undecided.values()),
+            )
         return Touched(self._host.site, self._host.log, copy.tp, state, offset, undecided)
 
     # --- counting ---
@@ -163,7 +167,7 @@ class DivergenceCount:
         try:
             if remote is not None:
                 self._read_theirs(one, remote)
-            self._run(one.ours.read_on(one.copy.core.next_offset))
+            self._run(one.ours.read_on(one.copy.core.state.next_offset))
             self._count(one)
         except (AvailabilityError, UnknownResult) as e:
             why = why or _said(e)
@@ -190,7 +194,7 @@ class DivergenceCount:
             *([offered] if offered is not None else []),
             Checkpoint(0, beginning(copy, remote.name, self._host.site)),
         ]
-        log_id = copy.core.chain.state.log_id
+        log_id = copy.core.state.chain.state.log_id
         good = [c for c in known if c.offset >= begins and c.state.log_id == log_id]
         if not good:
             raise LogError(

@@ -50,7 +50,7 @@ class MirrorAssignment:
         wanted: dict[str, set[str]] = {}
         for copy in list(self._host.copies.values()):
             if self._is_mine(copy):
-                wanted.setdefault(copy.core.table.owner, set()).add(copy.name)
+                wanted.setdefault(copy.core.state.table.owner, set()).add(copy.name)
         for site in wanted:
             if site not in self._lines:
                 succession = OwnerTracker(self._host, site, self._reach, self._others)
@@ -63,14 +63,14 @@ class MirrorAssignment:
 
     def is_wanted(self, copy: Copy) -> bool:
         """Is this node to mirror it, and is the log the other site's by now?"""
-        owner = copy.core.table.owner
+        owner = copy.core.state.table.owner
         line = self._lines.get(owner)
-        return line is not None and copy.name in line.wanted and copy.core.chain.state.owner == owner
+        return line is not None and copy.name in line.wanted and copy.core.state.chain.state.owner == owner
 
     def is_told(self, copy: Copy) -> bool:
         """Does the last standing say that it is this node that mirrors?"""
         found = standing(self._host.coordinator, copy.name)
-        if found is None or found.error or found.site != copy.core.table.owner:
+        if found is None or found.error or found.site != copy.core.state.table.owner:
             return False
         return found.by == self._host.me.node
 
@@ -81,10 +81,15 @@ class MirrorAssignment:
 
     def _is_mine(self, copy: Copy) -> bool:
         core = copy.core
-        if not core.table.owner or core.role in OUT or core.role is Role.LOADING or copy.error is not None:
+        if (
+            not core.state.table.owner
+            or core.state.role in OUT
+            or core.state.role is Role.LOADING
+            or copy.error is not None
+        ):
             return False
-        up = {m.node for m in core.alive}
-        first = next((n for n in core.table.present if n in up), None) == core.me.node
+        up = {m.node for m in core.state.alive}
+        first = next((n for n in core.state.table.present if n in up), None) == core.state.me.node
         return first or self._is_left(copy)
 
     def _is_left(self, copy: Copy) -> bool:

@@ -174,7 +174,7 @@ class MirrorLink:
         if copy.core.next_offset < self._host.log.bounds(copy.tp)[1]:
             return
         with copy.lock:
-            own = copy.core.chain.state
+            own = copy.core.state.chain.state
         try:
             before = standing(self._host.coordinator, copy.name)
             kept = before.checkpoint if before is not None and before.site == self._site else None
@@ -317,7 +317,7 @@ class MirrorLink:
         self._told[copy.name] = time.monotonic(), error.message
         if known != error.message:
             logger.error("partition %s is not mirrored from site %s: %s", copy.name, self._site, error)
-            more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.chain.state.lsn)}
+            more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.state.chain.state.lsn)}
             self._host.telling.told(copy, ev.Tell(PARTED if parted else MIRRORING, "", error.message, more))
         if parted:
             splits.tell(self._host.coordinator, copy.name, self._site, self._host.me.node)
@@ -425,8 +425,8 @@ class MirrorLink:
         """Return the epoch of the table by which this site mirrors that one, if nothing of its own is in the log behind
         that; else -1."""
         with copy.lock:
-            mirrors = copy.core.table.owner == copy.core.chain.state.owner == self._site
-            return copy.core.table.epoch.number if mirrors else -1
+            mirrors = copy.core.state.table.owner == copy.core.state.chain.state.owner == self._site
+            return copy.core.state.table.epoch.number if mirrors else -1
 
     def _bring_definitions(self, way: _Connection) -> None:
         """Copy the definitions of classes: objects of older classes are read by definitions that only the other site

@@ -44,10 +44,10 @@ class MirroredPartition:
             self.upto = None
         if not self.pending:
             self.landed = self.mirror.checkpoint
-        if self.copy.core.chain.state.lsn >= self._next_safe.state.lsn:
+        if self.copy.core.state.chain.state.lsn >= self._next_safe.state.lsn:
             self.safe = self._next_safe
             self._next_safe = self.landed
-            if self.copy.core.chain.state.lsn >= self.landed.state.lsn:
+            if self.copy.core.state.chain.state.lsn >= self.landed.state.lsn:
                 self.safe = self.landed
 
     @property

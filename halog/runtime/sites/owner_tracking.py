@@ -80,7 +80,7 @@ class OwnerTracker:
         remote = self.reach(other)
         try:
             copies = [c for name in partitions if (c := self._host.copies.get(name)) is not None]
-            served = [c for c in copies if serves(remote.coordinator, c.core.table)]
+            served = [c for c in copies if serves(remote.coordinator, c.core.state.table)]
         finally:
             remote.close()
         for copy in served:

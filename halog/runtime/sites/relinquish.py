@@ -93,21 +93,21 @@ class Relinquishment:
 
     def _state(self) -> ChainState:
         with self._copy.lock:
-            return self._copy.core.chain.state
+            return self._copy.core.state.chain.state
 
     def _closed(self) -> ChainState:
         """Write down what this site's log ends with, for a site that may merge it: nothing more comes to it. Return
         that state."""
         with self._copy.lock:
             core = self._copy.core
-            state, offset = core.chain.state, core.next_offset
-            in_doubt = tuple(u.offset for u in core.ledger.undecided.values())
+            state, offset = core.state.chain.state, core.state.next_offset
+            in_doubt = tuple(u.offset for u in core.state.ledger.undecided.values())
         close(self._host.coordinator, self._copy.name, ClosedBranch(Checkpoint(offset, state), in_doubt))
         return state
 
     def _header(self) -> records.Header:
         assert self.epoch is not None
-        return records.Header(self._copy.core.chain.state.log_id, self.epoch)
+        return records.Header(self._copy.core.state.chain.state.log_id, self.epoch)
 
     def _fence(self) -> EpochId:
         """Take an epoch in the znode: no other node of this site has it, and none is active."""
@@ -161,9 +161,9 @@ def fence(coordinator: Coordinator, partition: str, site: str, highest: int, by:
 
 
 def beginning(copy: Copy, site: str, here: str) -> ChainState:
-    """Return how the other site's log of this partition begins: as its own, or as a mirror of the home site's."""
-    home = copy.core.table.home or here
-    return ChainState(copy.core.chain.state.log_id, site, owner="" if home == site else home)
+    """Where the other site's log of this partition begins: as its own, or as a mirror of the home site's."""
+    home = copy.core.state.table.home or here
+    return ChainState(copy.core.state.chain.state.log_id, site, owner="" if home == site else home)
 
 
 def _ignore(offset: int | None, why: str | None) -> None:

@@ -163,7 +163,7 @@ class SplitWatch:
     def turn(self) -> None:
         """Look once at the other sites."""
         copies = list(self._host.copies.values())
-        mine = [c for c in copies if c.serving and c.core.table.policy in self._homes]
+        mine = [c for c in copies if c.serving and c.core.state.table.policy in self._homes]
         for name in self._told.keys() - {c.name for c in mine}:
             del self._told[name]  # the node that serves it now reports it
         for site in self._sites if mine else ():
@@ -180,7 +180,7 @@ class SplitWatch:
         remote = self._reach(site)
         try:
             named = told | set(remote.coordinator.children("parted"))
-            found = {c.name: self._has_gone_on(remote, c.core.table, named=c.name in named) for c in mine}
+            found = {c.name: self._has_gone_on(remote, c.core.state.table, named=c.name in named) for c in mine}
         finally:
             remote.close()
         for copy in mine:
@@ -207,7 +207,7 @@ class SplitWatch:
 
     def _tell(self, copy: Copy, site: str) -> None:
         if tell(self._host.coordinator, copy.name, site, self._host.me.node):
-            more = {"site": site, "at": copy.core.chain.state.lsn}
+            more = {"site": site, "at": copy.core.state.chain.state.lsn}
             self._host.telling.told(copy, ev.Tell(PARTED, "", "both sites have served it", more))
 
     def _end(self, copy: Copy, site: str, *, told: bool) -> None:

@@ -59,9 +59,9 @@ class SwitchoverRecovery:
         mine = [c for c in mine if self._mirroring.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
             del self._since[name]
-        for site in dict.fromkeys(c.core.table.owner for c in mine):
+        for site in dict.fromkeys(c.core.state.table.owner for c in mine):
             try:
-                self._look(site, [c for c in mine if c.core.table.owner == site])
+                self._look(site, [c for c in mine if c.core.state.table.owner == site])
             except (HalogError, UnknownResult) as e:
                 logger.debug("it is not known whether site %s has given anything to this one: %s", site, e)
         self._host.pause(LOOK_S)
@@ -69,7 +69,7 @@ class SwitchoverRecovery:
     def _look(self, site: str, copies: list[Copy]) -> None:
         remote, now = self._reach(site), time.monotonic()
         try:
-            tables = {c.name: its_table(remote.coordinator, c.core.table) for c in copies}
+            tables = {c.name: its_table(remote.coordinator, c.core.state.table) for c in copies}
         finally:
             remote.close()
         due = {}
@@ -86,7 +86,7 @@ class SwitchoverRecovery:
     def _has_parted(self, copy: Copy) -> bool:
         """Has the partition parted? Then there is nothing to catch up with: an operator decides."""
         now = standing(self._host.coordinator, copy.name)
-        return now is not None and bool(now.parted) and now.site == copy.core.table.owner
+        return now is not None and bool(now.parted) and now.site == copy.core.state.table.owner
 
     def take(self, due: dict[str, Copy]) -> None:
         """Serve them here, once this site has all of them."""

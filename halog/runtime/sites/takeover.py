@@ -91,9 +91,9 @@ class Takeovers:
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
-        """Look once at all copies."""
-        copies = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._policies]
-        mine = [c for c in copies if self._policies[c.core.table.policy].may and self._mirroring.is_wanted(c)]
+        """Look look at all copies."""
+        copies = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._policies]
+        mine = [c for c in copies if self._policies[c.core.state.table.policy].may and self._mirroring.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
             del self._candidates[name]
         for desk in self._desks.all.values():
@@ -175,7 +175,7 @@ class Takeovers:
         """Is no other partition about to be due, or has this one waited long enough for the others?"""
         now, named = monotonic_ms(), {c.name for c in due}
         for copy in mine:
-            after_ms, candidate = self._policies[copy.core.table.policy].after_ms, self._candidates[copy.name]
+            after_ms, candidate = self._policies[copy.core.state.table.policy].after_ms, self._candidates[copy.name]
             if copy.name not in named and candidate.rests(self._host.site, now, after_ms // EARLY):
                 return bool(self._due_since) and now - self._due_since >= after_ms // TOGETHER
         return True
@@ -184,14 +184,14 @@ class Takeovers:
         """Take all over at once: a site that served one of them mostly served them all."""
         claimed = [copy for copy in due if not self._has_parted(copy) and self._claim(copy)]
         by_name = {copy.name: copy for copy in claimed}
-        before = {copy.name: copy.core.table.owner for copy in claimed}
+        before = {copy.name: copy.core.state.table.owner for copy in claimed}
 
         def done(switch: SwitchResult) -> None:
             more = {"site": switch.taken_over_from, "lacks": switch.lacks}
             what = "nobody hears of it"
             self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
 
-        timeout_s = max((self._policies[c.core.table.policy].after_ms for c in claimed), default=0) / 1000
+        timeout_s = max((self._policies[c.core.state.table.policy].after_ms for c in claimed), default=0) / 1000
         reached = partial(self._reached, timeout_s * (EARLY - 1) / EARLY)
         switching = Switchover(self._host.coordinator, self._host.site, reached, timeout_s)
         if claimed:
@@ -205,7 +205,7 @@ class Takeovers:
         leading, (now, _) = copy.core.leading, held(there, copy.name)
         if leading is None or now is None or now.under is None or not now.site == now.under.site == desk.site:
             return False
-        return not is_behind(leading, now.under)
+        return not is_behind(copy.core.state.chain.state, now.under)
 
     def _has_parted(self, copy: Copy) -> bool:
         """Do both sites have what the other one lacks? Then an operator decides who goes on."""
@@ -244,7 +244,7 @@ class Takeovers:
         now, version = held(there, copy.name)
         if now is None or now.vote != seen:
             return False
-        rule = self._rules.get(copy.core.table.policy, "")
+        rule = self._rules.get(copy.core.state.table.policy, "")
         write(there, copy.name, self._host.site, self._host.me.node, now, version, rule=rule)
         return True
 
@@ -268,6 +268,6 @@ class Takeovers:
         """Does that site serve the partition? Or has it served in a history that this one does not go on from, and
         named this site again since? Then what it answered must be brought here first."""
         try:
-            return desk.ask(lambda there: serves(there, copy.core.table) or self._has_served(desk, there, copy))
+            return desk.ask(lambda there: serves(there, copy.core.state.table) or self._has_served(desk, there, copy))
         except (HalogError, UnknownResult):
             return False

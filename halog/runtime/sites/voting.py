@@ -34,7 +34,7 @@ from halog.ports import Coordinator, UnknownResult
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
+    from halog.core.log.chain import ChainState
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
 
@@ -134,11 +134,10 @@ def _path(partition: str) -> str:
     return f"site_votes/{partition}"
 
 
-def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
-    """Does this leader's history go on from that epoch, or was that epoch's history merged into it?"""
-    state = leading.p.chain.state
-    merged = (branch.lineage for joined in state.joined for branch in joined.branches)
-    return any(epoch == opened for lineage in (state.lineage, *merged) for opened, _ in lineage)
+def is_behind(history: ChainState, epoch: EpochId | None) -> bool:
+    """Does this history go on from that epoch, or was that one's merged into it?"""
+    merged = (branch.lineage for joined in history.joined for branch in joined.branches)
+    return any(epoch == opened for lineage in (history.lineage, *merged) for opened, _ in lineage)
 
 
 class SiteContact:
@@ -319,7 +318,7 @@ class SiteVoting:
             leading = copy.core.leading
             epoch = None if leading is None else leading.epoch
             try:
-                rule = self._rules.get(copy.core.table.policy, "")
+                rule = self._rules.get(copy.core.state.table.policy, "")
                 written = write(coordinator, copy.name, self._host.site, me, now, version, epoch, rule)
                 self._mine[key] = (*written, time.monotonic())
             except VersionError:
@@ -332,7 +331,7 @@ class SiteVoting:
     def _known(self, key: tuple[str, str], copy: Copy) -> tuple[SiteVote, int] | None:
         """Return what this node wrote a moment ago, once: if it does not hold any more, it is read."""
         now, version, at = self._mine.pop(key, (None, 0, 0.0))
-        fresh = (time.monotonic() - at) * 1000 < self._after_ms[copy.core.table.policy]
+        fresh = (time.monotonic() - at) * 1000 < self._after_ms[copy.core.state.table.policy]
         return (now, version) if now is not None and fresh else None
 
     def _may_take(self, key: tuple[str, str], copy: Copy, now: SiteVote) -> bool:
@@ -343,15 +342,15 @@ class SiteVoting:
         seen = self._others.get(key)
         if seen is None or seen[0] != now:
             self._others[key] = seen = now, time.monotonic()
-        leading = copy.core.leading
+        leading, state = copy.core.leading, copy.core.state
         if leading is None:
             return False
-        rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[leading.p.table.policy]
-        if now.site in leading.p.table.overruled:
+        rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[state.table.policy]
+        if now.site in state.table.overruled:
             return True
-        if rests and (leading.sites.quorum.is_sure or is_behind(leading, now.under)):
+        if rests and (leading.sites.quorum.is_sure or is_behind(state.chain.state, now.under)):
             return True
-        counted = now.under is not None and not is_behind(leading, now.under)
+        counted = now.under is not None and not is_behind(state.chain.state, now.under)
         return not counted and self._is_given(copy, now.site)
 
     def _is_given(self, copy: Copy, owner: str) -> bool:
@@ -359,7 +358,7 @@ class SiteVoting:
         if desk is None or owner == self._host.site:
             return False
         try:
-            theirs = desk.ask(lambda coordinator: its_table(coordinator, copy.core.table))
+            theirs = desk.ask(lambda coordinator: its_table(coordinator, copy.core.state.table))
         except (HalogError, UnknownResult):
             return False
         return theirs is not None and theirs.owner == self._host.site

@@ -17,7 +17,7 @@ import msgspec
 
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.replica.tail import Tail
+from halog.core.state.tail import Tail
 from halog.errors import RecordFormatError, StoreError
 from halog.ports import Store
 from halog.runtime.store import replaced_mark as replaced

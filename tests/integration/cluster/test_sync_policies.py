@@ -9,7 +9,7 @@ import pytest
 
 from halog.adapters.rocksdb.store import RocksStore
 from halog.core.log.records import Commit, decode
-from halog.core.replica.tail import Tail
+from halog.core.state.tail import Tail
 from halog.runtime.store.object_table import ObjectTable
 from tests.integration.cluster.checker import check, entries
 from tests.integration.cluster.fleet import Aircraft

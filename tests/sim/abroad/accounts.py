@@ -75,10 +75,10 @@ def _copies(world: SiteWorld, log: Read) -> None:
         for what, found in (("shows", p.copy.objects), ("has stored", p.node.disk.objects)):
             mine = {key: (o.ref, o.value, o.version) for key, o in found.items()}
             demand(mine == log.objects, f"P2: {p.name} {what} {mine}, its log leads to {log.objects}")
-        state = p.partition.chain.state
+        state = p.partition.state.chain.state
         demand(state.lineage == log.lineage, f"F4: {p.name} has another lineage than its log")
-        demand(not p.partition.ledger.undecided, f"M2: {p.name} is in doubt of something")
-        unknown = [tx.hex() for tx in log.happened if p.partition.outcomes.get(tx) is None]
+        demand(not p.partition.state.ledger.undecided, f"M2: {p.name} is in doubt of something")
+        unknown = [tx.hex() for tx in log.happened if p.partition.state.outcomes.get(tx) is None]
         demand(not unknown, f"M2: {p.name} does not know that {unknown} happened")
 
 

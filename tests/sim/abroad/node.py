@@ -59,7 +59,7 @@ class SiteCopy:
 
     @property
     def serving(self) -> bool:
-        return self._p.partition.serving
+        return self._p.partition.state.serving
 
     def find(self, key: bytes) -> Stored | None:
         return self._p.copy.objects.get(key)
@@ -140,8 +140,8 @@ class _Turns:
     def _may_cross(self) -> bool:
         if self._looks:
             return True
-        owner, core = self._p.partition.table.owner, self._p.partition
-        return bool(owner) and (core.chain.state.owner != owner or self._engine.rng.random() > ATOMIC)
+        owner, core = self._p.partition.state.table.owner, self._p.partition
+        return bool(owner) and (core.state.chain.state.owner != owner or self._engine.rng.random() > ATOMIC)
 
     def _once(self) -> None:
         self._host.paused_s = 0.0

@@ -220,7 +220,7 @@ class Operators:
         if len(serving) != 1:
             return False
         other = self.pair.other(serving[0].site)
-        return all(p.partition.chain.state.owner == serving[0].site for p in other.processes())
+        return all(p.partition.state.chain.state.owner == serving[0].site for p in other.processes())
 
     def _next(self) -> None:
         pair = self.pair

@@ -253,10 +253,10 @@ class Pair:
             return f"no node of {serving[0].site} is active"
         if active.partition.leading.writer.queue or not all(c.idle for c in serving[0].clients):
             return "clients wait"
-        state = active.partition.chain.state
+        state = active.partition.state.chain.state
         for world in self.left:
             for p in world.processes():
-                now = p.partition.chain.state
+                now = p.partition.state.chain.state
                 if (now.lsn, now.hash) != (state.lsn, state.hash):
                     return f"{p.name} is at lsn {now.lsn}, not {state.lsn}; {self.standing(world.site)}"
         return self.waiting.unwell(serving[0]) if self.waiting is not None and not self.wire.lost else ""

@@ -39,14 +39,14 @@ class Silence:
             return
         key = p.me, e.epoch, e.site
         known, at = self._heard.get(key, (-1, 0))
-        if e.lsn > known or e.lsn >= p.partition.chain.state.lsn:
+        if e.lsn > known or e.lsn >= p.partition.state.chain.state.lsn:
             at = p.clock()
         self._heard[key] = max(known, e.lsn), at
 
     def sets(self, p: Process, e: ev.SetTable) -> None:
         """A node asks for this table."""
-        settings, leading = p.partition.settings, p.partition.leading
-        for site in set(p.partition.table.synced) - set(e.table.synced):
+        settings, leading = p.partition.state.settings, p.partition.leading
+        for site in set(p.partition.state.table.synced) - set(e.table.synced):
             demand(not settings.sites.strict, f"M5: {p.me.node} drops {site}, and its policy is strict")
             assert leading is not None
             key = p.me, leading.epoch

@@ -142,7 +142,7 @@ class Takeover:
         for other in self._pair.other(p.world.site).processes():
             both = self._counts(other)
             demand(not both, f"Q1: {tx.name} was acknowledged by {p.name}, and {other.name} has the votes, too")
-        self._in_order(p, leading.epoch, [opened for opened, _ in p.partition.chain.state.lineage], tx)
+        self._in_order(p, leading.epoch, [opened for opened, _ in p.partition.state.chain.state.lineage], tx)
         self._pair.cover.hit("told with the votes")
 
     def _counts(self, p: Process) -> bool:
@@ -198,7 +198,7 @@ class Takeover:
         active, found = world.active(), world.znodes.at.get("site_votes/p")
         if not self.binding or active is None or active.partition.leading is None or found is None:
             return False
-        vote, state = json.loads(found.data), active.partition.chain.state
+        vote, state = json.loads(found.data), active.partition.state.chain.state
         opened = [state.lineage, *(branch.lineage for joined in state.joined for branch in joined.branches)]
         renewed = vote["epoch"] or vote["last"]
         known = renewed is None or EpochId(*renewed) in {epoch for lineage in opened for epoch, _ in lineage}
@@ -213,7 +213,7 @@ class Takeover:
             or '"parted":true' in self._pair.standing(world.site)
         ):
             return False
-        return all(p.partition.chain.state.owner for p in world.processes())
+        return all(p.partition.state.chain.state.owner for p in world.processes())
 
 
 def _is_fenced(world: World, epoch: EpochId) -> bool:

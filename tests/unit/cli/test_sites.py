@@ -266,7 +266,7 @@ def test_a_site_that_only_mirrors_is_well_and_its_nodes_may_stop_and_move(
 
     def same() -> bool:
         here = west.node(west.names[0]).runtime.copies["test-0"]
-        return there.core.chain.state.hash == here.core.chain.state.hash
+        return there.core.state.chain.state.hash == here.core.state.chain.state.hash
 
     wait_until(same, "the other node mirrors it")
 

@@ -33,8 +33,8 @@ def ask(core: Core, number: int, asked: Durability | None, **kw: Any) -> list[ev
 
 
 def held_by(core: Core, member: Member, lsn: int) -> list[ev.Effect]:
-    return core.step(ev.ReplicaAck(member, core.p.chain.state.epoch, lsn, applied=False))
+    return core.step(ev.ReplicaAck(member, core.p.state.chain.state.epoch, lsn, applied=False))
 
 
 def flushed_by(core: Core, member: Member, lsn: int) -> list[ev.Effect]:
-    return core.step(ev.ReplicaAck(member, core.p.chain.state.epoch, lsn, flushed=lsn))
+    return core.step(ev.ReplicaAck(member, core.p.state.chain.state.epoch, lsn, flushed=lsn))

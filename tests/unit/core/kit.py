@@ -14,6 +14,7 @@ from halog.core.log.records import Change, Header
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Settings
+from halog.core.state.copy_state import CopyState
 from halog.core.table.table import SYNC, PartitionTable, Replica
 
 LOG_ID = bytes(range(16))
@@ -98,7 +99,7 @@ class Core:
     def __init__(self, me: Member = A, *, settings: Settings = SETTINGS, **t: Any) -> None:
         self.now = 10_000
         chain = ChainState(LOG_ID, SITE)
-        self.p = Partition(me, 0, table(**t), chain, 0, Outcomes(), settings, self.now)
+        self.p = Partition(CopyState(me, 0, table(**t), chain, 0, Outcomes(), settings, self.now))
         self.effects: list[ev.Effect] = []
         self.offset = 0
         """Where the next record will land."""
@@ -108,11 +109,11 @@ class Core:
 
     @property
     def role(self) -> Role:
-        return self.p.role
+        return self.p.state.role
 
     def is_now(self, role: Role) -> bool:
         """As `role is …`, for a second look that mypy does not take for the first."""
-        return self.p.role is role
+        return self.p.state.role is role
 
     def step(self, event: ev.Event, *, after_ms: int = 0) -> list[ev.Effect]:
         self.now += after_ms
@@ -138,7 +139,7 @@ class Core:
         return self
 
     def alive(self, *members: Member) -> None:
-        self.step(ev.AliveChanged(frozenset({self.p.me, *members})))
+        self.step(ev.AliveChanged(frozenset({self.p.state.me, *members})))
 
     def electing(self, *others: Member) -> Core:
         """Everybody is up, nobody is active: stands."""
@@ -151,8 +152,8 @@ class Core:
 
     def claiming(self) -> Core:
         self.electing()
-        if self.p.table.quorum:  # B's voice; it holds as much, and may not be active just now
-            self.step(ev.PositionTold("B", self.p.campaign.round, self.p.chain.state.position, False))
+        if self.p.state.table.quorum:  # B's voice; it holds as much, and may not be active just now
+            self.step(ev.PositionTold("B", self.p.campaign.round, self.p.state.chain.state.position, False))
         self.step(ev.Ticked(), after_ms=self.p.campaign.patience)
         assert self.role is Role.CLAIMING
         return self
@@ -194,21 +195,21 @@ class Core:
     def acknowledge(self, tag: int | None = None) -> list[ev.Effect]:
         """The log acknowledges the newest append (or `tag`) where it belongs."""
         self.offset += 1
-        return self.step(ev.Appended(self.p.tag if tag is None else tag, self.offset - 1))
+        return self.step(ev.Appended(self.p.state.tag if tag is None else tag, self.offset - 1))
 
     def cas_ok(self) -> list[ev.Effect]:
         """The compare-and-set just asked for goes through."""
-        return self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, self.p.version + 1))
+        return self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, self.p.state.version + 1))
 
     def acked_by(self, member: Member, lsn: int) -> list[ev.Effect]:
-        return self.step(ev.ReplicaAck(member, self.p.chain.state.epoch, lsn))
+        return self.step(ev.ReplicaAck(member, self.p.state.chain.state.epoch, lsn))
 
     def with_sync_replica(self) -> Core:
         """Active with B, which commits wait for."""
         self.active()
         self.acked_by(B, 1)
         self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, 2))
-        assert self.p.table.replicas == (Replica("B", 2, SYNC),)
+        assert self.p.state.table.replicas == (Replica("B", 2, SYNC),)
         return self
 
     def draining(self) -> Core:
@@ -228,7 +229,7 @@ class Core:
         """Acknowledged one further than expected: somebody wrote in between."""
         self.active()
         self.submit(1)
-        self.step(ev.Appended(self.p.tag, self.offset + 1))
+        self.step(ev.Appended(self.p.state.tag, self.offset + 1))
         assert self.role is Role.VERIFYING
         return self
 

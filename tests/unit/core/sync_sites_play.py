@@ -22,6 +22,7 @@ from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites
 from halog.core.sites.mirror import Checkpoint, Mirror
+from halog.core.state.copy_state import CopyState
 from halog.ports import TopicPartition
 from halog.runtime.sites.acknowledgements import AcknowledgementSender
 from tests.unit.core.kit import LOG_ID, SITE, A, create, table, tx
@@ -50,7 +51,7 @@ class World:
         self.now = 10_000
         self.version = 0
         self.table = table(sync=0, configured=("A",))
-        self.p = Partition(A, 0, self.table, ChainState(LOG_ID, SITE), 0, Outcomes(), settings, self.now)
+        self.p = Partition(CopyState(A, 0, self.table, ChainState(LOG_ID, SITE), 0, Outcomes(), settings, self.now))
         self.log: list[bytes] = []
         self.appends: list[ev.Append] = []
         self.sets: list[ev.SetTable] = []
@@ -75,7 +76,8 @@ class World:
 
     def _confirming(self) -> AcknowledgementSender:
         """Of the node there that mirrors."""
-        copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(table=self.table, chain=self.there))
+        state = SimpleNamespace(table=self.table, chain=self.there)
+        copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(state=state))
         host: Any = SimpleNamespace(copies={"p": copy})
         mirroring: Any = SimpleNamespace(is_wanted=lambda copy: True)
         nowhere: Any = None
@@ -264,8 +266,8 @@ class World:
         self.submits()
         for _ in range(20):
             self.lands(), self.reads(), self.mirrors(), self.tells(), self.sets_table()
-        if self.p.role is not Role.ACTIVE or self.acknowledged == before:
-            raise BrokenError(f"nothing is committed any more: {self.p.role}")
+        if self.p.state.role is not Role.ACTIVE or self.acknowledged == before:
+            raise BrokenError(f"nothing is committed any more: {self.p.state.role}")
         if EAST not in self.table.synced:
             raise BrokenError("the other site is not waited for again")
 

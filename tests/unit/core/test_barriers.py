@@ -44,7 +44,7 @@ def test_visible_before_answered() -> None:
     core = Core().active()
     core.submit(1)
     ask(core)
-    core.step(ev.Appended(core.p.tag - 1, core.offset, 2))
+    core.step(ev.Appended(core.p.state.tag - 1, core.offset, 2))
     assert [type(e) for e in core.effects if not isinstance(e, ev.Reply) or e.token] == [ev.Apply, ev.Reply, ev.Reply]
 
 
@@ -53,7 +53,7 @@ def test_what_was_on_its_way_before_the_question_proves_nothing() -> None:
     core = Core().active()
     core.submit(1)
     ask(core)
-    core.acknowledge(core.p.tag - 1)
+    core.acknowledge(core.p.state.tag - 1)
     assert answers(core) == {1: ev.Happened(2)}
     core.acknowledge()
     assert answers(core) == {100: ev.Happened(3)}
@@ -67,7 +67,7 @@ def test_a_commit_appended_after_the_question_answers_it() -> None:
     ask(core, 102)
     assert not core.of(ev.Append)
     core.submit(1)
-    core.acknowledge(core.p.tag - 1)
+    core.acknowledge(core.p.state.tag - 1)
     assert answers(core) == {100: ev.Happened(2)}
     assert not core.of(ev.Append)
     core.acknowledge()
@@ -93,7 +93,7 @@ def test_a_writer_that_was_replaced_answers_nobody() -> None:
     core = Core().active()
     ask(core, 100)
     ask(core, 101)
-    core.step(ev.Appended(core.p.tag, core.offset + 1))
+    core.step(ev.Appended(core.p.state.tag, core.offset + 1))
     assert answers(core) == {}
     assert core.is_now(Role.VERIFYING)
     started = records.EpochStarted(records.Header(bytes(range(16)), epoch(9)), epoch(1), 1)
@@ -105,7 +105,7 @@ def test_behind_a_gap_of_dead_epochs_it_is_answered() -> None:
     core = Core().active()
     ask(core)
     data = core.one(ev.Append).data
-    core.step(ev.Appended(core.p.tag, core.offset + 1))
+    core.step(ev.Appended(core.p.state.tag, core.offset + 1))
     dead = records.Commit(records.Header(bytes(range(16)), epoch(0), 7), (create(),))
     core.step(ev.EntriesRead([(core.offset, records.encode(dead)), (core.offset + 1, data)]))
     assert answers(core) == {100: ev.Happened(2)}
@@ -116,14 +116,14 @@ def test_an_append_that_failed_sends_everybody_away() -> None:
     core = Core().active()
     ask(core, 100)
     ask(core, 101)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     assert answers(core) == {100: ev.NotServing(None), 101: ev.NotServing(None)}
 
 
 def test_a_replica_is_not_asked() -> None:
     core, _ = replica()
     core.step(ev.BarrierAsked(100))
-    assert core.effects == [ev.Reply(100, ev.NotServing("A", elected=core.p.table.epoch.number))]
+    assert core.effects == [ev.Reply(100, ev.NotServing("A", elected=core.p.state.table.epoch.number))]
 
 
 def test_while_the_role_is_handed_over_nobody_is_answered_but_by_what_was_appended() -> None:
@@ -161,7 +161,7 @@ def test_the_log_alone_is_waited_for() -> None:
 def test_where_commits_do_not_wait_for_the_log_a_barrier_does() -> None:
     core = Core(settings=msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)).with_sync_replica()
     ask(core)
-    core.step(ev.ReplicaAck(B, core.p.chain.state.epoch, 2, applied=False))
+    core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 2, applied=False))
     assert answers(core) == {}
     core.acknowledge()
     assert answers(core) == {100: ev.Happened(2)}
@@ -191,8 +191,8 @@ def test_one_that_an_epoch_left_behind_is_no_discarded_transaction() -> None:
     core = Core().active()
     ask(core)
     core.submit(1)
-    core.step(ev.AppendFailed(core.p.tag - 1, "timed out"))
-    core.p.chain.state = msgspec.structs.replace(core.p.chain.state, led=99)
+    core.step(ev.AppendFailed(core.p.state.tag - 1, "timed out"))
+    core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, led=99)
     core.step(ev.Ticked(), after_ms=SETTINGS.discarded_ms)
     (told,) = [e for e in core.of(ev.Tell) if e.kind is DISCARDED]
     assert told.more["count"] == 1
@@ -201,10 +201,10 @@ def test_one_that_an_epoch_left_behind_is_no_discarded_transaction() -> None:
 def test_no_horizon_moves_for_a_barrier() -> None:
     """What is forgotten of it expires no transaction (W6)."""
     core = Core().active()
-    core.p.outcomes.keep = 1
+    core.p.state.outcomes.keep = 1
     ask(core)
     core.acknowledge()
     ask(core)
     core.acknowledge()
-    assert core.p.outcomes.horizon == bytes(8)
-    assert not core.p.outcomes.expired((1).to_bytes(8, "big") + bytes(8))
+    assert core.p.state.outcomes.horizon == bytes(8)
+    assert not core.p.state.outcomes.expired((1).to_bytes(8, "big") + bytes(8))

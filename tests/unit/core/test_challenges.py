@@ -72,7 +72,7 @@ def with_quorum(*listed: Member) -> Core:
     core.loaded()
     core.alive(A, C)
     replicas = tuple(Replica(m.node, m.incarnation, SYNC) for m in listed)
-    core.step(ev.TableSeen(1, msgspec.structs.replace(core.p.table, epoch=epoch(1), active=A, replicas=replicas)))
+    core.step(ev.TableSeen(1, msgspec.structs.replace(core.p.state.table, epoch=epoch(1), active=A, replicas=replicas)))
     return core
 
 
@@ -83,7 +83,9 @@ def test_an_active_that_answers_stays_as_long_as_it_has_its_quorum_through_other
     for _ in range(100):
         core.step(ev.Ticked(), after_ms=100)
         assert core.role is Role.FOLLOWING
-    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, replicas=())))  # C is not heard there any more
+    core.step(
+        ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, replicas=()))
+    )  # C is not heard there any more
     assert core.is_now(Role.ELECTING)
 
 

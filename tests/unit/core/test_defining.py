@@ -295,14 +295,14 @@ def only_node() -> Core:
 def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took() -> None:
     core = only_node()
     core.submit(1)
-    core.step(ev.TableSeen(9, disabled(core.p.table, "A")[0]))
+    core.step(ev.TableSeen(9, disabled(core.p.state.table, "A")[0]))
     core.acknowledge()
     assert core.replies() == [ev.Happened(2)], "it was in flight"
     core.submit(2, create(b"other"))
     (refused,) = core.replies()
     assert isinstance(refused, ev.Refused)
     assert "p is disabled on A, the only node it has" in refused.why
-    core.step(ev.TableSeen(10, enabled(core.p.table, "A", "A")[0]))
+    core.step(ev.TableSeen(10, enabled(core.p.state.table, "A", "A")[0]))
     core.submit(3, create(b"third"))
     assert core.of(ev.Append)
 
@@ -312,7 +312,7 @@ def test_disabled_on_its_only_node_it_votes_for_whoever_only_reads_it() -> None:
     core = only_node()
     core.submit(1)
     core.acknowledge()
-    core.step(ev.TableSeen(9, disabled(core.p.table, "A")[0]))
+    core.step(ev.TableSeen(9, disabled(core.p.state.table, "A")[0]))
     found, both = {b"k": 2}, ("p", "q")
     core.step(ev.PrepareAsked(51, tx(51), "q", both, b"d", (), (update(b"k", 2),), found))
     (refused,) = core.replies()

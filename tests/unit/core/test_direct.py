@@ -7,11 +7,11 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.log.chain import ChainState
-from halog.core.replica import held
 from halog.core.replica.follower import RECENTLY_MS
-from halog.core.replica.held import Held
 from halog.core.roles import Role
 from halog.core.settings import Sync
+from halog.core.state import held
+from halog.core.state.held import Held
 from halog.core.table.table import ASYNC, SYNC, Replica
 from halog.events import REMOVED
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table, tx
@@ -35,11 +35,11 @@ def test_a_pushed_record_is_acknowledged_as_held_and_applied_only_when_the_log_b
     data = [script.commit(epoch(1), n) for n in (1, 2)]
     assert push(core, *data) == [(3, False)]
     assert not core.of(ev.Apply)
-    assert core.p.chain.state.lsn == 1
-    decoded = core.p.held.run[0].record
+    assert core.p.state.chain.state.lsn == 1
+    decoded = core.p.state.held.run[0].record
     core.land(data[0])
     assert core.one(ev.Apply).records[0] is decoded  # not once more
-    assert core.p.chain.state.lsn == 2
+    assert core.p.state.chain.state.lsn == 2
 
 
 @pytest.mark.feature("R1")
@@ -71,7 +71,7 @@ def test_a_push_behind_a_hole_is_told_when_the_log_has_filled_it() -> None:
     assert not push(core, data[1])  # known already
     core.land(data[1])
     core.land(data[2])
-    assert core.p.chain.state.lsn == 4
+    assert core.p.state.chain.state.lsn == 4
 
 
 @pytest.mark.feature("P1")
@@ -82,7 +82,7 @@ def test_a_push_that_does_not_continue_is_refused_and_displaces_nothing_that_was
     stranger = Script(1, bytes(16)).commit(epoch(1), 9)
     behind = Script(7, bytes(16)).commit(epoch(1), 9)
     assert not push(core, stranger, behind, b"no record")
-    assert [r.data for r in core.p.held.run] == [held_]
+    assert [r.data for r in core.p.state.held.run] == [held_]
 
 
 @pytest.mark.feature("P1")
@@ -91,11 +91,11 @@ def test_only_the_active_of_the_epoch_a_copy_follows_is_listened_to() -> None:
     core, script = replica()
     data = script.commit(epoch(1), 1)
     core.step(ev.Pushed(C, epoch(1), [data]))
-    assert not core.p.held.run
+    assert not core.p.state.held.run
     assert not push(core, data, of=2)
     core.step(ev.TableSeen(2, table(epoch=epoch(2), active=C)))
     assert not push(core, data)
-    assert not core.p.held.run
+    assert not core.p.state.held.run
 
 
 @pytest.mark.feature("P1")
@@ -117,7 +117,7 @@ def test_a_copy_that_told_its_position_holds_nothing_more_of_that_epoch() -> Non
     assert push(core, first) == [(2, False)]
     core.step(ev.PositionAsked("C", 1))
     assert not push(core, second)
-    assert len(core.p.held.run) == 1
+    assert len(core.p.state.held.run) == 1
     core.land(first)
     core.land(second)
     core.step(ev.Taken())
@@ -145,8 +145,8 @@ def test_what_is_held_is_forgotten_when_the_log_starts_another_epoch() -> None:
     core, script = replica()
     assert push(core, script.commit(epoch(1), 1)) == [(2, False)]
     core.land(Script().started(epoch(2)))
-    assert not core.p.held.run
-    assert core.p.held.told == 0
+    assert not core.p.state.held.run
+    assert core.p.state.held.told == 0
 
 
 @pytest.mark.feature("P1")
@@ -155,8 +155,8 @@ def test_what_the_log_contradicts_is_forgotten() -> None:
     other = Script(script.lsn, script.prev).commit(epoch(1), 8)
     push(core, script.commit(epoch(1), 1), script.commit(epoch(1), 2))
     core.land(other)
-    assert core.p.chain.state.lsn == 2
-    assert not core.p.held.run
+    assert core.p.state.chain.state.lsn == 2
+    assert not core.p.state.held.run
 
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,21 +179,21 @@ def test_a_pushed_vote_is_held_and_locks_nothing_before_the_log_brings_it() -> N
     core, script = replica()
     data = [script.vote(epoch(1), 1), script.commit(epoch(1), 2, create(b"other")), script.outcome(epoch(1), 1)]
     assert push(core, *data) == [(4, False)]
-    assert not core.p.ledger.locks
+    assert not core.p.state.ledger.locks
     core.land(data[0])
-    assert list(core.p.ledger.locks) == [b"k"]
+    assert list(core.p.state.ledger.locks) == [b"k"]
     core.land(data[1])
     core.land(data[2])
-    assert not core.p.ledger.locks
-    assert core.p.chain.state.lsn == 4
-    assert not core.p.held.run
+    assert not core.p.state.ledger.locks
+    assert core.p.state.chain.state.lsn == 4
+    assert not core.p.state.held.run
 
 
 @pytest.mark.feature("D4")
 def test_the_first_and_the_last_record_of_an_epoch_are_never_held() -> None:
     core, script = replica()
     assert not push(core, script.handed_over(epoch(1), "B"))
-    assert not core.p.held.run
+    assert not core.p.state.held.run
 
 
 @pytest.mark.feature("D4", "R1")
@@ -215,7 +215,7 @@ def is_pushed_and_answered(core: Core) -> None:
     """What was just appended goes to B, and is answered when log and replica have it."""
     append, sent = core.effects
     assert isinstance(append, ev.Append)
-    assert sent == ev.Push(("B",), core.p.chain.state.epoch, append.data)
+    assert sent == ev.Push(("B",), core.p.state.chain.state.epoch, append.data)
     core.step(ev.ReplicaAck(B, sent.epoch, 2, applied=False))
     assert not core.replies()
     core.acknowledge()
@@ -234,7 +234,7 @@ def test_nothing_is_pushed_to_async_replicas_or_to_those_not_heard_of_in_this_ep
     core = Core(sync=0).active()
     core.acked_by(B, 1)
     core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
-    assert core.p.table.replicas == (Replica("B", 2, ASYNC),)
+    assert core.p.state.table.replicas == (Replica("B", 2, ASYNC),)
     core.submit(1)
     assert not core.of(ev.Push)
     core = Core().with_sync_replica()
@@ -247,7 +247,7 @@ def test_nothing_is_pushed_to_async_replicas_or_to_those_not_heard_of_in_this_ep
 @pytest.mark.feature("R4")
 def test_a_replica_that_holds_but_reads_no_log_leaves_the_node_list() -> None:
     core = Core().with_sync_replica()
-    now = core.p.chain.state.epoch
+    now = core.p.state.chain.state.epoch
     effects: list[ev.Effect] = []
     for n in range(SETTINGS.silent_ms // TICK + 2):
         core.submit(n)
@@ -265,7 +265,7 @@ def test_a_replica_that_holds_but_reads_no_log_leaves_the_node_list() -> None:
 def test_a_hand_over_waits_until_the_successor_has_read_the_log() -> None:
     """H1: what it merely holds it could not serve."""
     core = Core().draining()
-    now = core.p.chain.state.epoch
+    now = core.p.state.chain.state.epoch
     core.step(ev.ReplicaAck(B, now, 2, applied=False))
     core.acknowledge()
     assert core.is_now(Role.DRAINING)
@@ -323,7 +323,7 @@ def test_votes_and_decisions_are_pushed_and_answered_when_log_and_replica_have_t
     assert core.one(ev.Push).data == core.one(ev.Append).data
     core.acknowledge()
     assert not core.replies()
-    core.step(ev.ReplicaAck(B, core.p.chain.state.epoch, 3, applied=False))
+    core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 3, applied=False))
     assert core.replies() == [ev.Happened(3)]
 
 

@@ -74,7 +74,7 @@ def test_a_vote_that_was_given_again_is_not_told_whatever_is_decided(abort: bool
     core.step(vote_asked(1, tx(1)))
     script, higher = end_epoch(core)
     for data in (script.vote(higher, 1), script.outcome(higher, 1, commit=not abort)):
-        core.step(ev.EntriesRead([(core.p.next_offset, data)]))
+        core.step(ev.EntriesRead([(core.p.state.next_offset, data)]))
     assert not told_after(core, SETTINGS.discarded_ms + 20)
 
 
@@ -83,7 +83,7 @@ def test_a_vote_in_doubt_is_not_told() -> None:
     core = Core().with_sync_replica()
     core.step(vote_asked(1, tx(1)))
     script, higher = end_epoch(core)
-    core.step(ev.EntriesRead([(core.p.next_offset, script.vote(higher, 1))]))
+    core.step(ev.EntriesRead([(core.p.state.next_offset, script.vote(higher, 1))]))
     assert not told_after(core, 2 * SETTINGS.discarded_ms)
 
 
@@ -94,7 +94,7 @@ def test_a_vote_that_the_log_had_all_the_same_is_not_told() -> None:
     core.step(vote_asked(1, tx(1)))
     given = core.one(ev.Append).data
     end_epoch(core, landed=given)
-    assert core.p.ledger.undecided
+    assert core.p.state.ledger.undecided
     assert not told_after(core, SETTINGS.discarded_ms + 20)
 
 
@@ -104,7 +104,7 @@ def test_an_abort_of_what_was_never_voted_on_leaves_the_vote_to_be_told() -> Non
     core = Core().with_sync_replica()
     core.step(vote_asked(1, tx(1), last=True))
     script, higher = end_epoch(core)
-    core.step(ev.EntriesRead([(core.p.next_offset, script.outcome(higher, 1, commit=False))]))
+    core.step(ev.EntriesRead([(core.p.state.next_offset, script.outcome(higher, 1, commit=False))]))
     (told,) = told_after(core, SETTINGS.discarded_ms + 20)
     assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex()]
 
@@ -145,13 +145,13 @@ def vote_asked(token: int, its: bytes, *, last: bool = False) -> ev.PrepareAsked
 
 def end_epoch(core: Core, *, landed: bytes | None = None) -> tuple[Script, EpochId]:
     """The log fails, and a higher epoch opens, behind what landed all the same."""
-    ended = core.p.chain.state.epoch
+    ended = core.p.state.chain.state.epoch
     core.step(ev.AppendFailed(-1, "the broker is gone"))
     if landed is not None:
-        core.step(ev.EntriesRead([(core.p.next_offset, landed)]))
-    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended.number + 1)
+        core.step(ev.EntriesRead([(core.p.state.next_offset, landed)]))
+    script, higher = Script(core.p.state.chain.state.lsn, core.p.state.chain.state.hash), epoch(ended.number + 1)
     for data in (script.started(higher), script.opened(higher)):
-        core.step(ev.EntriesRead([(core.p.next_offset, data)]))
+        core.step(ev.EntriesRead([(core.p.state.next_offset, data)]))
     return script, higher
 
 

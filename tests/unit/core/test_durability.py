@@ -98,7 +98,7 @@ def test_the_log_may_be_faster() -> None:
 def test_one_that_waits_for_the_log_is_waited_for_by_all_behind_it() -> None:
     core = leader()
     ask(core, 1, EARLY)
-    first = core.p.tag
+    first = core.p.state.tag
     ask(core, 2, None)
     ask(core, 3, EARLY)
     held_by(core, B, 4)
@@ -143,10 +143,10 @@ def test_what_was_answered_is_not_unknown_when_the_epoch_ends_and_is_told_if_it_
     ask(core, 1, EARLY)
     held_by(core, B, 2)
     ask(core, 2, EARLY)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     assert core.replies() == [ev.Unknown("timed out")]
-    assert not core.p.tail.run
-    assert set(core.p.outcomes.awaited) == {tx(1), tx(2)}
+    assert not core.p.state.tail.run
+    assert set(core.p.state.outcomes.awaited) == {tx(1), tx(2)}
 
 
 def test_a_repeated_one_is_answered_and_one_that_waits_for_the_log_makes_both_wait() -> None:
@@ -176,9 +176,9 @@ def test_what_was_read_before_the_log_had_it_is_judged_right_in_the_same_epoch()
     record = records.decode(core.one(ev.Append).data)
     assert isinstance(record, records.Commit)
     assert record.changes[0].replaced == 2
-    core.acknowledge(core.p.tag - 1)
+    core.acknowledge(core.p.state.tag - 1)
     core.acknowledge()
-    assert core.p.chain.state.lsn == 3
+    assert core.p.state.chain.state.lsn == 3
     ask(core, 3, None, changes=(update(b"k1", early.early_version(1, 3)),), found={b"k1": 3})
     assert core.of(ev.Append)
     ask(core, 4, None, changes=(update(b"k1", read),), found={b"k1": 3})

@@ -32,7 +32,7 @@ def test_more_than_the_policy_gives_is_refused_and_nothing_is_done() -> None:
 def test_it_is_answered_once_a_replica_has_it_on_its_disk() -> None:
     core = leader()
     ask(core, 1, flushed())
-    assert core.one(ev.AskFlush) == ev.AskFlush(("B",), core.p.chain.state.epoch, 2)
+    assert core.one(ev.AskFlush) == ev.AskFlush(("B",), core.p.state.chain.state.epoch, 2)
     core.acknowledge()
     held_by(core, B, 2)
     assert core.replies() == []
@@ -60,7 +60,7 @@ def with_two() -> Core:
     core.cas_ok()
     core.acked_by(C, 1)
     core.cas_ok()
-    assert core.p.table.sync_set == {B, C}
+    assert core.p.state.table.sync_set == {B, C}
     return core
 
 
@@ -68,14 +68,14 @@ def test_it_waits_for_as_many_as_it_asked_for_though_one_of_them_goes() -> None:
     core = with_two()
     ask(core, 1, flushed(2))
     ask(core, 2, flushed(1))
-    core.acknowledge(core.p.tag - 1)
+    core.acknowledge(core.p.state.tag - 1)
     core.acknowledge()
     core.acked_by(C, 3)
     flushed_by(core, B, 3)
     assert core.replies() == [ev.Happened(3)]
     core.alive(B)
     core.cas_ok()
-    assert core.p.table.sync_set == {B}
+    assert core.p.state.table.sync_set == {B}
     assert core.replies() == []
     core.alive(B, C)
     flushed_by(core, C, 3)
@@ -139,7 +139,7 @@ def test_a_repeated_one_keeps_the_stronger_demand() -> None:
 
 def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> None:
     core = leader()
-    core.p.outcomes.add(tx(7), 1)
+    core.p.state.outcomes.add(tx(7), 1)
     ask(core, 7, flushed())
     assert core.replies() == []
     assert core.one(ev.AskFlush).lsn == 1
@@ -150,7 +150,7 @@ def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> 
 def test_what_may_have_happened_and_was_forgotten_is_not_said_to_have_been_refused() -> None:
     """Seed 2602."""
     core = Core().active()
-    core.p.outcomes.horizon = tx(9)[:8]
+    core.p.state.outcomes.horizon = tx(9)[:8]
     for asked in (flushed(), flushed(2)):
         ask(core, 7, asked)
         assert core.replies() == [ev.Expired(tx(9)[:8])]
@@ -281,7 +281,7 @@ def test_only_the_active_of_its_epoch_may_ask(member: Member, of: int) -> None:
 
 def test_where_the_policy_flushes_everything_it_says_so() -> None:
     core, script = replica()
-    core.p.settings = msgspec.structs.replace(SETTINGS, remote_sync=Sync.SYNC)
+    core.p.state.settings = msgspec.structs.replace(SETTINGS, remote_sync=Sync.SYNC)
     core.land(script.commit(epoch(1), 1))
     core.step(ev.Taken())
     assert saves(core) == [("save and flush", 0), ("2 applied", 2)]
@@ -289,7 +289,7 @@ def test_where_the_policy_flushes_everything_it_says_so() -> None:
 
 def test_a_sync_set_with_a_dead_member_is_not_counted() -> None:
     core = leader()
-    assert core.p.table.replicas == (Replica("B", 2, SYNC),)
+    assert core.p.state.table.replicas == (Replica("B", 2, SYNC),)
     core.alive()
     ask(core, 1, flushed())
     assert core.replies() == [ev.TooFew(0, 1, "sync replicas")]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.feature("R6", "Q4")
 
 def given_up(core: Core) -> str:
     """An operator gives up the holders; C takes over. Why, as it says."""
-    core.step(ev.TableSeen(core.p.version + 1, GiveUpUnlogged({"C": 3})(core.p.table)))
+    core.step(ev.TableSeen(core.p.state.version + 1, GiveUpUnlogged({"C": 3})(core.p.state.table)))
     core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
     assert core.is_now(Role.CLAIMING)
     assert not core.of(ev.Tell), "the operator's command has told it"
@@ -39,9 +39,9 @@ def test_that_counts_for_more_than_that_the_active_had_given_up_before() -> None
     """A gave up, as it did not reach the log, and died then."""
     core = alone()
     release = msgspec.structs.replace(
-        core.p.table, active=None, replicas=(*core.p.table.replicas, Replica("A", 1, SYNC))
+        core.p.state.table, active=None, replicas=(*core.p.state.table.replicas, Replica("A", 1, SYNC))
     )
-    core.step(ev.TableSeen(core.p.version + 1, release))
+    core.step(ev.TableSeen(core.p.state.version + 1, release))
     assert given_up(core) == "an operator gave up what A, B may have in memory"
 
 
@@ -50,7 +50,9 @@ def test_an_active_alone_that_gives_up_is_not_taken_for_an_operator(up: tuple[Me
     """B had left its sync set, and C hears of both at once."""
     core, _ = follower(C)
     core.step(ev.AliveChanged(frozenset({C, *up}), "B was killed"))
-    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None, replicas=(Replica("C", 3, ASYNC),))))
+    core.step(
+        ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None, replicas=(Replica("C", 3, ASYNC),)))
+    )
     core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms + SETTINGS.start_grace_ms)
     if core.is_now(Role.ELECTING):
         core.step(ev.Ticked(), after_ms=core.p.campaign.patience)

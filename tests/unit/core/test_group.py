@@ -33,8 +33,8 @@ def regroup(core: Core, **changes: Any) -> None:
     """An operator changes the group."""
     import msgspec
 
-    t = msgspec.structs.replace(core.p.table, group=Group(**changes))
-    core.step(ev.TableSeen(core.p.version + 1, t))
+    t = msgspec.structs.replace(core.p.state.table, group=Group(**changes))
+    core.step(ev.TableSeen(core.p.state.version + 1, t))
 
 
 def quorate(**t: Any) -> Core:
@@ -148,7 +148,7 @@ def test_a_repeated_commit_is_recognised_also_below_quorum() -> None:
 @pytest.mark.feature("Q2", "R7")
 def test_the_acknowledgement_of_a_never_node_is_not_enough() -> None:
     core = quorate(group=Group(priorities={"B": 0}))
-    live_on(core, core.p.settings.silent_ms + 100)
+    live_on(core, core.p.state.settings.silent_ms + 100)
     core.submit(1)
     assert core.replies() == [ev.TooFew(1, 2)], "C is up, but in no node list"
     counted = quorate(group=Group(priorities={"B": 0}), count_never=True)
@@ -183,7 +183,7 @@ def test_an_override_is_effective_at_once_in_both_directions() -> None:
 @pytest.mark.feature("Q2")
 def test_fewer_than_quorum_no_election_said_once() -> None:
     core = Core(quorum=2).loaded()
-    core.step(ev.Ticked(), after_ms=core.p.settings.start_grace_ms)
+    core.step(ev.Ticked(), after_ms=core.p.state.settings.start_grace_ms)
     assert core.is_now(Role.FOLLOWING)
     assert told(core) == [("no quorum", "")]
     core.step(ev.Ticked(), after_ms=1_000)
@@ -226,7 +226,7 @@ def live_on(core: Core, ms: int) -> None:
         core.step(ev.Ticked(), after_ms=100)
         if core.role is not Role.ACTIVE:
             return
-        core.acked_by(B, core.p.chain.state.lsn)
+        core.acked_by(B, core.p.state.chain.state.lsn)
 
 
 @pytest.mark.feature("Q2", "Q5")
@@ -250,7 +250,7 @@ def test_a_node_that_is_not_preferred_does_not() -> None:
 def test_an_active_that_may_be_so_no_more_hands_over_soon() -> None:
     core = serving(me_first=True)
     regroup(core, priorities={"A": 0})
-    live_on(core, core.p.settings.drain_ms + 200)
+    live_on(core, core.p.state.settings.drain_ms + 200)
     assert core.role is not Role.ACTIVE
 
 
@@ -295,10 +295,10 @@ def test_a_return_that_is_called_off_is_tried_later_and_later_and_its_cause_is_t
             (told_,) = (e for e in core.of(ev.Tell) if e.kind.name == "transfer requested")
             assert told_.cause == "B is preferred, and is back"
         if core.is_now(Role.ACTIVE):
-            core.acked_by(B, core.p.chain.state.lsn)
+            core.acked_by(B, core.p.state.chain.state.lsn)
             core.submit(1_000 + i, create(str(core.now).encode()))
             core.acknowledge()
-            core.acked_by(B, core.p.chain.state.lsn - 1)
+            core.acked_by(B, core.p.state.chain.state.lsn - 1)
     pauses = [b - a for a, b in itertools.pairwise(began)]
     assert len(pauses) >= 2
     assert all(later > 1.5 * sooner for sooner, later in itertools.pairwise(pauses))
@@ -337,7 +337,7 @@ def test_a_replica_heard_again_counts_again_also_while_the_coordinator_is_away()
 @pytest.mark.feature("Q2")
 def test_a_voice_that_died_after_answering_does_not_count() -> None:
     core = Core(quorum=2).electing(B, C)
-    core.step(ev.PositionTold("B", core.p.campaign.round, core.p.chain.state.position, False))
+    core.step(ev.PositionTold("B", core.p.campaign.round, core.p.state.chain.state.position, False))
     core.alive(C)
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.is_now(Role.FOLLOWING)
@@ -366,6 +366,6 @@ def test_nobody_is_no_designated_node() -> None:
 
 def test_the_sync_replica_is_one() -> None:
     """Of the kit: the tests above stand on it."""
-    assert quorate().p.table.replicas == (Replica("B", 2, SYNC),)
-    assert C not in quorate().p.table.sync_set
-    assert quorate().p.me == A
+    assert quorate().p.state.table.replicas == (Replica("B", 2, SYNC),)
+    assert C not in quorate().p.state.table.sync_set
+    assert quorate().p.state.me == A

@@ -11,9 +11,9 @@ from halog.core import events as ev
 from halog.core.ids import Member, Position
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.replica.tail import Tail
 from halog.core.roles import Role
 from halog.core.settings import Sync
+from halog.core.state.tail import Tail
 from halog.core.table.preference import NEVER
 from halog.core.table.table import ASYNC, SYNC, Group, Replica
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
@@ -41,12 +41,12 @@ def test_a_replica_keeps_what_it_holds_through_an_epoch_that_does_not_open() -> 
     core, script = follower()
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1), script.commit(epoch(1), 2))))
     core.land(Script().started(epoch(2)))
-    assert not core.p.held.run
-    assert core.p.position == Position(1, 3)
+    assert not core.p.state.held.run
+    assert core.p.state.position == Position(1, 3)
     core.step(ev.PositionAsked("C", 1))
     assert len(core.one(ev.TellPosition).tail or ()) == 2
     core.land(Script().started(epoch(3)))
-    assert [r.header.lsn for r in core.p.tail.run] == [2, 3]
+    assert [r.header.lsn for r in core.p.state.tail.run] == [2, 3]
 
 
 def test_it_forgets_what_an_epoch_opened_without() -> None:
@@ -55,7 +55,7 @@ def test_it_forgets_what_an_epoch_opened_without() -> None:
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
     core.land(Script().started(epoch(2)))
     core.land(opens.opened(epoch(2)))
-    assert not core.p.tail.run
+    assert not core.p.state.tail.run
 
 
 def test_where_commits_wait_for_the_log_nothing_is_kept_and_an_empty_tail_is_told() -> None:
@@ -64,7 +64,7 @@ def test_where_commits_wait_for_the_log_nothing_is_kept_and_an_empty_tail_is_tol
     core.step(ev.PositionAsked("C", 1))
     assert core.one(ev.TellPosition).tail == ()
     core.land(Script().started(epoch(2)))
-    assert not core.p.tail.run
+    assert not core.p.state.tail.run
 
 
 def test_a_tail_that_no_frame_takes_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_candidate_without_a_holder_stands_back_and_says_so_once() -> None:
 
 def asks(core: Core, *up: Member) -> None:
     """It stands, and asks those who are up."""
-    core.step(ev.AliveChanged(frozenset({core.p.me, *up}), "started"))
+    core.step(ev.AliveChanged(frozenset({core.p.state.me, *up}), "started"))
     core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
     assert core.is_now(Role.ELECTING)
 
@@ -194,7 +194,7 @@ def test_who_woke_up_behind_a_later_epoch_does_not_bring_its_tail_into_the_next_
     core, script = follower(C, sync=C)
     opens = Script(script.lsn, script.prev)
     stale = tail_of(script, 1, 2, 3)
-    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, epoch=epoch(2))))
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, epoch=epoch(2))))
     core.land(opens.started(epoch(2)))
     core.land(opens.opened(epoch(2)))
     core.land(opens.commit(epoch(2), 9))
@@ -274,7 +274,7 @@ def started_anew(*members: Member, **t: Any) -> tuple[Core, Script]:
 def opened_again(records_: tuple[bytes, ...], *, me: Member = B) -> Core:
     """B, in another run, with what its last one left on the disk, has yet to read the rest of the log."""
     core, script = Core(me, settings=NO_SYNC), Script()
-    core.p.tail.adopt(records_, core.p.chain.state)
+    core.p.state.tail.adopt(records_, core.p.state.chain.state)
     core.alive(A, C)
     core.land(script.started(epoch(1)))
     core.land(script.opened(epoch(1)))
@@ -314,7 +314,7 @@ def test_a_node_that_was_started_anew_may_have_something_on_its_disk_until_it_an
     core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
     core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 9, left_behind(1, 2)))
     assert core.is_now(Role.CLAIMING)
-    assert [r.header.lsn for r in core.p.tail.run] == [2, 3]
+    assert [r.header.lsn for r in core.p.state.tail.run] == [2, 3]
 
 
 def test_it_is_not_waited_for_for_ever() -> None:
@@ -322,7 +322,7 @@ def test_it_is_not_waited_for_for_ever() -> None:
     core, _ = started_anew(Member("A", 8), Member("B", 9))
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.role is Role.FOLLOWING
-    asks_after = core.p.settings.start_grace_ms
+    asks_after = core.p.state.settings.start_grace_ms
     core.step(ev.Ticked(), after_ms=asks_after)
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.is_now(Role.CLAIMING)

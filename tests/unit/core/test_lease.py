@@ -40,7 +40,7 @@ def renew(core: Core, result: ev.Cas = ev.Cas.OK, *, after_ms: int = 0) -> list[
 def test_it_is_asked_for_with_the_znodes_version_and_counts_from_the_question() -> None:
     core = leader()
     sent = core.now
-    assert core.one(ev.Renew).version == core.p.version
+    assert core.one(ev.Renew).version == core.p.state.version
     assert ends(core) == 0
     renew(core, after_ms=300)
     assert ends(core) == sent + LASTS_MS
@@ -154,7 +154,7 @@ def test_it_serves_nothing_until_every_lease_has_ended() -> None:
     assert core.replies() == [ev.NotServing(None)]
     core.step(ev.BarrierAsked(5))
     assert core.replies() == [ev.NotServing(None)]
-    core.p.outcomes.add(tx(9), 2)
+    core.p.state.outcomes.add(tx(9), 2)
     core.step(ev.Asked(6, tx(9), 1))
     assert core.replies() == [ev.Unknown("only the active node may say")]
     core.step(ev.Ticked(), after_ms=WAIT_MS - 1)
@@ -195,7 +195,7 @@ def test_a_session_lost_before_it_serves_bars_its_lease_too(lost: bool) -> None:
 
 def test_its_own_deadline_to_open_does_not_end_the_wait() -> None:
     core = heir()
-    core.p.settings = msgspec.structs.replace(LEASED, start_deadline_ms=10)
+    core.p.state.settings = msgspec.structs.replace(LEASED, start_deadline_ms=10)
     core.step(ev.Ticked(), after_ms=500)
     assert core.is_now(Role.OPENING)
 
@@ -247,10 +247,10 @@ def test_handed_over_is_proof() -> None:
 def test_a_replica_does_not_say_that_something_happened() -> None:
     """R4: who holds the lease may not have heard yet that the log took it."""
     core = Core(A, settings=LEASED)
-    core.p.outcomes.add(tx(1), 3)
+    core.p.state.outcomes.add(tx(1), 3)
     core.step(ev.Asked(5, tx(1), 1))
     assert core.replies() == [ev.Unknown("only the active node may say")]
     core = Core(A)
-    core.p.outcomes.add(tx(1), 3)
+    core.p.state.outcomes.add(tx(1), 3)
     core.step(ev.Asked(5, tx(1), 1))
     assert core.replies() == [ev.Happened(3)]

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.feature("M5")
 
 def given(core: Core, site: str = "east", **changes: Any) -> None:
     """The znode says which site is to serve."""
-    now = core.p.table
-    core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(now, owner=site, **changes)))
+    now = core.p.state.table
+    core.step(ev.TableSeen(core.p.state.version + 1, msgspec.structs.replace(now, owner=site, **changes)))
     core.step(ev.Ticked())
 
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_drained_is_tried_again() -> None:
     core = Core().with_sync_replica()
     core.submit(1, create(b"pending"))
     given(core)
-    core.step(ev.Ticked(), after_ms=core.p.settings.drain_ms)
+    core.step(ev.Ticked(), after_ms=core.p.state.settings.drain_ms)
     assert core.is_now(Role.ACTIVE)
     core.step(ev.Ticked())
     assert core.is_now(Role.DRAINING)
@@ -79,7 +79,7 @@ def test_a_lost_answer_of_leaving_the_znode_is_made_up_for() -> None:
     core.acknowledge()
     lost = core.one(ev.SetTable)
     core.step(ev.CasDone(lost.round, ev.Cas.CONFLICT))
-    core.step(ev.TableSeen(core.p.version + 1, core.p.table))
+    core.step(ev.TableSeen(core.p.state.version + 1, core.p.state.table))
     core.step(ev.Ticked(), after_ms=1_000)
     assert core.one(ev.SetTable).table.active is None
     core.step(ev.Ticked())
@@ -89,14 +89,14 @@ def test_a_lost_answer_of_leaving_the_znode_is_made_up_for() -> None:
 def test_an_election_goes_above_what_was_mirrored_whatever_the_own_fence_was() -> None:
     """Positions grow over both sites (decision 32): the other one's epoch 7 was mirrored, the own ones go to 2."""
     core = Core()
-    core.p.chain.state = msgspec.structs.replace(core.p.chain.state, epoch=epoch(2), led=7)
+    core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, epoch=epoch(2), led=7)
     core.claiming()
     assert core.p.campaign.epoch.number == 8
 
 
 def test_an_epoch_below_what_was_mirrored_since_it_was_claimed_is_not_opened() -> None:
     core = Core()
-    core.p.chain.state = msgspec.structs.replace(core.p.chain.state, owner="east")
+    core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, owner="east")
     core.starting()
     started = core.one(ev.Append).data
     core.land(Script().opened(EpochId(core.p.campaign.epoch.number + 3, "east", 1)))

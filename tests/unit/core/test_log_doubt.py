@@ -28,7 +28,7 @@ def doubting() -> tuple[Core, ev.AskLog]:
 def released(core: Core) -> None:
     """What was asked for when the epoch was given up goes through."""
     core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
-    given_up = msgspec.structs.replace(core.p.table, active=None)
+    given_up = msgspec.structs.replace(core.p.state.table, active=None)
     core.step(ev.TableSeen(2, given_up))
 
 
@@ -75,7 +75,7 @@ def test_who_sees_that_another_gave_up_asks_the_log_first() -> None:
     core, _ = replica()
     core.answers = False
     core.alive(A)
-    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None)))
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None)))
     asked = core.one(ev.AskLog)
     assert not [e for e in wait(core, LONG_MS) if isinstance(e, ev.SetTable | ev.AskPositions | ev.AskLog)]
     core.step(ev.LogAnswered(asked.round))
@@ -129,7 +129,7 @@ def test_a_site_that_gives_its_log_away_is_not_asked_for() -> None:
     """Its copies stand for no election."""
     core, _ = replica()
     core.answers = False
-    gone = msgspec.structs.replace(core.p.table, active=None, owner="there")
+    gone = msgspec.structs.replace(core.p.state.table, active=None, owner="there")
     core.step(ev.TableSeen(2, gone))
     assert not core.of(ev.AskLog)
 
@@ -139,7 +139,7 @@ def test_who_was_handed_the_role_while_it_doubted_the_log_doubts_it_no_more() ->
     """It had asked, and its epoch was open before the answer came; else it would never stand again."""
     core, script = replica()
     core.answers = False
-    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None)))
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None)))
     asked = core.one(ev.AskLog)
     core.land(script.handed_over(epoch(1), "B"))
     core.cas_ok()
@@ -172,10 +172,10 @@ def test_a_claim_that_came_to_nothing_is_made_again_behind_an_answer_of_its_own(
     """The coordinator was away, and by the time that it is back the log may be away again."""
     core, claim = claiming_in_doubt()
     core.step(ev.CasDone(claim.round, ev.Cas.UNKNOWN))
-    core.step(ev.TableSeen(core.p.version, core.p.table))
+    core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
     assert not core.of(ev.SetTable)
     asked = core.one(ev.AskLog)
-    core.step(ev.TableSeen(core.p.version, core.p.table))
+    core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
     assert not core.of(ev.SetTable), "it waits"
     core.step(ev.LogAnswered(asked.round), after_ms=9_000)
     again = core.one(ev.SetTable)
@@ -220,7 +220,7 @@ def test_who_stood_back_asks_the_log_again_before_it_stands_again() -> None:
     wait(core, SETTINGS.retry_ms)
     core.step(ev.LogAnswered(asked.round))
     assert core.is_now(Role.ELECTING)
-    better = core.p.position._replace(lsn=99)
+    better = core.p.state.position._replace(lsn=99)
     core.step(ev.PositionTold("B", core.p.campaign.round, better, True))
     assert core.is_now(Role.FOLLOWING)
     effects = wait(core, 4 * SETTINGS.stand_back_ms)
@@ -248,9 +248,9 @@ def test_an_epoch_that_only_the_log_shows_may_be_given_up_unseen() -> None:
     core, script = replica()
     core.answers = False
     core.alive(A)
-    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None)))
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None)))
     core.step(ev.LogAnswered(core.one(ev.AskLog).round))
-    core.step(ev.PositionTold("A", core.p.campaign.round, core.p.position._replace(lsn=99), True))
+    core.step(ev.PositionTold("A", core.p.campaign.round, core.p.state.position._replace(lsn=99), True))
     core.land(script.started(epoch(2)))
     core.land(script.opened(epoch(2)))
     core.alive()
@@ -299,7 +299,7 @@ def test_an_epoch_that_does_not_open_in_time_is_given_up_by_its_copy_alone() -> 
 def test_what_was_sent_for_it_may_land_and_be_acknowledged_in_the_next_one() -> None:
     """The same session, in the same order: it is nobody's."""
     core = alone_starting()
-    first, tag = core.one(ev.Append), core.p.tag
+    first, tag = core.one(ev.Append), core.p.state.tag
     not_in_time(core)
     claim_again(core)
     second = core.one(ev.Append)
@@ -326,7 +326,7 @@ def test_an_epoch_that_opens_after_it_was_given_up_leaves_the_next_one_more_time
     opened = core.one(ev.Append).data
     not_in_time(core)
     core.land(opened)
-    assert core.p.chain.state.opened
+    assert core.p.state.chain.state.opened
     claim_again(core)
     assert core.p.campaign.log.open_within_ms == 2 * SETTINGS.start_deadline_ms
 
@@ -358,7 +358,7 @@ def test_an_epoch_whose_appends_are_refused_ends_the_session_ever_more_rarely() 
     """Each may end all others of the node: the third comes within a second, the later ones within a minute."""
     core, ends = alone_starting(), []
     for _ in range(14):
-        effects = core.step(ev.AppendFailed(core.p.tag, "the topic takes nothing from this user"))
+        effects = core.step(ev.AppendFailed(core.p.state.tag, "the topic takes nothing from this user"))
         assert [e.why for e in effects if isinstance(e, ev.EndSession)] == ["the topic takes nothing from this user"]
         ends.append(core.now)
         claim_again(core, 64_010)
@@ -375,7 +375,7 @@ def test_partitions_that_share_a_session_end_it_at_the_same_moments() -> None:
         core = alone_starting()
         core.now += start
         for _ in range(9):
-            core.step(ev.AppendFailed(core.p.tag, "refused"))
+            core.step(ev.AppendFailed(core.p.state.tag, "refused"))
             claim_again(core, 64_010)
         moments.add(core.now // 64_000 * 64_000)
         assert core.now % 64_000 <= 10
@@ -387,9 +387,9 @@ def test_who_pauses_after_refusals_is_no_candidate_for_others() -> None:
     """It may be its own session that is refused: others need not wait for it."""
     core = alone_starting()
     for _ in range(2):
-        core.step(ev.AppendFailed(core.p.tag, "refused"))
+        core.step(ev.AppendFailed(core.p.state.tag, "refused"))
         claim_again(core)
-    core.step(ev.AppendFailed(core.p.tag, "refused"))
+    core.step(ev.AppendFailed(core.p.state.tag, "refused"))
     until = core.p.campaign.not_before
     assert until > core.now + 5 * SETTINGS.retry_ms
     core.step(ev.PositionAsked("B", 7), after_ms=5 * SETTINGS.retry_ms)

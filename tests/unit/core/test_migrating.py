@@ -179,8 +179,8 @@ def test_every_migration_ends_and_each_step_changes_one_member(data: st.DataObje
 
 def moved(core: Core, **changes: Any) -> list[ev.Effect]:
     """An operator changes the table."""
-    core.p.now = core.now
-    return core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(core.p.table, **changes)))
+    core.p.state.now = core.now
+    return core.step(ev.TableSeen(core.p.state.version + 1, msgspec.structs.replace(core.p.state.table, **changes)))
 
 
 def goes(core: Core) -> None:
@@ -212,7 +212,7 @@ def test_the_active_node_moves_the_partition_step_by_step() -> None:
         core.step(ev.Ticked(), after_ms=100)
         if core.of(ev.Append):
             break
-    assert core.p.role.value == "handing", "the role goes to C, and not to B before"
+    assert core.p.state.role.value == "handing", "the role goes to C, and not to B before"
 
 
 def test_a_preferred_node_is_not_given_the_role_back_where_roles_stay() -> None:
@@ -226,7 +226,7 @@ def test_a_preferred_node_is_not_given_the_role_back_where_roles_stay() -> None:
 
 def test_the_new_active_node_lets_the_old_one_go() -> None:
     core = Core(configured=("A", "B", "C"), target=Target(("A", "B"), 1)).with_sync_replica()
-    core.step(ev.Ticked(), after_ms=core.p.settings.ack_every_ms)
+    core.step(ev.Ticked(), after_ms=core.p.state.settings.ack_every_ms)
     assert core.one(ev.AskFlush).to == ("B",)
     assert core.of(ev.SetTable) == [], "what C's disk was asked to keep B's has first (R6)"
     flushed_by(core, B, 1)
@@ -293,7 +293,7 @@ def test_wanted_nodes_are_sync_replicas_before_those_that_are_to_leave() -> None
         core.step(ev.Ticked(), after_ms=20)
         while core.of(ev.SetTable):
             core.cas_ok()
-    assert (core.p.table.configured, core.p.table.target) == (("A", "C", "D"), None)
+    assert (core.p.state.table.configured, core.p.state.table.target) == (("A", "C", "D"), None)
 
 
 def test_a_set_whose_result_is_unknown_is_sent_again() -> None:
@@ -302,7 +302,7 @@ def test_a_set_whose_result_is_unknown_is_sent_again() -> None:
     first = core.one(ev.SetTable)
     core.step(ev.CasDone(first.round, ev.Cas.UNKNOWN))
     assert core.of(ev.Refresh)
-    core.step(ev.TableSeen(core.p.version, core.p.table))
+    core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
     assert core.one(ev.SetTable).version == first.version
 
 

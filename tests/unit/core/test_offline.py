@@ -26,7 +26,7 @@ def test_an_active_copy_ends_its_epoch_and_whoever_waits_hears_unknown() -> None
     assert core.role is Role.OFFLINE
     assert core.of(ev.RoleChanged)[-1] == ev.RoleChanged("offline", WHY)
     assert isinstance(core.effects[-1], ev.StopReading)
-    assert not core.p.serving
+    assert not core.p.state.serving
 
 
 @pytest.mark.feature("Q1")
@@ -75,7 +75,7 @@ def test_back_again_it_reads_the_log_to_its_end_before_it_takes_part() -> None:
     core, script = replica()
     offline(core, A, C)
     core.land(script.commit(epoch(1), 1))  # of a batch that was fetched before
-    assert core.p.chain.state.lsn == 1
+    assert core.p.state.chain.state.lsn == 1
     core.alive(A, C)
     assert core.role is Role.OFFLINE
     core.step(ev.Restored())
@@ -95,9 +95,9 @@ def test_nothing_is_missing_behind_what_was_passed_over_while_offline() -> None:
     core.alive(A, C)
     core.step(ev.Restored())
     core.step(ev.EntriesRead([(3, second)]))
-    assert core.p.chain.state.lsn == 1
+    assert core.p.state.chain.state.lsn == 1
     core.step(ev.EntriesRead([(2, first), (3, second)]))
-    assert core.p.chain.state.lsn == 3
+    assert core.p.state.chain.state.lsn == 3
     core.step(ev.LogEnd())
     assert core.is_now(Role.FOLLOWING)
     assert core.one(ev.SendAck).lsn == 3
@@ -115,7 +115,7 @@ def test_it_is_not_restored_while_its_node_is_offline_again() -> None:
 def test_one_that_was_active_and_is_still_named_so_opens_a_new_epoch() -> None:
     """Nobody else took over: it goes on, but never in the epoch it left."""
     core = Core().active()
-    before = core.p.table.epoch
+    before = core.p.state.table.epoch
     offline(core)
     core.alive()
     core.step(ev.Restored())
@@ -132,7 +132,7 @@ def test_one_that_was_replaced_follows_the_new_epoch() -> None:
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B, replicas=(Replica("C", 3, SYNC),))))
     core.alive(B, C)
     core.step(ev.Restored())
-    core.step(ev.EntriesRead([(core.p.next_offset, script.started(epoch(9)))]))
+    core.step(ev.EntriesRead([(core.p.state.next_offset, script.started(epoch(9)))]))
     core.step(ev.LogEnd())
     assert core.is_now(Role.FOLLOWING)
     core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)

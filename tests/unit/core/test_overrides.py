@@ -14,6 +14,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
+from halog.core.state.copy_state import CopyState
 from halog.core.table.group import as_of, ends, without
 from halog.core.table.table import SYNC, Group, Replica
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, create, table
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.feature("Q3", "R7", "X8")
 
 def seen(core: Core, group: Group, *, version: int = 1) -> None:
     """The znode holds this group."""
-    core.step(ev.TableSeen(core.p.version + version, msgspec.structs.replace(core.p.table, group=group)))
+    core.step(ev.TableSeen(core.p.state.version + version, msgspec.structs.replace(core.p.state.table, group=group)))
 
 
 def alone(**override: Any) -> Core:
@@ -72,8 +73,8 @@ def test_what_is_in_flight_at_its_end_is_not_acknowledged_until_the_quorum_has_i
     core.acknowledge()
     assert core.replies() == []
     core.alive(B)
-    core.acked_by(B, core.p.chain.state.lsn)
-    assert core.replies() == [ev.Happened(core.p.chain.state.lsn)]
+    core.acked_by(B, core.p.state.chain.state.lsn)
+    assert core.replies() == [ev.Happened(core.p.state.chain.state.lsn)]
 
 
 def test_a_process_that_was_stopped_over_its_end_looks_at_the_clock_before_anything_else() -> None:
@@ -114,17 +115,17 @@ def test_each_of_two_ends_at_its_own_time() -> None:
     )
     seen(core, group)
     core.step(ev.Ticked(), after_ms=LASTS_MS)
-    assert core.p.table.group == without(group, [group.required_until_ms]) != group
+    assert core.p.state.table.group == without(group, [group.required_until_ms]) != group
     assert core.p.overrides.over == {group.required_until_ms}
     core.step(ev.Ticked(), after_ms=LASTS_MS)
-    assert core.p.table.group == Group()
+    assert core.p.state.table.group == Group()
     assert core.p.overrides.over == set(ends(group))
 
 
 def test_one_without_an_end_stays() -> None:
     core = alone(required_until_ms=0)
     core.step(ev.Ticked(1 << 40), after_ms=1 << 40)
-    assert core.p.table.group.required == 1
+    assert core.p.state.table.group.required == 1
 
 
 # --- the znode ---
@@ -132,11 +133,11 @@ def test_one_without_an_end_stays() -> None:
 
 def test_whoever_sees_it_in_the_znode_again_does_not_go_by_it_and_tells_nobody() -> None:
     core = alone()
-    given = core.p.table.group
+    given = core.p.state.table.group
     core.step(ev.Ticked(), after_ms=LASTS_MS)
     for version in (0, 1):
         seen(core, given, version=version)
-        assert core.p.table.group == Group()
+        assert core.p.state.table.group == Group()
         assert told(core) == []
         assert core.p.overrides.over == {given.required_until_ms}
         assert not committed(core, 2 + version)
@@ -149,22 +150,22 @@ def test_the_next_compare_and_set_takes_it_out() -> None:
     core = alone()
     core.step(ev.Ticked(), after_ms=LASTS_MS)
     core.alive(B)
-    core.acked_by(B, core.p.chain.state.lsn)
+    core.acked_by(B, core.p.state.chain.state.lsn)
     assert core.one(ev.SetTable).table.group == Group()
     core.cas_ok()
-    assert core.p.table.replicas == (Replica("B", 2, SYNC),)
+    assert core.p.state.table.replicas == (Replica("B", 2, SYNC),)
     assert not core.p.overrides.over
 
 
 def test_a_compare_and_set_that_was_under_way_does_not_bring_it_back() -> None:
     core = alone()
     core.alive(B)
-    core.acked_by(B, core.p.chain.state.lsn)
+    core.acked_by(B, core.p.state.chain.state.lsn)
     asked = core.one(ev.SetTable)
     assert asked.table.group.required == 1
     core.step(ev.Ticked(), after_ms=LASTS_MS)
-    core.step(ev.CasDone(asked.round, ev.Cas.OK, core.p.version + 1))
-    assert core.p.table.group == Group()
+    core.step(ev.CasDone(asked.round, ev.Cas.OK, core.p.state.version + 1))
+    assert core.p.state.table.group == Group()
     assert core.p.overrides.over == set(ends(asked.table.group))
 
 
@@ -210,7 +211,7 @@ def test_one_that_is_over_when_it_is_first_seen_is_told_to_have_ended() -> None:
     core = Core(active=B, quorum=2).loaded()
     seen(core, Group(required=1, required_until_ms=core.now - 1))
     assert [cause for cause, _ in ids(core)] == ["the override has ended: its time is over"]
-    assert core.p.table.group == Group()
+    assert core.p.state.table.group == Group()
 
 
 def test_one_that_is_gone_from_the_znode_before_its_end_was_taken_back_or_ended_by_others_who_tell_it() -> None:
@@ -273,24 +274,24 @@ def test_the_end_of_one_is_not_that_of_the_other() -> None:
 def test_the_end_is_told_on_the_wall() -> None:
     core = alone()
     core.step(ev.Ticked(5_000))
-    assert core.p.table.group == Group(), "the clock there is five seconds ahead: it was over long ago"
+    assert core.p.state.table.group == Group(), "the clock there is five seconds ahead: it was over long ago"
     seen(core, Group(required=1, required_until_ms=core.now + 5_000 + LASTS_MS))
     core.step(ev.Ticked(5_000), after_ms=LASTS_MS - 1)
-    assert core.p.table.group.required == 1
-    core.step(ev.AliveChanged(frozenset({core.p.me})), after_ms=1)
-    assert core.p.table.group == Group()
+    assert core.p.state.table.group.required == 1
+    core.step(ev.AliveChanged(frozenset({core.p.state.me})), after_ms=1)
+    assert core.p.state.table.group == Group()
 
 
 def test_a_clock_that_is_set_back_puts_no_end_off_and_brings_nothing_back() -> None:
     core = alone()
-    given = core.p.table.group
+    given = core.p.state.table.group
     core.step(ev.Ticked(-60_000), after_ms=LASTS_MS - 1)
-    assert core.p.table.group == given
+    assert core.p.state.table.group == given
     core.step(ev.Ticked(-60_000), after_ms=1)
-    assert core.p.table.group == Group()
+    assert core.p.state.table.group == Group()
     seen(core, given)
     core.step(ev.Ticked(-60_000))
-    assert core.p.table.group == Group()
+    assert core.p.state.table.group == Group()
 
 
 # --- those that are not active ---
@@ -299,27 +300,28 @@ def test_a_clock_that_is_set_back_puts_no_end_off_and_brings_nothing_back() -> N
 def test_who_starts_with_one_that_is_over_knows_that_before_anything_else() -> None:
     core = Core(quorum=2, group=Group(required=1, required_until_ms=9_999))
     core.step(ev.LogEnd())
-    assert core.p.table.group == Group()
-    core.step(ev.Ticked(), after_ms=core.p.settings.start_grace_ms)
+    assert core.p.state.table.group == Group()
+    core.step(ev.Ticked(), after_ms=core.p.state.settings.start_grace_ms)
     assert core.role is Role.FOLLOWING, "one of three elects nobody"
 
 
 def test_who_starts_is_told_how_far_the_wall_is_ahead() -> None:
     t = table(quorum=2, group=Group(required=1, required_until_ms=20_000))
     for ahead, required in ((9_999, 1), (10_000, 0)):
-        p = Partition(A, 0, t, ChainState(LOG_ID, SITE), 0, Outcomes(), SETTINGS, 10_000, wall_ahead_ms=ahead)
+        state = CopyState(A, 0, t, ChainState(LOG_ID, SITE), 0, Outcomes(), SETTINGS, 10_000)
+        p = Partition(state, wall_ahead_ms=ahead)
         p.step(ev.LogEnd(), 10_000)
-        assert p.table.group.required == required
+        assert p.state.table.group.required == required
 
 
 def test_a_candidate_is_elected_by_a_quorum_again() -> None:
     group = Group(required=1, required_until_ms=10_000 + LASTS_MS)
     core = Core(quorum=2, group=group).electing(B, C)
-    core.step(ev.AliveChanged(frozenset({core.p.me})), after_ms=LASTS_MS)
+    core.step(ev.AliveChanged(frozenset({core.p.state.me})), after_ms=LASTS_MS)
     assert core.role is Role.FOLLOWING
     assert not core.of(ev.SetTable)
     other = Core(quorum=2, group=group).electing(B, C)
-    other.step(ev.AliveChanged(frozenset({other.p.me})))
+    other.step(ev.AliveChanged(frozenset({other.p.state.me})))
     assert other.role is Role.CLAIMING, "as long as it lasts one is enough"
 
 

@@ -10,6 +10,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
+from halog.core.state.copy_state import CopyState
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, Core, Script, create, epoch, replica, table, tx
 
 
@@ -31,14 +32,14 @@ def test_a_node_that_gives_up_its_epoch_says_so_in_the_znode() -> None:
     """Seed 8: to the others it is up and active, so nobody but itself would ever stand."""
     core = Core().active()
     core.submit(1)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     assert core.one(ev.SetTable).table.active is None
 
 
 def test_a_node_that_has_just_given_up_is_no_candidate_for_others() -> None:
     core = Core().active()
     core.submit(1)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     core.step(ev.PositionAsked("B", 7))
     assert not core.one(ev.TellPosition).eligible
     core.step(ev.PositionAsked("B", 8), after_ms=SETTINGS.retry_ms)
@@ -52,7 +53,7 @@ def test_a_single_node_stands_again_by_itself() -> None:
     core.land()
     core.land()
     core.submit(1)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     assert not core.of(ev.SetTable)
     core.step(ev.Ticked(), after_ms=SETTINGS.retry_ms)
     assert core.role is Role.CLAIMING
@@ -110,10 +111,10 @@ def test_dropped_entries_leave_no_hole() -> None:
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
     assert core.one(ev.Read).offset == first
     core.step(ev.EntriesRead([(first + 1, dead[1])]))
-    assert core.p.next_offset == first
+    assert core.p.state.next_offset == first
     for n in range(3):
         core.step(ev.EntriesRead([(first + n, dead[n])]))
-    assert core.p.next_offset == first + 3
+    assert core.p.state.next_offset == first + 3
 
 
 def _in_flight(core: Core) -> list[bytes]:
@@ -156,7 +157,7 @@ def test_what_is_in_flight_is_unknown_whatever_was_attempted_before() -> None:
 
 def test_what_may_be_forgotten_is_expired() -> None:
     outcomes = Outcomes([], horizon=tx(5)[:8])
-    p = Partition(A, 0, table(), ChainState(LOG_ID, SITE), 0, outcomes, SETTINGS, 0)
+    p = Partition(CopyState(A, 0, table(), ChainState(LOG_ID, SITE), 0, outcomes, SETTINGS, 0))
     (reply,) = p.step(ev.Asked(1, tx(5), 0), 0)
     assert reply == ev.Reply(1, ev.Expired(tx(5)[:8]))
 

@@ -21,7 +21,7 @@ def begun() -> tuple[Core, Script, list[bytes]]:
     core.land(script.vote(epoch(1), 2, create(b"l")))
     core.land(script.started(epoch(9)))
     other = ChainState(LOG_ID, "there", led=2, lsn=40, hash=b"o" * 16)
-    opening = Opening(epoch(9), core.p.chain.state, 0, 3, {tx(2): True})
+    opening = Opening(epoch(9), core.p.state.chain.state, 0, 3, {tx(2): True})
     return core, script, merge_records(opening, [other], None, [Merged(b"k", b"r" * 24, b"v")], b"name")
 
 
@@ -37,9 +37,9 @@ def test_no_position_is_stored_behind_parts() -> None:
     assert isinstance(meant, MergedIn)
     assert applied.next_offset == core.offset
     assert meant.forgotten == (tx(2),) or meant.decided == ((tx(2), True),)
-    assert (core.p.chain.state.lsn, core.p.ledger.mapping) == (41, 3)
-    assert not core.p.ledger.undecided
-    assert not core.p.ledger.locks
+    assert (core.p.state.chain.state.lsn, core.p.state.ledger.mapping) == (41, 3)
+    assert not core.p.state.ledger.undecided
+    assert not core.p.state.ledger.locks
 
 
 def test_a_higher_epoch_makes_them_nothing() -> None:
@@ -51,8 +51,8 @@ def test_a_higher_epoch_makes_them_nothing() -> None:
     for data in (*parts, last):
         core.land(data)
         assert not core.of(ev.Apply)
-    assert core.p.ledger.undecided
+    assert core.p.state.ledger.undecided
     core.land(script.opened(epoch(10)))
-    assert core.p.chain.state.epoch.number == 10
-    assert core.p.chain.state.site == SITE
-    assert core.p.chain.parts is None
+    assert core.p.state.chain.state.epoch.number == 10
+    assert core.p.state.chain.state.site == SITE
+    assert core.p.state.chain.parts is None

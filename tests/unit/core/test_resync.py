@@ -155,7 +155,7 @@ def leading(**t: Any) -> Core:
     core.submit(1)
     core.acknowledge()
     core.acked_by(B, 2)
-    core.step(ev.TableSeen(core.p.version + 1, resync.wished(core.p.table, ("B",))))
+    core.step(ev.TableSeen(core.p.state.version + 1, resync.wished(core.p.state.table, ("B",))))
     settle(core)
     return core
 
@@ -174,31 +174,31 @@ def settle(core: Core) -> None:
 def test_c_takes_its_place_then_b_goes_out_and_comes_back_as_it_catches_up() -> None:
     core = leading()
     settle(core)
-    assert core.p.table.away == "", "C does not have everything yet"
+    assert core.p.state.table.away == "", "C does not have everything yet"
     flushed_by(core, C, 2)
     settle(core)
-    assert core.p.table.away == "B"
-    assert core.p.table.replicas == (Replica("C", 3, SYNC),)
+    assert core.p.state.table.away == "B"
+    assert core.p.state.table.replicas == (Replica("C", 3, SYNC),)
     core.submit(3, create(b"more"))
     core.acknowledge()
     core.acked_by(B, 3)
     settle(core)
-    assert core.p.table.node_list == ("A", "C"), "what B acknowledges now is of the old copy"
+    assert core.p.state.table.node_list == ("A", "C"), "what B acknowledges now is of the old copy"
     core.acked_by(C, 3)
     assert ev.Happened(3) in core.replies(), "commits do not wait for it"
-    core.step(ev.TableSeen(core.p.version + 1, resync.emptied(core.p.table, "B")))
+    core.step(ev.TableSeen(core.p.state.version + 1, resync.emptied(core.p.state.table, "B")))
     settle(core)
-    assert core.p.table.node_list == ("A", "C"), "its copy is empty"
+    assert core.p.state.table.node_list == ("A", "C"), "its copy is empty"
     core.acked_by(B, 3)
     settle(core)
-    assert core.p.table.node_list == ("A", "C"), "that was the old copy's, and came late"
+    assert core.p.state.table.node_list == ("A", "C"), "that was the old copy's, and came late"
     assert core.p.leading is not None
     core.acknowledge()
     core.acked_by(B, core.p.leading.writer.last_lsn)
     settle(core)
-    assert core.p.table.resync is None
-    assert core.p.table.node_list == ("A", "B", "C")
-    assert core.p.table.sync_set == {B}
+    assert core.p.state.table.resync is None
+    assert core.p.state.table.node_list == ("A", "B", "C")
+    assert core.p.state.table.sync_set == {B}
 
 
 def test_what_was_flushed_there_on_request_is_flushed_elsewhere_first() -> None:
@@ -209,38 +209,38 @@ def test_what_was_flushed_there_on_request_is_flushed_elsewhere_first() -> None:
     flushed_by(core, B, 3)
     core.acked_by(C, 3)
     settle(core)
-    assert core.p.table.sync_set == {C}
-    assert core.p.table.away == ""
+    assert core.p.state.table.sync_set == {C}
+    assert core.p.state.table.away == ""
     flushed_by(core, C, 3)
     settle(core)
-    assert core.p.table.away == "B"
+    assert core.p.state.table.away == "B"
 
 
 def test_with_a_quorum_the_others_must_have_everything_first() -> None:
     """The commit is with A and B; emptied, B would leave A alone with it (R7)."""
     core = leading(quorum=2, sync=0)
     settle(core)
-    assert core.p.table.away == ""
+    assert core.p.state.table.away == ""
     flushed_by(core, C, 2)
     settle(core)
-    assert core.p.table.away == "B"
+    assert core.p.state.table.away == "B"
 
 
 def test_commits_that_do_not_wait_for_the_log_hold_it_back() -> None:
     """B may have what the log lacks: it stays until the log has it (E2)."""
     core = leading(settings=msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC))
     core.submit(4, create(b"unlogged"))
-    core.step(ev.ReplicaAck(B, core.p.chain.state.epoch, 3, applied=False))
+    core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 3, applied=False))
     flushed_by(core, C, 3)
     settle(core)
-    assert core.p.table.away == ""
+    assert core.p.state.table.away == ""
     core.acknowledge()
     settle(core)
-    assert core.p.table.away == "B"
+    assert core.p.state.table.away == "B"
 
 
 def test_a_new_active_node_goes_on_with_it() -> None:
     """The wish stands in the znode; who claims the partition takes it along."""
     core = Core(configured=("A", "B", "C"), resync=Resync(("B",)))
     core.active()
-    assert core.p.table.resync == Resync(("B",))
+    assert core.p.state.table.resync == Resync(("B",))

@@ -110,7 +110,7 @@ def opening_deposed() -> Core:
 
 def opening_epoch_ended() -> Core:
     core = Core().opening()
-    core.step(ev.AppendFailed(core.p.tag, "gone"))
+    core.step(ev.AppendFailed(core.p.state.tag, "gone"))
     return core
 
 
@@ -131,7 +131,7 @@ def active_deposed() -> Core:
 def active_epoch_ended() -> Core:
     core = Core().active()
     core.submit(1)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     return core
 
 
@@ -177,7 +177,7 @@ def draining_deposed() -> Core:
 
 def draining_epoch_ended() -> Core:
     core = Core().draining()
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     return core
 
 
@@ -197,7 +197,7 @@ def handing_deposed() -> Core:
 
 def handing_epoch_ended() -> Core:
     core = Core().handing()
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     return core
 
 
@@ -263,7 +263,7 @@ def test_another_ones_record_during_a_hand_over_ends_that_epoch_and_no_other_of_
 ) -> None:
     """The session has told where this one's records are: those of its other partitions go on."""
     core = how(Core())
-    core.step(ev.Appended(core.p.tag, core.offset + 1))
+    core.step(ev.Appended(core.p.state.tag, core.offset + 1))
     assert core.is_now(Role.FOLLOWING)
     assert core.of(ev.Read)
     assert not core.of(ev.EndSession)

@@ -20,7 +20,7 @@ NO_SYNC = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)
 
 def replica() -> tuple[Core, Script]:
     core, script = logged_replica()
-    core.p.settings = NO_SYNC
+    core.p.state.settings = NO_SYNC
     return core, script
 
 
@@ -52,7 +52,7 @@ def test_what_the_active_shows_is_shown_behind_the_acknowledgement() -> None:
     assert core.p.visible == 1
     assert pushed(core, script.commit(epoch(1), 2), shown=2) == [2]
     assert [type(e) for e in core.effects] == [ev.SendAck, ev.Show]
-    assert (core.p.visible, core.p.chain.state.lsn) == (2, 1)
+    assert (core.p.visible, core.p.state.chain.state.lsn) == (2, 1)
     assert not core.of(ev.Apply)
 
 
@@ -110,12 +110,12 @@ def test_who_told_its_position_shows_what_it_held_then_and_holds_no_more() -> No
 def test_it_stays_visible_until_an_epoch_opens_without_it() -> None:
     """Whoever leads next appends it again, or was told that it may be lost; another epoch's start says neither."""
     core, _ = three()
-    after = Script(1, core.p.chain.state.hash)
+    after = Script(1, core.p.state.chain.state.hash)
     core.land(after.started(epoch(2)))
-    assert not core.p.held.run
+    assert not core.p.state.held.run
     assert core.p.visible == 3
     core.land(after.opened(epoch(2)))
-    assert core.p.visible == core.p.chain.state.lsn == 2
+    assert core.p.visible == core.p.state.chain.state.lsn == 2
 
 
 def test_it_stays_visible_where_the_epoch_is_void() -> None:
@@ -123,7 +123,7 @@ def test_it_stays_visible_where_the_epoch_is_void() -> None:
     data = [script.commit(epoch(1), n) for n in (1, 2)]
     pushed(core, *data, shown=3)
     core.land(Script(9).commit(epoch(1), 7))
-    assert core.p.chain.state.void
+    assert core.p.state.chain.state.void
     assert core.p.visible == 3
     assert pushed(core, shown=3) == []
 
@@ -133,14 +133,14 @@ def test_what_the_log_brings_is_shown_no_more_before_it() -> None:
     for one in data:
         core.land(one)
     core.step(ev.Taken())
-    assert (core.p.visible, core.p.chain.state.lsn) == (4, 4)
+    assert (core.p.visible, core.p.state.chain.state.lsn) == (4, 4)
     assert pushed(core, shown=4) == []
 
 
 def test_a_replica_that_becomes_active_shows_it_until_its_epoch_has_opened() -> None:
     core, _ = three()
     core.step(ev.AliveChanged(frozenset({B, C})))
-    core.step(ev.PositionTold("C", core.p.campaign.round, core.p.position, False, 3, ()))
+    core.step(ev.PositionTold("C", core.p.campaign.round, core.p.state.position, False, 3, ()))
     core.cas_ok()
     seen = [core.p.visible]
     core.land()
@@ -202,7 +202,7 @@ def test_where_commits_wait_for_the_log_no_index_is_told() -> None:
     core = Core().with_sync_replica()
     core.submit(1)
     assert told(core) == [(True, 0)]
-    core.step(ev.ReplicaAck(B, core.p.chain.state.epoch, 2, applied=False))
+    core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 2, applied=False))
     core.step(ev.Ticked(), after_ms=20)
     assert not core.of(ev.Push)
 
@@ -210,9 +210,9 @@ def test_where_commits_wait_for_the_log_no_index_is_told() -> None:
 def test_who_gives_up_shows_what_it_showed() -> None:
     """Until the next epoch opens; a copy's overlay forgets nothing before."""
     core = acknowledged(commits=2)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     assert core.p.leading is None
-    assert (core.p.visible, core.p.chain.state.lsn) == (3, 1)
+    assert (core.p.visible, core.p.state.chain.state.lsn) == (3, 1)
 
 
 def test_a_table_that_names_another_epoch_silences_the_old_active() -> None:

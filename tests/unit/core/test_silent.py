@@ -86,7 +86,7 @@ def test_a_replica_is_not_silent_while_an_append_goes_unanswered() -> None:
     core.acknowledge()
     core.acked_by(B, 3)
     assert len(core.replies()) == 2
-    assert core.p.table.replicas
+    assert core.p.state.table.replicas
 
 
 @pytest.mark.feature("R4")
@@ -115,7 +115,7 @@ def test_a_replica_is_silent_behind_a_log_that_is_slow_with_every_answer(repeats
     core.submit(1)
     core.acknowledge()
     answers = 0
-    while core.p.table.replicas:
+    while core.p.state.table.replicas:
         (asked,) = core.wait_for(ev.AskLog | ev.SetTable, 4 * SETTINGS.ack_every_ms)
         if isinstance(asked, ev.SetTable):
             core.step(ev.CasDone(asked.round, ev.Cas.OK, asked.version + 1))
@@ -125,7 +125,7 @@ def test_a_replica_is_silent_behind_a_log_that_is_slow_with_every_answer(repeats
         core.step(ev.LogAnswered(asked.round))
         if repeats:
             core.acked_by(B, 1)
-    assert not core.p.table.replicas
+    assert not core.p.state.table.replicas
     assert answers == SETTINGS.silent_ms // SETTINGS.ack_every_ms
 
 
@@ -179,7 +179,7 @@ def test_an_active_copy_that_is_lost_says_so_in_the_znode_until_it_is_heard() ->
     assert core.role is Role.FAILED
     first = core.one(ev.SetTable)
     assert first.table.active is None
-    assert first.table.epoch == core.p.table.epoch
+    assert first.table.epoch == core.p.state.table.epoch
     core.step(ev.CasDone(first.round, ev.Cas.UNKNOWN))
     (again, *_) = [e for e in wait(core, 2 * SETTINGS.retry_ms) if isinstance(e, ev.SetTable)]
     core.step(ev.TableSeen(again.version + 1, again.table))

@@ -258,7 +258,7 @@ def test_the_votes_of_an_overruled_site_do_not_count_until_they_are_had() -> Non
     questions = asked(core)
     answer(core, questions, here="here")
     assert commit(core, 1) == [ev.Happened(2)]
-    assert core.p.table.overruled == ("east",)
+    assert core.p.state.table.overruled == ("east",)
     answer(core, questions, east="here")
     core.step(ev.Ticked(), after_ms=100)
     sets = core.of(ev.SetTable)
@@ -277,8 +277,8 @@ def test_overruling_begins_while_it_serves() -> None:
     core.step(ev.Ticked(), after_ms=MINE)
     answer(core, asked(core), here="here")
     assert commit(core, 1) == [ev.TooFew(2, 3, "votes", ("east",))]
-    now = msgspec.structs.replace(core.p.table, overruled=("east",))
-    core.step(ev.TableSeen(core.p.version + 1, now))
+    now = msgspec.structs.replace(core.p.state.table, overruled=("east",))
+    core.step(ev.TableSeen(core.p.state.version + 1, now))
     core.step(ev.Ticked(), after_ms=100)
     assert commit(core, 2) == [ev.Happened(2)]
 
@@ -289,10 +289,10 @@ def test_overruling_begins_while_it_serves() -> None:
 def test_sites_and_votes_are_both_waited_for() -> None:
     core = young(policy(sites=Sites(("east",))))
     questions = asked(core)
-    core.step(ev.SiteAck("east", core.p.chain.state.epoch, 1))
+    core.step(ev.SiteAck("east", core.p.state.chain.state.epoch, 1))
     core.submit(1)
     core.acknowledge()
-    core.step(ev.SiteAck("east", core.p.chain.state.epoch, 2))
+    core.step(ev.SiteAck("east", core.p.state.chain.state.epoch, 2))
     assert not core.replies()
     leading = core.p.leading
     assert leading is not None
@@ -347,8 +347,8 @@ def test_a_copy_that_is_not_active_says_nothing_of_it() -> None:
 
 def given_to(core: Core, site: str) -> list[ev.Effect]:
     """The table says that another site is to serve it."""
-    now = msgspec.structs.replace(core.p.table, owner=site)
-    core.step(ev.TableSeen(core.p.version + 1, now))
+    now = msgspec.structs.replace(core.p.state.table, owner=site)
+    core.step(ev.TableSeen(core.p.state.version + 1, now))
     return core.step(ev.Ticked())
 
 
@@ -393,7 +393,7 @@ def test_inside_its_site_it_is_handed_over_once_what_waits_for_votes_is_answered
     core = Core(settings=policy()).with_sync_replica()
     core.submit(1)
     core.acknowledge()
-    core.acked_by(core.p.table.replicas[0].member, 2)
+    core.acked_by(core.p.state.table.replicas[0].member, 2)
     core.step(ev.HandOverAsked(77, "B"))
     assert core.role is Role.DRAINING
     assert not handed_over(core)

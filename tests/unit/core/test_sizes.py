@@ -100,11 +100,11 @@ def test_an_object_that_could_not_be_changed_is_refused_by_name(vote: bool, keep
         return ev.Submitted(token, tx, (), changes, {})
 
     core = Core(settings=settings).active()
-    before = core.p.chain.state
+    before = core.p.state.chain.state
     core.step(asked(1, create(b"a"), create(b"b", bytes(limit + 1))))
     assert core.replies() == [ev.TooLarge(limit + 1, limit, b"b")]
     assert core.of(ev.Append) == []
-    assert core.p.chain.state == before
+    assert core.p.state.chain.state == before
     core.step(asked(2, create(b"a"), create(b"b", bytes(limit))))
     assert core.one(ev.Append)
 

@@ -120,9 +120,9 @@ def test_who_told_its_position_stores_no_more_of_that_epoch() -> None:
 
 def test_a_store_stands_for_the_last_few() -> None:
     core, _ = follower(settings=WRITTEN)
-    core.p.tail.stood = tuple(range(100, 100 + KEPT))
+    core.p.state.tail.stood = tuple(range(100, 100 + KEPT))
     core.p.following.stowing.stand()
-    assert core.p.tail.stood == (*range(101, 100 + KEPT), 2)
+    assert core.p.state.tail.stood == (*range(101, 100 + KEPT), 2)
 
 
 def test_a_copy_that_fails_names_itself_if_its_store_stands_for_it() -> None:

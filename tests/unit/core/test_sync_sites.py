@@ -31,7 +31,7 @@ def of_one_node(settings: Settings = STRICT, **changes: Any) -> Core:
 
 def confirmed(core: Core, lsn: int, site: str = "east", epoch: EpochId | None = None) -> list[ev.Effect]:
     """The log of that site has it."""
-    return core.step(ev.SiteAck(site, epoch or core.p.chain.state.epoch, lsn))
+    return core.step(ev.SiteAck(site, epoch or core.p.state.chain.state.epoch, lsn))
 
 
 def in_sync(settings: Settings = STRICT) -> Core:
@@ -39,7 +39,7 @@ def in_sync(settings: Settings = STRICT) -> Core:
     core = of_one_node(settings)
     confirmed(core, 1)
     core.cas_ok()
-    assert core.p.table.synced == ("east",)
+    assert core.p.state.table.synced == ("east",)
     return core
 
 
@@ -77,7 +77,7 @@ def test_it_is_not_answered_by_the_site_before_the_own_log_has_it() -> None:
 
 def test_what_a_site_had_of_an_earlier_epoch_or_never_counts_for_nothing() -> None:
     core = in_sync()
-    now = core.p.chain.state.epoch
+    now = core.p.state.chain.state.epoch
     core.submit(1)
     core.acknowledge()
     confirmed(core, 2, epoch=EpochId(now.number - 1, now.site, now.nonce))
@@ -104,7 +104,7 @@ def test_a_group_is_answered_at_once_when_its_last_commit_has_arrived() -> None:
     core = in_sync()
     for n in range(5):
         core.submit(n + 1, create(b"k%d" % n))
-    for tag in range(core.p.tag - 4, core.p.tag + 1):
+    for tag in range(core.p.state.tag - 4, core.p.state.tag + 1):
         core.acknowledge(tag)
     confirmed(core, 6)
     assert core.replies() == [ev.Happened(lsn) for lsn in range(2, 7)]
@@ -186,7 +186,7 @@ def test_a_site_is_dropped_in_the_znode_first_and_then_waited_for_no_more() -> N
     proposal = core.of(ev.SetTable)[0]
     assert proposal.table.synced == ()
     assert not core.replies()
-    core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.version + 1))
+    core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.state.version + 1))
     assert core.replies() == [ev.Happened(2)]
     assert told(core) == [("HALOG-1045", "east")]
 
@@ -199,7 +199,7 @@ def test_while_nobody_knows_whether_it_was_dropped_it_is_waited_for() -> None:
     passes(core, LONG)
     core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.UNKNOWN))
     assert not core.replies()
-    core.step(ev.TableSeen(core.p.version, core.p.table))
+    core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
     assert not core.replies()
     core.cas_ok()  # once more as it was: no earlier set can land any more
     assert not core.replies()
@@ -216,12 +216,12 @@ def test_a_site_that_has_just_confirmed_is_not_dropped() -> None:
     core.acknowledge()
     passes(core, LONG)
     core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.UNKNOWN))
-    core.step(ev.TableSeen(core.p.version, core.p.table))
+    core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
     as_it_was = core.one(ev.SetTable)  # once more: then no earlier set can land any more
     confirmed(core, 2)
-    core.step(ev.CasDone(as_it_was.round, ev.Cas.OK, core.p.version + 1))
+    core.step(ev.CasDone(as_it_was.round, ev.Cas.OK, core.p.state.version + 1))
     assert not core.of(ev.SetTable)
-    assert core.p.table.synced == ("east",)
+    assert core.p.state.table.synced == ("east",)
 
 
 def test_a_dropped_site_is_back_once_it_has_what_is_in_flight() -> None:
@@ -230,7 +230,7 @@ def test_a_dropped_site_is_back_once_it_has_what_is_in_flight() -> None:
     core.submit(1)
     core.acknowledge()
     passes(core, LONG)
-    core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.OK, core.p.version + 1))
+    core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.OK, core.p.state.version + 1))
     core.submit(2, create(b"other"))
     core.acknowledge()
     assert core.replies() == [ev.Happened(3)]
@@ -291,15 +291,15 @@ def test_what_was_recovered_is_told_to_have_happened_when_the_site_has_it() -> N
 
 def test_a_replica_does_not_say_that_it_happened() -> None:
     core = Core(B, settings=STRICT).loaded()
-    core.p.outcomes.add(tx(1), 2)
+    core.p.state.outcomes.add(tx(1), 2)
     core.step(ev.Asked(1, tx(1), 0))
     assert isinstance(core.replies()[0], ev.Unknown)
 
 
 def let_go(core: Core) -> PartitionTable:
     """An operator says so, in one compare-and-set."""
-    now = msgspec.structs.replace(core.p.table, synced=(), let_go=("east",))
-    core.step(ev.TableSeen(core.p.version + 1, now))
+    now = msgspec.structs.replace(core.p.state.table, synced=(), let_go=("east",))
+    core.step(ev.TableSeen(core.p.state.version + 1, now))
     return now
 
 
@@ -353,7 +353,7 @@ def test_a_site_that_is_no_sync_site_any_more_is_taken_out_of_the_znode_first() 
     core.submit(1)
     core.acknowledge()
     assert not core.replies()
-    core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.version + 1))
+    core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.state.version + 1))
     assert core.replies() == [ev.Happened(2)]
 
 
@@ -384,7 +384,7 @@ def test_a_site_that_took_over_keeps_nobody_from_handing_over_to_it() -> None:
     core = in_sync()
     core.submit(1)
     core.acknowledge()
-    core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(core.p.table, owner="east")))
+    core.step(ev.TableSeen(core.p.state.version + 1, msgspec.structs.replace(core.p.state.table, owner="east")))
     passes(core, LONG)
     assert core.role is Role.HANDING
     core.acknowledge()

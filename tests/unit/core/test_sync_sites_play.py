@@ -22,7 +22,7 @@ def test_the_plays_come_to_what_they_are_about() -> None:
         world.play()
         world.heal()
         acknowledged += world.acknowledged
-        epochs += len(world.p.chain.state.lineage)
+        epochs += len(world.p.state.chain.state.lineage)
         dropped += world.dropped
         let_go += world.let_go
         given_back += world.there.state.fenced > 0

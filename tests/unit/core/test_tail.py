@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from halog.core.ids import Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.replica.tail import Tail
+from halog.core.state.tail import Tail
 from halog.core.table.holders import are_gone, holders, with_holders
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from tests.unit.core.kit import LOG_ID, SITE, A, B, C, create, epoch, table, tx

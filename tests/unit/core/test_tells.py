@@ -35,8 +35,8 @@ def opened_because(core: Core) -> str:
     """Takes the partition and says why."""
     script = Script()
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, core.p.version + 1))
-    mine = core.p.table.epoch
+    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, core.p.state.version + 1))
+    mine = core.p.state.table.epoch
     core.step(ev.EntriesRead([(0, script.started(mine))]))
     core.step(ev.EntriesRead([(1, script.opened(mine))]))
     (changed,) = core.of(ev.RoleChanged)
@@ -197,11 +197,11 @@ def test_what_was_in_flight_when_an_epoch_ended_is_told_once_it_is_certain() -> 
     core = Core().with_sync_replica()
     core.submit(1, create(b"one"))
     core.submit(2, create(b"two"))
-    ended = core.p.chain.state.epoch.number
+    ended = core.p.state.chain.state.epoch.number
     core.step(ev.AppendFailed(-1, "the broker is gone"))
     assert not told_after(core, 2 * SETTINGS.discarded_ms)
-    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
-    at = core.p.next_offset
+    script, higher = Script(core.p.state.chain.state.lsn, core.p.state.chain.state.hash), epoch(ended + 1)
+    at = core.p.state.next_offset
     core.step(ev.EntriesRead([(at, script.started(higher))]))
     core.step(ev.EntriesRead([(at + 1, script.opened(higher))]))
     (told,) = told_after(core, 20)
@@ -216,10 +216,10 @@ def test_a_transaction_that_was_tried_again_is_not_discarded() -> None:
     core = Core().with_sync_replica()
     core.submit(1, create(b"one"))
     core.submit(2, create(b"two"))
-    ended = core.p.chain.state.epoch.number
+    ended = core.p.state.chain.state.epoch.number
     core.step(ev.AppendFailed(-1, "the broker is gone"))
-    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
-    at = core.p.next_offset
+    script, higher = Script(core.p.state.chain.state.lsn, core.p.state.chain.state.hash), epoch(ended + 1)
+    at = core.p.state.next_offset
     for i, data in enumerate([script.started(higher), script.opened(higher), script.commit(higher, 2)]):
         core.step(ev.EntriesRead([(at + i, data)]))
     (told,) = told_after(core, SETTINGS.discarded_ms + 20)

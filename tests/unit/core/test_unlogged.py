@@ -25,7 +25,7 @@ def leader() -> Core:
 
 
 def held_by(core: Core, member: Member, lsn: int) -> list[ev.Effect]:
-    return core.step(ev.ReplicaAck(member, core.p.chain.state.epoch, lsn, applied=False))
+    return core.step(ev.ReplicaAck(member, core.p.state.chain.state.epoch, lsn, applied=False))
 
 
 def acknowledged(*, commits: int = 1) -> Core:
@@ -48,7 +48,7 @@ def test_shown_then_answered_and_only_then_in_the_log() -> None:
     held_by(core, B, 2)
     assert [type(e) for e in core.effects] == [ev.Show, ev.Reply]
     assert core.p.visible == 2
-    assert core.p.chain.state.lsn == 1
+    assert core.p.state.chain.state.lsn == 1
     core.acknowledge()
     assert core.one(ev.Apply).state.lsn == 2
     assert core.replies() == []
@@ -148,7 +148,7 @@ def test_whoever_holds_what_the_log_lacks_stays_in_the_set() -> None:
 def test_who_is_to_leave_the_set_leaves_it_however_busy_the_partition_is() -> None:
     """Commits wait for the log until it has what was acknowledged: among commits that never pause it would wait on."""
     core = acknowledged()
-    core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(core.p.table, sync_replicas=0)))
+    core.step(ev.TableSeen(core.p.state.version + 1, msgspec.structs.replace(core.p.state.table, sync_replicas=0)))
     core.step(ev.Ticked(), after_ms=10)
     core.step(ev.Ticked(), after_ms=10)
     assert not core.of(ev.SetTable)
@@ -166,7 +166,7 @@ def test_who_is_to_leave_the_set_leaves_it_however_busy_the_partition_is() -> No
 
 def ended(*, commits: int = 2) -> Core:
     core = acknowledged(commits=commits)
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     return core
 
 
@@ -175,7 +175,7 @@ def test_who_gives_up_keeps_what_was_in_flight_and_names_itself_a_holder() -> No
     released = core.one(ev.SetTable).table
     assert released.active is None
     assert released.replicas == (*B_SYNC, Replica("A", 1, SYNC))
-    assert core.p.position == Position(1, 3)
+    assert core.p.state.position == Position(1, 3)
     core.step(ev.PositionAsked("B", 7))
     told = core.one(ev.TellPosition)
     assert told.position == Position(1, 3)
@@ -186,7 +186,7 @@ def test_who_gives_up_keeps_what_was_in_flight_and_names_itself_a_holder() -> No
 def test_what_was_answered_is_not_called_unknown() -> None:
     core = acknowledged()
     core.submit(2, create(b"k2"))
-    core.step(ev.AppendFailed(core.p.tag, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     assert core.replies() == [ev.Unknown("timed out")]
 
 
@@ -219,7 +219,7 @@ def test_who_leads_tells_no_tail() -> None:
 def won() -> Core:
     """A gave up, and wins again with the others' voices; `EpochStarted` is on its way."""
     core = ended()
-    core.step(ev.TableSeen(core.p.version + 1, core.one(ev.SetTable).table))
+    core.step(ev.TableSeen(core.p.state.version + 1, core.one(ev.SetTable).table))
     core.step(ev.Ticked(), after_ms=NO_SYNC.retry_ms)
     core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 1), True, 2, ()))
     core.step(ev.PositionTold("C", core.p.campaign.round, Position(1, 1), True, 3, ()))
@@ -253,7 +253,7 @@ def test_it_is_appended_again_with_the_same_lsn_and_id_and_the_epoch_opens_behin
     assert opened.header.lsn == 4
     core.land()
     assert core.is_now(Role.ACTIVE)
-    assert not core.p.tail.run
+    assert not core.p.state.tail.run
     held_by(core, B, 4)
     core.submit(1, create(b"k1"))
     assert core.replies() == [ev.Happened(2)], "the same id again"
@@ -265,12 +265,12 @@ def test_the_first_of_them_that_fails_ends_the_epoch_and_keeps_them_all() -> Non
     core.step(ev.AppendFailed(first, "refused"))
     assert core.of(ev.EndSession)
     assert core.is_now(Role.FOLLOWING)
-    assert [r.header.lsn for r in core.p.tail.run] == [2, 3]
+    assert [r.header.lsn for r in core.p.state.tail.run] == [2, 3]
 
 
 def test_a_log_that_lost_its_end_cannot_take_what_is_behind_it() -> None:
     """The tail is to follow lsn 2, the log ends at lsn 1: appended there it would be another history."""
     core = won()
-    del core.p.tail.run[0]
+    del core.p.state.tail.run[0]
     core.land()
     assert core.role is Role.FAILED

@@ -78,8 +78,8 @@ def test_an_abort_that_comes_while_it_is_prepared_is_behind_the_vote_in_the_log(
     assert not record.commit
     core.acknowledge(vote.tag)
     core.acknowledge(abort.tag)
-    assert not core.p.ledger.undecided
-    assert not core.p.ledger.locks
+    assert not core.p.state.ledger.undecided
+    assert not core.p.state.ledger.locks
     core.step(ev.Submitted(4, tx(1_001), (), (create(b"k"),), {}))
     assert type(records.decode(core.one(ev.Append).data)) is records.Commit
 
@@ -127,10 +127,10 @@ def test_the_last_vote_is_a_vote_and_the_decision() -> None:
     core.step(last(4, tx(1_000), digest=b"other"))
     assert core.replies() == [ev.Refused("another transaction has this id")]
     core.acknowledge(outcome.tag)
-    lsn = core.p.ledger.decided[tx(1_000)].lsn
+    lsn = core.p.state.ledger.decided[tx(1_000)].lsn
     assert core.replies() == [ev.Happened(lsn)] * 3
     assert core.one(ev.Spread) == ev.Spread(tx(1_000), True, ("q",))
-    assert not core.p.ledger.locks
+    assert not core.p.state.ledger.locks
     core.step(last(5, tx(1_000)))
     assert core.replies() == [ev.Happened(lsn)]
 
@@ -176,14 +176,13 @@ def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
     copy: Any = SimpleNamespace(
         outcomes=Outcomes(keep=10),
         ledger=ledger,
-        leading=None,
         settings=Settings(),
         chain=SimpleNamespace(state=SimpleNamespace(led=9)),
     )
     for i in range(20):
         copy.outcomes.add(tx(100 + i), 10 + i)
-    assert became_of(copy, ev.Asked(1, tx(5), 1)) == ev.Happened(3)
-    assert became_of(copy, ev.Asked(1, tx(6), 1)) == ev.NotHappened()
+    assert became_of(copy, None, ev.Asked(1, tx(5), 1)) == ev.Happened(3)
+    assert became_of(copy, None, ev.Asked(1, tx(6), 1)) == ev.NotHappened()
 
 
 def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
@@ -223,14 +222,14 @@ def test_a_replica_reads_promptly_while_votes_come() -> None:
     core = Core(B, settings=Settings(remote_sync=FEW.remote_sync)).loaded()
     following = core.p.following
     following._told_at = core.now
-    core.p.held.sealed = -1
+    core.p.state.held.sealed = -1
     following._asked_at = core.now - 10_000
-    assert core.p.me != A
-    core.p.ledger.undecided[tx(5)] = None  # type: ignore[assignment]
+    assert core.p.state.me != A
+    core.p.state.ledger.undecided[tx(5)] = None  # type: ignore[assignment]
     assert not following.is_patient
-    del core.p.ledger.undecided[tx(5)]
+    del core.p.state.ledger.undecided[tx(5)]
     assert following.is_patient
-    core.p.ledger.decided[tx(5)] = Decision(True, 3, 3)
+    core.p.state.ledger.decided[tx(5)] = Decision(True, 3, 3)
     core.step(ev.Taken(), after_ms=1)
     assert not following.is_patient, "more are expected"
 

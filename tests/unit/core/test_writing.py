@@ -126,12 +126,12 @@ def test_a_record_exactly_at_the_limit_passes_one_byte_more_is_refused(spare: in
     probe.submit(1, *several)
     size = len(probe.one(ev.Append).data)
     core = Core(settings=Settings(max_record_bytes=size + spare)).active()
-    before = core.p.chain.state
+    before = core.p.state.chain.state
     core.submit(1, *several)
     assert bool(core.of(ev.Append)) is passes
     if not passes:
         assert core.effects == [ev.Reply(1, ev.TooLarge(size, size - 1))]
-        assert core.p.chain.state == before
+        assert core.p.state.chain.state == before
         core.submit(2, create(K))
         assert records.decode(core.one(ev.Append).data).header.lsn == 2
 
@@ -151,7 +151,7 @@ def test_too_many_bytes_in_flight_are_refused_as_busy_until_the_log_has_them() -
     core.submit(2, create(b"b", b"x" * 2_000))
     core.submit(3, create(b"c"))
     assert core.replies() == [ev.Busy(3_000, "bytes")]
-    core.acknowledge(core.p.tag - 1)
+    core.acknowledge(core.p.state.tag - 1)
     core.submit(4, create(b"c"))
     assert len(core.of(ev.Append)) == 1
 
@@ -160,10 +160,10 @@ def test_the_first_failure_ends_the_epoch_and_everything_in_flight_is_unknown() 
     core = Core().active()
     core.submit(1, create(b"a"))
     core.submit(2, create(b"b"))
-    core.step(ev.AppendFailed(core.p.tag - 1, "timed out"))
+    core.step(ev.AppendFailed(core.p.state.tag - 1, "timed out"))
     assert core.replies() == [ev.Unknown("timed out")] * 2
     assert core.of(ev.EndSession)
-    core.step(ev.Appended(core.p.tag, 99))
+    core.step(ev.Appended(core.p.state.tag, 99))
     assert core.effects == []
 
 
@@ -172,7 +172,7 @@ def test_an_acknowledgement_out_of_order_or_of_the_past_ends_the_epoch(wrong: st
     core = Core().active()
     core.submit(1, create(b"a"))
     core.submit(2, create(b"b"))
-    tag = core.p.tag if wrong == "later tag" else core.p.tag - 1
+    tag = core.p.state.tag if wrong == "later tag" else core.p.state.tag - 1
     core.step(ev.Appended(tag, core.offset if wrong == "later tag" else core.offset - 1))
     assert core.role is Role.FOLLOWING
     assert all(isinstance(r, ev.Unknown) for r in core.replies())
@@ -182,7 +182,7 @@ def test_an_acknowledgement_of_another_epoch_or_a_dead_incarnation_counts_for_no
     core = Core().with_sync_replica()
     core.submit(1)
     core.acknowledge()
-    core.step(ev.ReplicaAck(B, core.p.chain.state.epoch._replace(number=9), 2))
+    core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch._replace(number=9), 2))
     core.acked_by(B._replace(incarnation=99), 2)
     core.acked_by(C, 2)
     assert core.replies() == []

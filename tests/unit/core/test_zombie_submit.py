@@ -13,7 +13,7 @@ def test_a_zombie_does_not_answer_for_a_later_epoch() -> None:
     """A second attempt that knows of a higher epoch gets "not serving" from a node that leads a lower one: that node
     would say "conflict" of what the higher epoch may have committed."""
     core = Core().active()
-    led = core.p.chain.state.epoch.number
+    led = core.p.state.chain.state.epoch.number
     (later,) = core.step(ev.Submitted(7, tx(1), ((b"k", 3),), (create(),), {}, led + 1))
     assert isinstance(later, ev.Reply)
     assert isinstance(later.result, ev.NotServing)
@@ -26,7 +26,7 @@ def test_a_zombie_does_not_answer_for_a_later_epoch() -> None:
 def test_what_is_late_is_not_done_in_a_later_epoch() -> None:
     """Whoever asked again was answered in that one, and believed it."""
     core = Core().active()
-    led = core.p.chain.state.epoch.number
+    led = core.p.state.chain.state.epoch.number
     late = core.step(ev.Submitted(7, tx(1), (), (create(),), {}, led - 1, exact=True))
     assert late == [ev.Reply(7, ev.NotServing(None, led))]
     early = core.step(ev.Submitted(8, tx(1), (), (create(),), {}, led + 1, exact=True))
@@ -39,7 +39,7 @@ def test_what_is_late_is_not_done_in_a_later_epoch() -> None:
 def test_a_vote_that_is_late_is_not_given_in_a_later_epoch() -> None:
     """The last one decides: whoever asked by id in the later epoch was told that it did not happen."""
     core = Core().active()
-    led = core.p.chain.state.epoch.number
+    led = core.p.state.chain.state.epoch.number
 
     def asked(epoch: int) -> ev.PrepareAsked:
         return ev.PrepareAsked(7, tx(1), "p", ("p", "q"), b"d", (), (create(),), {}, epoch, last=True, exact=True)

@@ -33,7 +33,9 @@ def active(cluster: Cluster) -> dict[str, Copy]:
 
 def settled(cluster: Cluster) -> None:
     """Nothing is in doubt any more."""
-    wait_until(lambda: not any(c.core.ledger.undecided for c in active(cluster).values()), "something is in doubt")
+    wait_until(
+        lambda: not any(c.core.state.ledger.undecided for c in active(cluster).values()), "something is in doubt"
+    )
 
 
 def never_done(cluster: Cluster, names: str) -> None:

@@ -30,7 +30,7 @@ def test_a_node_whose_clock_is_behind_catches_up_at_its_first_commit(behind: str
     with Cluster(1, partitions=1, registry=REGISTRY) as cluster:
         active = cluster.node("A")
         (copy,) = active.runtime.copies.values()
-        copy.core.outcomes.horizon = (time.time_ns() + HOUR_NS).to_bytes(8, "big")
+        copy.core.state.outcomes.horizon = (time.time_ns() + HOUR_NS).to_bytes(8, "big")
         node = active if behind == "A" else cluster.client()
         with pytest.raises(ConflictError, match="clock is behind"), node.transaction():
             node.create(Counter(name="a"))

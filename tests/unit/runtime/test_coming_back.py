@@ -35,13 +35,13 @@ def test_a_node_that_is_cut_off_gives_up_its_roles_and_restores_what_it_missed(
     wait_until(lambda: cluster.active_for(Counter, "c") in others, "nobody took over")
     assert add(cluster.client()) == 1
     copy = runtime(cluster, first).copies[cluster.partition_of(Counter, "c")]
-    stood, lsn = copy.core.chain.state.lsn, runtime(cluster, first).copies[copy.name].core.visible
+    stood, lsn = copy.core.state.chain.state.lsn, runtime(cluster, first).copies[copy.name].core.visible
     assert stood == lsn
-    assert copy.core.role is Role.OFFLINE
+    assert copy.core.state.role is Role.OFFLINE
     heal()
     cluster.settle()
     wait_until(lambda: is_online(cluster, first), "it is not restored")
-    assert copy.core.chain.state.lsn > lsn
+    assert copy.core.state.chain.state.lsn > lsn
     assert add(cluster.node(first)) == 2
 
 
@@ -57,7 +57,7 @@ def test_one_that_was_offline_for_longer_than_the_log_is_kept_is_rebuilt(
 
     def trimmed() -> bool:
         add(cluster.client())
-        return MemoryLog(cluster._broker).bounds(old.tp)[0] > old.core.next_offset
+        return MemoryLog(cluster._broker).bounds(old.tp)[0] > old.core.state.next_offset
 
     wait_until(trimmed, "the log is not trimmed")
     heal()
@@ -90,7 +90,7 @@ def test_a_copy_that_came_back_shows_nothing_before_it_has_read_what_it_missed(
     monkeypatch.setattr(Copy, "read", held)
     heal()
     wait_until(lambda: not runtime(cluster, first).members.offline, "it is not back")
-    wait_until(lambda: copy.core.role is Role.LOADING, "it does not load")
+    wait_until(lambda: copy.core.state.role is Role.LOADING, "it does not load")
     newest = add(cluster.client())
     with cluster.node(first).transaction(read="local") as tx:
         assert tx.get(Counter, "c").value == newest, "the active was asked"
@@ -101,7 +101,7 @@ def test_a_copy_that_came_back_shows_nothing_before_it_has_read_what_it_missed(
         with cluster.node(first).transaction(read="local") as tx:
             return tx.get(Counter, "c").value
 
-    wait_until(lambda: copy.core.role not in INCOMPLETE, "it does not come back")
+    wait_until(lambda: copy.core.state.role not in INCOMPLETE, "it does not come back")
     assert here() >= newest - 1, "what the log had when it came back"
     asked = runtime(cluster, first).router.ask
     monkeypatch.setattr(runtime(cluster, first).router, "ask", None)

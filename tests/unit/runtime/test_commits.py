@@ -33,11 +33,16 @@ pytestmark = pytest.mark.feature("R5", "D1")
 WORK = Work((), ())
 
 
+def core_of(led: int) -> SimpleNamespace:
+    """That has read epoch `led` in its log."""
+    return SimpleNamespace(state=SimpleNamespace(chain=SimpleNamespace(state=SimpleNamespace(epoch=epoch(led)))))
+
+
 class Node:
     """An asker whose own copy is active for the first rounds, and then nobody is."""
 
     closed = False
-    core = SimpleNamespace(chain=SimpleNamespace(state=SimpleNamespace(epoch=epoch(1))))
+    core = core_of(1)
 
     def __init__(self, *rounds: ev.Result) -> None:
         self.rounds = list(rounds)
@@ -150,7 +155,7 @@ class Comes(Node):
 
     def __init__(self, led: int) -> None:
         super().__init__()
-        self.core = SimpleNamespace(chain=SimpleNamespace(state=SimpleNamespace(epoch=epoch(led))))
+        self.core = core_of(led)
 
     def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
         open_.unanswered("", 1)

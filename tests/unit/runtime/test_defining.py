@@ -237,7 +237,7 @@ def test_a_foreign_partition_is_known_and_used_and_never_hosted(cluster: Cluster
     with node.transaction():
         node.get(Counter, "x").value = 2
     wait_until(
-        lambda: len({cluster.node(n).runtime.copies[P].core.chain.state.lsn for n in "AB"}) == 1, "B has it, too"
+        lambda: len({cluster.node(n).runtime.copies[P].core.state.chain.state.lsn for n in "AB"}) == 1, "B has it, too"
     )
     cluster.kill("A")
     wait_until(lambda: (there.active, there.node_list, there.state) == ("B", ("B",), "Active"), "the list is current")

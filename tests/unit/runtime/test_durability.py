@@ -105,9 +105,11 @@ def test_one_that_does_not_wait_for_the_log_returns_though_the_log_stands_still(
             waits.join(5)
             assert not waits.is_alive()
         lsn = add(cluster.client())
-        wait_until(lambda: all(copy_of(cluster, n).core.chain.state.lsn >= lsn for n in cluster.names), "all have it")
-        assert {copy_of(cluster, n).core.chain.state.hash for n in cluster.names} == {
-            copy_of(cluster, active(cluster)).core.chain.state.hash
+        wait_until(
+            lambda: all(copy_of(cluster, n).core.state.chain.state.lsn >= lsn for n in cluster.names), "all have it"
+        )
+        assert {copy_of(cluster, n).core.state.chain.state.hash for n in cluster.names} == {
+            copy_of(cluster, active(cluster)).core.state.chain.state.hash
         }
 
 
@@ -138,7 +140,7 @@ def test_who_read_it_early_is_no_conflict_once_the_log_has_it() -> None:
             assert tx.token.positions == {cluster.partition_of(Counter, "c"): lsn}
             both.begin()
             assert [both.get(Counter, key).value for key in KEYS] == [1, 0]
-        wait_until(lambda: copy_of(cluster, active(cluster)).core.chain.state.lsn >= lsn, "the log has it")
+        wait_until(lambda: copy_of(cluster, active(cluster)).core.state.chain.state.lsn >= lsn, "the log has it")
         both.commit()
         tx.commit()
         assert value(client) == 2
@@ -211,10 +213,10 @@ def test_it_returns_once_so_many_replicas_have_flushed_it(monkeypatch: pytest.Mo
 def test_more_than_the_policy_gives_is_refused_and_changes_nothing() -> None:
     with running() as cluster:
         for who in (cluster.client(), cluster.node(active(cluster))):
-            before = copy_of(cluster, active(cluster)).core.chain.state.lsn
+            before = copy_of(cluster, active(cluster)).core.state.chain.state.lsn
             with pytest.raises(RefusedError, match="policy test with sync_replicas = 1"):
                 add(who, Durability(remote="SYNC", replicas=2))
-            assert copy_of(cluster, active(cluster)).core.chain.state.lsn == before
+            assert copy_of(cluster, active(cluster)).core.state.chain.state.lsn == before
             assert value(who) == 0
 
 

@@ -67,12 +67,12 @@ def test_a_log_that_is_away_when_the_session_ends_leaves_the_node_whole(
     host, copy = host_of(cluster, active), copy_on(cluster, active)
     away = failing(UnreachableError("Kafka does not answer"), 5, host.log.session)
     monkeypatch.setattr(host.log, "session", away)
-    copy.post(ev.AppendFailed(copy.core.tag + 1, "nobody knows"))
+    copy.post(ev.AppendFailed(copy.core.state.tag + 1, "nobody knows"))
     host.end_session(host.current_session(), "the log did not acknowledge in time")
     assert add(cluster) == 1
     cluster.settle()
-    now = copy_on(cluster, cluster.active_for(Counter, "c")).core.chain
-    wait_until(lambda: copy.core.chain.state.lsn >= now.state.lsn, "it does not follow")
+    now = copy_on(cluster, cluster.active_for(Counter, "c")).core.state.chain
+    wait_until(lambda: copy.core.state.chain.state.lsn >= now.state.lsn, "it does not follow")
     assert threads() == before
 
 
@@ -109,7 +109,7 @@ def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(
     host = host_of(cluster, replica)
     monkeypatch.setattr(host.store, "write", failing(StoreError("no space left on device"), 10**9, host.store.write))
     assert add(cluster) == 1
-    wait_until(lambda: copy_on(cluster, replica).core.role is Role.FAILED, "it still follows")
+    wait_until(lambda: copy_on(cluster, replica).core.state.role is Role.FAILED, "it still follows")
     assert add(cluster) == 2
     assert replica not in cluster.tables()[cluster.partition_of(Counter, "c")].node_list
 
@@ -161,7 +161,7 @@ def test_a_node_restarts_warm_where_the_last_record_opened_an_epoch(
     cluster.restart(active)
     cluster.settle()
     other = cluster.active_for(Counter, "c")
-    wait_until(lambda: copy_on(cluster, active).core.chain.state.opened, "not caught up")
+    wait_until(lambda: copy_on(cluster, active).core.state.chain.state.opened, "not caught up")
     cluster.kill(active)
     cluster.restart(active)
     assert other

@@ -122,7 +122,7 @@ def test_a_commit_under_way_when_the_quorum_goes_is_unknown_never_denied(*, else
         caller = cluster.client() if elsewhere else cluster.node(active)
         with caller.transaction() as tx:
             tx.create(Counter("c"))
-        chain = cluster.node(active).runtime.copies[NAME].core.chain
+        chain = cluster.node(active).runtime.copies[NAME].core.state.chain
         for name in cluster.names:
             if name != active:
                 cluster.pause(name)
@@ -249,7 +249,7 @@ def test_a_commit_in_flight_at_the_end_of_an_override_is_unknown_where_no_coordi
         assert wait_until(lambda: _counts(cluster), "commits go on")
         coordinator, node = cut_off(cluster, active), cluster.node(active)
         copy = node.runtime.copies[NAME]
-        before, told = copy.core.chain.state.lsn, []
+        before, told = copy.core.state.chain.state.lsn, []
         wait_until(lambda: wall_ms() > until - 800, "the time stands still")  # the caller waits longer than that
         cluster._broker.hold(copy.tp)
         thread = threading.Thread(target=lambda: told.append(_outcome(node)))
@@ -260,7 +260,7 @@ def test_a_commit_in_flight_at_the_end_of_an_override_is_unknown_where_no_coordi
         cluster._broker.release(copy.tp)
         thread.join(10)
         assert isinstance(told[0], OutcomeUnknownError), told
-        assert copy.core.chain.state.lsn == before + 1, "it is not in the log"
+        assert copy.core.state.chain.state.lsn == before + 1, "it is not in the log"
         coordinator.resume()
         cluster.restart(next(n for n in cluster.names if n != active))
         wait_until(lambda: _counts(cluster), "commits do not go on with a quorum")
@@ -371,7 +371,7 @@ def test_each_event_of_a_batch_is_judged_by_the_time_behind_it(
     """A process that is stopped in the middle of one finds reports that came since in the same."""
     copy = cluster.node(cluster.active_for(Counter, "c")).runtime.copies[NAME]
     with copy.lock:
-        times, judged, step = itertools.count(copy.core.now), [], copy.core.step
+        times, judged, step = itertools.count(copy.core.state.now), [], copy.core.step
         monkeypatch.setattr(copy_module, "monotonic_ms", lambda: next(times))
 
         def seen(event: ev.Event, now: int) -> list[ev.Effect]:

@@ -331,7 +331,8 @@ def some_copy(required: int = 0) -> Any:
     """In epoch 3 of a group of four, of which so many are required."""
     state = SimpleNamespace(epoch=SimpleNamespace(number=3), lsn=5)
     table = PartitionTable("p-0", "", "", 0, "p", tuple("ABCD"), 1, 3, group=Group(required=required))
-    return SimpleNamespace(name="p-0", core=SimpleNamespace(chain=SimpleNamespace(state=state), table=table))
+    core = SimpleNamespace(state=SimpleNamespace(chain=SimpleNamespace(state=state), table=table))
+    return SimpleNamespace(name="p-0", core=core)
 
 
 @pytest.mark.feature("Q3", "Q4")

@@ -194,7 +194,9 @@ def test_nodes_leave_the_objects_to_a_job_and_go_on_when_it_ends() -> None:
             cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
             wait_until(lambda: left(cluster) == [{POLICY: "job"}] * 2, "a node does not leave them to the job")
             served = {n: c for name in cluster.names for n, c in cluster.node(name).runtime.copies.items() if c.serving}
-            wait_until(lambda: all(c.core.ledger.mapping == 1 for c in served.values()), "a partition does not change")
+            wait_until(
+                lambda: all(c.core.state.ledger.mapping == 1 for c in served.values()), "a partition does not change"
+            )
             traffic.goes_on()
             assert mapping(cluster).updating(POLICY) == mapping(cluster).partition_names(POLICY)
             moved = [cluster.node(name).runtime.remapping.view()["moved"] for name in cluster.names]

@@ -147,7 +147,7 @@ def test_a_store_that_fails_keeps_no_copy_from_stopping(monkeypatch: pytest.Monk
         copy = copy_on(cluster, name)
         monkeypatch.setattr(copy.objects.store, "write", fails)
         copy.fail(StoreError("no space left on device"))
-        assert copy.core.role is Role.FAILED
+        assert copy.core.state.role is Role.FAILED
         cluster._broker.drop_held(log_of(cluster))
         wait_until(lambda: cluster.active_for(Counter, "c") != name, "it gave the partition up")
         monkeypatch.undo()

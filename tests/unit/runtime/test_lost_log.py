@@ -39,7 +39,7 @@ def test_a_copy_that_holds_what_the_log_lost_is_kept_though_others_went_on(clust
     table = cluster.tables()[name]
     tp = TopicPartition(table.topic, table.index)
     others = [n for n in cluster.names if n != behind]
-    states = lambda: {copy_on(cluster, n).core.chain.state.lsn for n in cluster.names}  # noqa: E731
+    states = lambda: {copy_on(cluster, n).core.state.chain.state.lsn for n in cluster.names}  # noqa: E731
     wait_until(lambda: len(states()) == 1, "they are level")
     copy_on(cluster, behind).save()
     cluster.kill(behind)

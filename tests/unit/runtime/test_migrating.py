@@ -232,7 +232,7 @@ def held(cluster: Cluster) -> bool:
 def loaded(cluster: Cluster) -> bool:
     """Does C have all that was in the log when it began to copy?"""
     copy = copies(cluster, "C").get(P)
-    return copy is not None and copy.core.role is not Role.LOADING
+    return copy is not None and copy.core.state.role is not Role.LOADING
 
 
 @pytest.fixture(params=["its log", "its snapshot"])

@@ -109,7 +109,7 @@ def test_what_is_refused_in_the_end_names_the_limit_and_what_to_do(
     assert f"(limits.{setting}); nothing happened; try again later, or raise the limit" in error.message
     lsn = active.runtime.copies[NAME].core.leading.writer.last_lsn
     cluster._broker.release(active.runtime.copies[NAME].tp)
-    wait_until(lambda: active.runtime.copies[NAME].core.chain.state.lsn == lsn, "it is not in the log")
+    wait_until(lambda: active.runtime.copies[NAME].core.state.chain.state.lsn == lsn, "it is not in the log")
     with active.transaction() as tx:
         assert tx.find(Photo, "c") is None
 

@@ -251,7 +251,7 @@ def test_a_barrier_and_what_is_in_doubt_are_waited_for_as_long_as_the_policy_say
 
 def test_a_copy_has_the_times_of_its_policy(two: Cluster) -> None:
     copies = two.node("A").runtime.copies
-    own, usual = copies["short-0"].core.settings, copies["test-0"].core.settings
+    own, usual = copies["short-0"].core.state.settings, copies["test-0"].core.state.settings
     assert (own.commit_deadline_ms, own.doubt_ms, own.min_stay_ms) == (400, 100, 7_000)
     assert (usual.commit_deadline_ms, usual.doubt_ms, usual.min_stay_ms) == (5_000, 2_000, 30_000)
 

@@ -57,16 +57,16 @@ def test_a_sync_commit_returns_while_the_replica_has_it_by_push_only(
 ) -> None:
     _, replica, node = hosts(cluster)
     create(node, "first")
-    lsn = replica.core.chain.state.lsn
+    lsn = replica.core.state.chain.state.lsn
     late: list[Sequence[Entry]] = []
     with monkeypatch.context() as held_back:
         held_back.setattr(replica, "read", late.append)
         create(node, "second")
-        assert replica.core.chain.state.lsn <= lsn + 1
-        assert replica.core.held.run
+        assert replica.core.state.chain.state.lsn <= lsn + 1
+        assert replica.core.state.held.run
     for entries in late:
         replica.read(entries)
-    wait_until(lambda: not replica.core.held.run, "the log did not bring it")
+    wait_until(lambda: not replica.core.state.held.run, "the log did not bring it")
     assert replica.wait_for(lsn + 1, 5)
 
 
@@ -75,8 +75,8 @@ def test_a_sync_commit_returns_without_any_push(cluster: Cluster, monkeypatch: p
     host, replica, node = hosts(cluster)
     monkeypatch.setattr(host._pushes, "_offer", lambda node, frame: None)
     create(node, "first")
-    assert not replica.core.held.run
-    assert replica.core.chain.state.lsn >= 2
+    assert not replica.core.state.held.run
+    assert replica.core.state.chain.state.lsn >= 2
 
 
 def test_commits_that_leave_together_travel_in_one_frame_and_large_ones_in_several() -> None:

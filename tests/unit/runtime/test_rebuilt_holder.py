@@ -24,11 +24,11 @@ def test_a_copy_that_is_rebuilt_does_not_forget_what_its_node_acknowledged(remot
         active = cluster.active_for(Counter, "c")
         (replica,) = [n for n in cluster.names if n != active]
         old = copy_on(cluster, replica)
-        assert old.core.held.run
+        assert old.core.state.held.run
         old.post(ev.LogLost("the log begins at 4, this copy needs 3"))
         copies = host_of(cluster, replica).copies  # between the two there is none
         wait_until(
-            lambda: (now := copies.get(old.name)) not in (None, old) and now.core.role is Role.FOLLOWING,
+            lambda: (now := copies.get(old.name)) not in (None, old) and now.core.state.role is Role.FOLLOWING,
             "it is rebuilt",
         )
         cluster.kill(active)

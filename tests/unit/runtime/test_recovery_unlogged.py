@@ -37,7 +37,7 @@ def test_what_only_a_store_holds_is_in_the_log_before_any_node_starts(
     """The node that held it need not come back: the command has read its disk."""
     with counting(policy) as cluster:
         assert [add(cluster) for _ in range(3)] == [2, 3, 4]
-        holder, log = replica(cluster).core.me.node, "test-0"
+        holder, log = replica(cluster).core.state.me.node, "test-0"
         lose(cluster)
         plan = Tool(cluster).recover()
         assert {p.name: (p.held_by, p.again) for p in plan.partitions} == {log: (holder, 3)}
@@ -55,7 +55,7 @@ def test_what_only_a_store_holds_is_in_the_log_before_any_node_starts(
 def test_a_store_that_is_not_there_may_hold_what_nobody_else_has(policy: str) -> None:
     with counting(policy) as cluster:
         add(cluster)
-        holder = replica(cluster).core.me.node
+        holder = replica(cluster).core.state.me.node
         lose(cluster)
         plan = Tool(cluster, without=(holder,)).look()
         assert "it may hold commits of policy test that the log lacks" in plan.needs[holder]
@@ -69,7 +69,7 @@ def test_a_store_that_is_not_there_may_hold_what_nobody_else_has(policy: str) ->
 def test_a_store_of_another_run_of_the_machine_may_lack_what_it_was_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
     with counting("WRITE_NO_SYNC") as cluster:
         add(cluster)
-        holder = replica(cluster).core.me.node
+        holder = replica(cluster).core.state.me.node
         lose(cluster)
         monkeypatch.setattr(stowed, "machine_run", lambda: "another")
         assert "its machine was started anew" in Tool(cluster).look().needs[holder]

@@ -161,7 +161,7 @@ def test_a_node_that_lost_its_disk_still_refuses_what_was_routed_before() -> Non
         cluster._disks["A"] = MemoryDisk("A")
         copies = cluster.restart("A").runtime.copies
         cluster.settle()
-        assert {c.core.ledger.mapping for c in copies.values()} == {1}
+        assert {c.core.state.ledger.mapping for c in copies.values()} == {1}
         with pytest.raises(RemappedError):
             cluster.node("A").runtime.fetch("test-0", [b"none"], mapping=0)
         with client.transaction():

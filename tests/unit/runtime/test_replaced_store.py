@@ -30,7 +30,7 @@ def sets_aside(cluster: Cluster, name: str) -> MemoryDisk:
 def test_the_partition_waits_and_an_operator_may_give_it_up(policy: str, caplog: pytest.LogCaptureFixture) -> None:
     with counting(policy) as cluster:
         assert add(cluster) == 2
-        damaged = replica(cluster).core.me.node
+        damaged = replica(cluster).core.state.me.node
         all_end(cluster)
         sets_aside(cluster, damaged)
         for name in cluster.names:
@@ -52,7 +52,7 @@ def test_the_disk_that_was_set_aside_is_put_back(policy: str, caplog: pytest.Log
     """It could be mended, perhaps."""
     with counting(policy) as cluster:
         assert add(cluster) == 2
-        damaged = replica(cluster).core.me.node
+        damaged = replica(cluster).core.state.me.node
         all_end(cluster)
         old = sets_aside(cluster, damaged)
         for name in cluster.names:
@@ -71,7 +71,7 @@ def test_another_holder_is_enough(policy: str, caplog: pytest.LogCaptureFixture)
     """Of who was active nothing is missed: its replica has it all."""
     with counting(policy) as cluster:
         assert add(cluster) == 2
-        holder = replica(cluster).core.me.node
+        holder = replica(cluster).core.state.me.node
         other = next(name for name in cluster.names if name != holder)
         all_end(cluster)
         sets_aside(cluster, other)
@@ -84,7 +84,7 @@ def test_it_is_over_with_the_next_epoch(caplog: pytest.LogCaptureFixture) -> Non
     """Runs that began with the new store have nothing in the old one."""
     with counting("SYNC") as cluster:
         assert add(cluster) == 2
-        holder = replica(cluster).core.me.node
+        holder = replica(cluster).core.state.me.node
         other = next(name for name in cluster.names if name != holder)
         all_end(cluster)
         sets_aside(cluster, other)

@@ -159,7 +159,7 @@ def test_a_read_does_not_wait_for_a_commit_that_never_came_about(cluster: Cluste
 @pytest.mark.feature("R5")
 def test_a_forgotten_outcome_is_told_at_once_from_everywhere(cluster: Cluster) -> None:
     node = active(cluster)
-    node.copies["test-0"].core.outcomes.horizon = b"\xff" * 8
+    node.copies["test-0"].core.state.outcomes.horizon = b"\xff" * 8
     client = cluster.client()
     assert isinstance(client, object)
     (other,) = {"A", "B"} - {node.name}

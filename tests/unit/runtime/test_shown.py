@@ -47,11 +47,11 @@ def read_at(node: Node, after: halog.Token | None = None) -> tuple[int, halog.To
 @pytest.mark.feature("R5")
 def test_a_local_read_shows_what_was_acknowledged_while_the_log_is_away(cluster: Cluster) -> None:
     copy, there = replica_of(cluster)
-    logged = copy.core.chain.state.lsn
+    logged = copy.core.state.chain.state.lsn
     cluster._broker.hold(log_of(cluster))
     assert [add(cluster) for _ in range(3)] == [1, 2, 3]
     wait_until(lambda: read_at(there)[0] == 3, "it shows the last one, too", seconds=2)
-    assert copy.core.chain.state.lsn == logged
+    assert copy.core.state.chain.state.lsn == logged
     assert not copy.has(logged + 1), "a barrier's reader needs what the log has"
     assert next(iter(copy.objects.scan(b""))).version == logged + 3
     cluster._broker.release(log_of(cluster))
@@ -69,7 +69,7 @@ def test_a_session_need_not_wait_for_the_log(cluster: Cluster) -> None:
         tx.get(Counter, "c").value += 1
     value, token = read_at(there, tx.token)
     assert (value, token) == (1, tx.token)
-    assert copy.core.chain.state.lsn < tx.token.positions[copy.name]
+    assert copy.core.state.chain.state.lsn < tx.token.positions[copy.name]
     with pytest.raises(DeadlineError, match="did not reach"):
         read_at(there, halog.Token({copy.name: tx.token.positions[copy.name] + 1}))
     cluster._broker.release(log_of(cluster))

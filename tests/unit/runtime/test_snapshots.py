@@ -104,7 +104,7 @@ def test_outcomes_too_old_to_be_asked_for_leave_the_topic_whole(
         for i in range(15):
             put(cluster, 100 * turn + i)
         Snapshots.take(*on(cluster, name))
-    lsn = on(cluster, name)[1].core.chain.state.lsn
+    lsn = on(cluster, name)[1].core.state.chain.state.lsn
     blocks = [int.from_bytes(k[1:], "big") for k, v in state(cluster, name).items() if k[:1] == b"t" and v]
     assert min(blocks) == (lsn - 10) // 2
     assert sorted(blocks) == list(range(min(blocks), lsn // 2 + 1))
@@ -213,7 +213,7 @@ class Fresh:
 
     def __init__(self, cluster: Cluster) -> None:
         self.taker, model = on(cluster, cluster.active_for(Counter, "c"))
-        self.table = model.core.table
+        self.table = model.core.state.table
         self.store = MemoryStore()
         self.copy = Copy(model.node, 0, self.table)
         self.copy.objects = ObjectTable(self.store, bytes.fromhex(self.table.log_id), self.copy.lock)
@@ -246,7 +246,7 @@ def test_a_restored_copy_is_whole(cluster: Cluster) -> None:
             tx.create(Counter("c", turn))
         Snapshots.take(*on(cluster, name))
     fresh = Fresh(cluster)
-    assert fresh.restore() == on(cluster, name)[1].core.chain.state.lsn
+    assert fresh.restore() == on(cluster, name)[1].core.state.chain.state.lsn
     assert fresh.names() == ["c", "n0", "n1", "n2"]
     found = fresh.copy.objects.find(REGISTRY.info(Counter).index_key(("c",)))
     assert found is not None

@@ -62,7 +62,7 @@ def active_copy(cluster: Cluster, name: str) -> Copy:
 
 def nothing_in_doubt(cluster: Cluster, names: list[str]) -> None:
     def free() -> bool:
-        ledgers = [active_copy(cluster, n).core.ledger for n in names]
+        ledgers = [active_copy(cluster, n).core.state.ledger for n in names]
         return not any(x.undecided or x.locks for x in ledgers)
 
     wait_until(free, "something is in doubt")
@@ -129,7 +129,7 @@ def test_what_a_dead_initiator_left_undecided_is_aborted(cluster: Cluster, skip:
     tx = half_done(cluster, names, skip=skip)
     nothing_in_doubt(cluster, names)
     assert values(cluster, names) == [100, 100, 100]
-    assert active_copy(cluster, names[0]).core.ledger.decided[tx].commit is False
+    assert active_copy(cluster, names[0]).core.state.ledger.decided[tx].commit is False
 
 
 @pytest.mark.feature("D5")
@@ -253,7 +253,7 @@ def test_what_was_decided_behind_a_moment_is_not_missed_by_a_session(cluster: Cl
     with here.transaction() as tx:
         tx.get(Counter, other).value += 1
     node = cluster.client() if who == "client" else here
-    assert active_copy(cluster, names[1]).core.ledger.undecided
+    assert active_copy(cluster, names[1]).core.state.ledger.undecided
     with (
         pytest.raises(ConflictError, match="only after this one began"),
         node.transaction(read="local", after=tx.token) as seen,

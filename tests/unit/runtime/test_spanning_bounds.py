@@ -115,7 +115,7 @@ def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patien
         other.start()
         other.join()
     began, key = time.monotonic(), REGISTRY.info(Counter).index_key((names[1],))
-    wait_until(lambda: key not in active_copy(patient, names[1]).core.ledger.locks, "the abort does not arrive")
+    wait_until(lambda: key not in active_copy(patient, names[1]).core.state.ledger.locks, "the abort does not arrive")
     assert time.monotonic() - began < 0.75 * PATIENCE_S
     for thread in threads:
         thread.join(30)
@@ -179,7 +179,7 @@ def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Clu
     assert not done.wait(0.1)
     settled(patient, first, ["test-0", "test-1"], commit=False)
     assert done.wait(10), "it waits for one who came later"
-    assert len(copy.core.ledger.undecided) == 1
+    assert len(copy.core.state.ledger.undecided) == 1
     reader.join()
 
 
@@ -198,7 +198,7 @@ def test_a_scan_that_waits_for_somebody_goes_where_the_role_goes(patient: Cluste
     (before,) = [f.version for f in copy.objects.scan(family)]
     reader.start()
     wait_until(lambda: copy.progress._waiters, "nobody waits")  # type: ignore[attr-defined]
-    to = next(r.node for r in copy.core.table.replicas if r.kind == "sync")
+    to = next(r.node for r in copy.core.state.table.replicas if r.kind == "sync")
     patient.client().runtime.operators.hand_over("test-0", to)  # type: ignore[attr-defined]
     wait_until(lambda: active_copy(patient, names[0]) is not copy and active_copy(patient, names[0]).serving, "handed")
     assert not found

@@ -61,7 +61,7 @@ def test_a_commit_whose_first_partition_fails_over_before_it_is_told_holds_nothi
         DecisionDelivery, "_tell", lambda self, c, e, p: c.node.me.node == victim or real(self, c, e, p)
     )
     half_done(cluster, names, decided=True)
-    assert active_copy(cluster, names[1]).core.ledger.undecided
+    assert active_copy(cluster, names[1]).core.state.ledger.undecided
     cluster.kill(victim)
     wait_until(lambda: victim not in {cluster.active_for(Counter, n) for n in names}, "nobody takes over")
     nothing_in_doubt(cluster, names)
@@ -87,7 +87,7 @@ def test_a_whole_cluster_starts_again_with_what_is_in_doubt(cluster: Cluster) ->
         cluster._start(name)
     cluster.settle()
     nothing_in_doubt(cluster, names)
-    assert active_copy(cluster, names[0]).core.ledger.decided[tx].commit is False
+    assert active_copy(cluster, names[0]).core.state.ledger.decided[tx].commit is False
     assert values(cluster, names) == [100, 100]
 
 
@@ -109,19 +109,21 @@ def test_a_snapshot_holds_what_is_in_doubt(cluster: Cluster) -> None:
     wait_until(lambda: copy.name in cluster.node(other).runtime.copies, "no copy")
     restored = cluster.node(other).runtime.copies[copy.name]
     assert restored.began_at > 0
-    assert set(restored.core.ledger.undecided) == {tx}
+    assert set(restored.core.state.ledger.undecided) == {tx}
     client = cluster.client()
     ballots, parts = client.backend._ballots, sorted({cluster.partition_of(Counter, n) for n in names})  # type: ignore[attr-defined]
     assert ballots.decide(frames.Decide(parts[0], tx, True, True), time.monotonic() + 5)[0] == "committed"
     cluster.settle()
-    wait_until(lambda: tx in restored.core.ledger.decided, "the replica did not hear")
+    wait_until(lambda: tx in restored.core.state.ledger.decided, "the replica did not hear")
     key = REGISTRY.info(Counter).index_key((names[0],))
     wait_until(lambda: restored.objects.version(key) == copy.objects.version(key), "the replica lacks the change")
     assert values(cluster, names) == [102, 102]
 
 
 def half_done_again(cluster: Cluster, names: list[str]) -> bytes:
-    wait_until(lambda: all(not active_copy(cluster, n).core.ledger.undecided for n in names), "the first is in doubt")
+    wait_until(
+        lambda: all(not active_copy(cluster, n).core.state.ledger.undecided for n in names), "the first is in doubt"
+    )
     return half_done(cluster, names)
 
 

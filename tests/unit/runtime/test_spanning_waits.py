@@ -104,7 +104,7 @@ def test_who_reads_what_a_living_one_holds_waits_as_it_does(cluster: Cluster, ho
 
     other = threading.Thread(target=bump)
     other.start()
-    wait_until(lambda: active_copy(cluster, names[1]).core.ledger.locks, "nothing is held")
+    wait_until(lambda: active_copy(cluster, names[1]).core.state.ledger.locks, "nothing is held")
     assert READS[how](reader, names[1]) == 101
     assert time.monotonic() >= away.until, "it was not decided before"
     other.join()
@@ -141,7 +141,7 @@ def test_a_dead_initiators_objects_are_free_as_soon_as_ever(cluster: Cluster) ->
     half_done(cluster, names[1:3])
     nothing_in_doubt(cluster, names[1:3])
     assert time.monotonic() - began < DOUBT_S + 1.5
-    assert active_copy(cluster, names[3]).core.ledger.locks, "the living one's are held"
+    assert active_copy(cluster, names[3]).core.state.ledger.locks, "the living one's are held"
     other.join(20)
     assert values(cluster, names) == [101, 100, 100, 101]
 
@@ -169,8 +169,8 @@ def test_one_that_was_given_up_is_told_so_and_repeated_under_a_new_id(cluster: C
         client.backend.commit_over = lambda id_, works: ids.append(id_) or real(id_, works)
 
     def abort() -> None:
-        wait_until(lambda: active_copy(cluster, names[2]).core.ledger.undecided, "nobody votes")
-        (tx,) = active_copy(cluster, names[2]).core.ledger.undecided
+        wait_until(lambda: active_copy(cluster, names[2]).core.state.ledger.undecided, "nobody votes")
+        (tx,) = active_copy(cluster, names[2]).core.state.ledger.undecided
         settled(cluster, tx, [parts[0], parts[2]], commit=False)
 
     other = threading.Thread(target=abort)

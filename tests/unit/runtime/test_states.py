@@ -63,10 +63,10 @@ def test_what_is_read_while_the_role_is_ending_is_checked(cluster: Cluster, monk
         follow(tp, offset)
 
     monkeypatch.setattr(host, "follow", held)
-    table = copy.core.table
+    table = copy.core.state.table
     other = table.replicas[0].member
     taken = msgspec.structs.replace(table, epoch=table.epoch._replace(number=table.epoch.number + 1), active=other)
-    poster = threading.Thread(target=lambda: copy.post(ev.TableSeen(copy.core.version + 1, taken)))
+    poster = threading.Thread(target=lambda: copy.post(ev.TableSeen(copy.core.state.version + 1, taken)))
     poster.start()
     try:
         assert reached.wait(5)

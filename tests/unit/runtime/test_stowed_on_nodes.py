@@ -120,7 +120,7 @@ def test_a_machine_that_is_lost_takes_its_store_with_it(policy: str, caplog: pyt
     """And the active node's process has died, too: it is said that something may be lost."""
     with counting(policy) as cluster:
         assert add(cluster) == 2
-        lost = replica(cluster).core.me.node
+        lost = replica(cluster).core.state.me.node
         all_end(cluster)
         cluster._disks[lost] = MemoryDisk(lost)
         all_start(cluster)
@@ -132,7 +132,7 @@ def test_a_machine_that_is_lost_takes_its_store_with_it(policy: str, caplog: pyt
 def test_of_a_machine_that_is_lost_alone_the_active_node_has_it(policy: str, caplog: pytest.LogCaptureFixture) -> None:
     with counting(policy) as cluster:
         assert add(cluster) == 2
-        lost = replica(cluster).core.me.node
+        lost = replica(cluster).core.state.me.node
         cluster.kill(lost)
         cluster._disks[lost] = MemoryDisk(lost)
         cluster.restart(lost)
@@ -189,7 +189,7 @@ def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatc
 
         monkeypatch.setattr(copy.objects.store, "write", write)
         counted = pool.submit(add, cluster)
-        wait_until(lambda: copy.core.role is Role.FAILED, "the copy has stopped")
+        wait_until(lambda: copy.core.state.role is Role.FAILED, "the copy has stopped")
         assert "the disk is full" in str(copy.error)
         assert not counted.done()
         cluster._broker.release(log_of(cluster))

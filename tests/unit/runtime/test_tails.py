@@ -40,7 +40,8 @@ class Rig:
         self.prompt = Tail()
         self.patient = Tail()
         self.tails = Tails(self.prompt, self.patient)  # type: ignore[arg-type]
-        self.core = SimpleNamespace(role=Role.FOLLOWING, following=SimpleNamespace(is_patient=False), next_offset=5)
+        state = SimpleNamespace(role=Role.FOLLOWING, next_offset=5)
+        self.core = SimpleNamespace(state=state, following=SimpleNamespace(is_patient=False))
         self.copy: Any = SimpleNamespace(core=self.core, lock=threading.RLock(), tp=TP, ended=False)
         self.tails.follow(TP, 5)
 
@@ -58,10 +59,10 @@ def test_a_copy_somebody_may_wait_for_is_told_promptly() -> None:
 
 def test_a_copy_nobody_waits_for_moves_to_the_patient_tail_where_it_stands_and_back() -> None:
     rig = Rig()
-    rig.core.following.is_patient, rig.core.next_offset = True, 8
+    rig.core.following.is_patient, rig.core.state.next_offset = True, 8
     rig.tails.place(rig.copy)
     assert rig.at == (None, 8)
-    rig.core.next_offset = 9
+    rig.core.state.next_offset = 9
     rig.tails.place(rig.copy)
     assert rig.at == (None, 8)
     rig.core.following.is_patient = False
@@ -72,7 +73,7 @@ def test_a_copy_nobody_waits_for_moves_to_the_patient_tail_where_it_stands_and_b
 @pytest.mark.parametrize("role", [r for r in Role if r is not Role.FOLLOWING])
 def test_only_a_follower_is_moved(role: Role) -> None:
     rig = Rig()
-    rig.core.role, rig.core.following.is_patient = role, True
+    rig.core.state.role, rig.core.following.is_patient = role, True
     rig.tails.place(rig.copy)
     assert rig.at == (5, None)
 
@@ -91,7 +92,7 @@ def test_a_copy_that_stands_for_election_is_told_promptly_from_where_it_is() -> 
     assert rig.at == (5, None), "it was told promptly before"
     rig.core.following.is_patient = True
     rig.tails.place(rig.copy)
-    rig.core.role, rig.core.next_offset = Role.ELECTING, 9
+    rig.core.state.role, rig.core.state.next_offset = Role.ELECTING, 9
     rig.tails.hurry(rig.copy)
     rig.tails.place(rig.copy)
     assert rig.at == (9, None)
@@ -113,18 +114,18 @@ def test_unfollowed_it_is_followed_by_neither() -> None:
 def test_a_copy_that_may_take_its_time_leaves_the_slow_tail_when(how: str) -> None:
     rig, slow = Rig(), Tail()
     moving = table(configured=("B",), active=B, target=Target(("A", "B"), 1), copy_rate=1_000)
-    rig.core.role, rig.core.table, rig.core.me = Role.LOADING, moving, A  # type: ignore[attr-defined]
+    rig.core.state.role, rig.core.state.table, rig.core.state.me = Role.LOADING, moving, A  # type: ignore[attr-defined]
     rig.tails.unfollow(TP)
     rig.tails.slow = slow  # type: ignore[assignment]
     rig.tails.slow_down(TP)
     rig.tails.follow(TP, 0)
-    rig.core.next_offset = 7
+    rig.core.state.next_offset = 7
     rig.tails.place(rig.copy)
     assert (rig.at, slow.follows, rig.tails.is_slow(TP)) == ((None, None), {TP: 0}, True)
     if how == "it is loaded":
-        rig.core.role = Role.FOLLOWING
+        rig.core.state.role = Role.FOLLOWING
     elif how == "it is a member":
-        rig.core.table = msgspec.structs.replace(moving, configured=("A", "B"))  # type: ignore[attr-defined]
+        rig.core.state.table = msgspec.structs.replace(moving, configured=("A", "B"))  # type: ignore[attr-defined]
     else:
         rig.tails.hurry(rig.copy)
     rig.tails.place(rig.copy)

@@ -24,7 +24,7 @@ def in_doubt(count: int) -> Any:
     for i in range(count):
         header = records.Header(b"l" * 16, EpochId(1, "s", 1), i + 1, b"h" * 16, i.to_bytes(16, "big"))
         found.append(Undecided(records.Prepare(header, PARTITIONS[0], PARTITIONS, 0, b"d", (), ()), i))
-    return SimpleNamespace(lock=threading.RLock(), core=SimpleNamespace(ledger=Ledger(found)))
+    return SimpleNamespace(lock=threading.RLock(), core=SimpleNamespace(state=SimpleNamespace(ledger=Ledger(found))))
 
 
 @pytest.mark.feature("O2", "D5")

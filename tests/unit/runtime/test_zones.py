@@ -45,7 +45,7 @@ def test_the_last_of_three_serves_nothing_until_another_one_is_back(make: Make) 
         list(tx.extent(Counter))
     with pytest.raises(ZoneQuorumError, match=f"node {name} is offline"):
         add(cluster.client())
-    assert {c.core.role for c in runtime(cluster, name).copies.values()} == {Role.OFFLINE}
+    assert {c.core.state.role for c in runtime(cluster, name).copies.values()} == {Role.OFFLINE}
     cluster.restart(first)
     cluster.settle()
     assert is_online(cluster, name)
@@ -61,7 +61,9 @@ def test_one_that_never_reached_anybody_serves_nothing_either(make: Make) -> Non
     cluster.restart("C")
     goes_offline(cluster, "C")
     copies = runtime(cluster, "C").copies
-    wait_until(lambda: copies and {c.core.role for c in copies.values()} == {Role.OFFLINE}, "a copy is not offline")
+    wait_until(
+        lambda: copies and {c.core.state.role for c in copies.values()} == {Role.OFFLINE}, "a copy is not offline"
+    )
     with pytest.raises(ZoneQuorumError, match="node C is offline"):
         add(cluster.node("C"))
     cluster.restart("A")

@@ -29,7 +29,7 @@ def running(remote_sync: str = "NO_SYNC", *, silent_ms: int = 5_000, call_ms: in
 
 def level(cluster: Cluster) -> None:
     """Wait until both have read all of the log."""
-    levels = lambda: {copy_on(cluster, n).core.chain.state.lsn for n in cluster.names}  # noqa: E731
+    levels = lambda: {copy_on(cluster, n).core.state.chain.state.lsn for n in cluster.names}  # noqa: E731
     wait_until(lambda: len(levels()) == 1, "the log has it, and both have read it")
 
 

@@ -75,7 +75,7 @@ def goes_offline(cluster: Cluster, name: str) -> None:
 
 def is_online(cluster: Cluster, name: str) -> bool:
     r = runtime(cluster, name)
-    return not r.members.offline and all(c.core.role is not Role.OFFLINE for c in r.copies.values())
+    return not r.members.offline and all(c.core.state.role is not Role.OFFLINE for c in r.copies.values())
 
 
 def told(cluster: Cluster) -> list[Event]:

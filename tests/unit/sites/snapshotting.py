@@ -95,7 +95,7 @@ def lose(cluster: Cluster, name: str) -> None:
 
 def newest(cluster: Cluster, partition: str) -> ChainState:
     """Of all its copies: a replica may be a moment behind."""
-    found = [cluster.node(n).runtime.copies[partition].core.chain.state for n in cluster._running]
+    found = [cluster.node(n).runtime.copies[partition].core.state.chain.state for n in cluster._running]
     return max(found, key=lambda state: state.lsn)
 
 

@@ -37,7 +37,9 @@ class Rig:
         self.desks = SiteContacts(host, self._reach, ("west", "north"))
         self.takeovers = Takeovers(host, mirroring, self.desks, self._reach, VOTES, {"q": TakeoverRule(0, True)})
         self.candidate = self.takeovers._candidates["p"] = Candidate("east", VOTES, 0, binding=True)
-        self.copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(table=table(owner="west")))
+        self.copy: Any = SimpleNamespace(
+            name="p", core=SimpleNamespace(state=SimpleNamespace(table=table(owner="west")))
+        )
         for site in VOTES:
             self.renew(site)
 

@@ -42,7 +42,8 @@ class Node:
         self.me = SimpleNamespace(node=name)
         self.site = "west"
         chain = SimpleNamespace(state=TABLE.beginning("west"))
-        self.copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(me=self.me, table=TABLE, chain=chain))
+        state = SimpleNamespace(me=self.me, table=TABLE, chain=chain)
+        self.copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(state=state))
 
 
 def compares(node: Any) -> None:

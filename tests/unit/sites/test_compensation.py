@@ -233,7 +233,7 @@ def whys(source: Cluster, found: Mapping[str, RestoreRequest]) -> list[str]:
     node, told = source.node(source.names[0]).runtime, list[str]()
     for name, one in found.items():
         copy = node.copies[name]
-        state, log = copy.core.chain.state, node.adapters.log
+        state, log = copy.core.state.chain.state, node.adapters.log
         entries = report_of(Side(source.site, log, copy.tp, state, log.bounds(copy.tp)[1]), bytes.fromhex(one.merge))
         told += [e.why for e in entries if e.why]
     return told

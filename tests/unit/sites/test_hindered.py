@@ -240,7 +240,7 @@ def test_another_node_mirrors_where_the_first_ones_copy_is_broken(
     east.node(first).runtime.copies["test-0"].fail(StoreError("disk full"))
     fly(west, *range(5, 40))
     copy = east.node(other).runtime.copies["test-0"]
-    wait_until(lambda: copy.core.chain.state.lsn == states(west)["test-0"].lsn, "the other one mirrors")
+    wait_until(lambda: copy.core.state.chain.state.lsn == states(west)["test-0"].lsn, "the other one mirrors")
 
 
 def test_a_node_that_was_restarted_serves_nothing_of_its_last_run(west: Cluster, east: Cluster) -> None:

@@ -42,7 +42,7 @@ def ends(cluster: Cluster) -> dict[str, int]:
     found: dict[str, set[int]] = {}
     for running in cluster._running.values():
         for name, copy in running.node.runtime.copies.items():
-            found.setdefault(name, set()).add(copy.core.chain.state.lsn)
+            found.setdefault(name, set()).add(copy.core.state.chain.state.lsn)
     return {name: lsns.pop() if len(lsns) == 1 else 0 for name, lsns in found.items()}
 
 

@@ -63,7 +63,7 @@ def test_what_another_node_has_merged_meanwhile_is_not_merged_once_more(
     wait_until(lambda: any("left to" in m or "failed" in m for m in caplog.messages), "the first one has ended")
     assert not [m for m in caplog.messages if "failed" in m]
     assert len(asked) == 2
-    states = [east.node(n).runtime.copies[east.partition_of(Flight, 1)].core.chain.state for n in east.names]
+    states = [east.node(n).runtime.copies[east.partition_of(Flight, 1)].core.state.chain.state for n in east.names]
     assert {len(s.joined) for s in states} == {1}
     assert noted(east) == {0: "west", 1: "behind it"} | dict.fromkeys(range(2, 6), "west")
     level(west, east)

@@ -29,7 +29,7 @@ def copies(cluster: Cluster, node: str) -> dict[str, Copy]:
 
 
 def happened(cluster: Cluster, node: str) -> dict[str, dict[bytes, int]]:
-    return {name: dict(copy.core.outcomes.items()) for name, copy in copies(cluster, node).items()}
+    return {name: dict(copy.core.state.outcomes.items()) for name, copy in copies(cluster, node).items()}
 
 
 def test_lost_disks_of_both_sites_come_back_with_what_was_merged(

@@ -62,7 +62,7 @@ def trim(cluster: Cluster, name: str, lsn: int, *, dies: bool = False) -> int:
     log, table = cluster.node(cluster.names[0]).runtime.adapters.log, cluster.tables()[name]
     tp = TopicPartition(table.topic, table.index)
     begin, end = log.bounds(tp)
-    is_part = part_of(history_of(copy.core.chain.state))
+    is_part = part_of(history_of(copy.core.state.chain.state))
     headers = ((records.decode(e.value).header, e.offset) for e in log.read(tp, begin, end))
     lsns = {header.lsn: offset for header, offset in headers if is_part((header.epoch, header.lsn))}
     for held in retention.holds(coordinator(cluster), name):

@@ -44,10 +44,7 @@ class Rig:
         self.quorum = SimpleNamespace(is_sure=False)
         self.table = table()
         self.state = SimpleNamespace(lineage=((OLD, 1), (MINE, 9)), joined=())
-        chain = SimpleNamespace(state=self.state)
-        self.leading: Any = SimpleNamespace(
-            epoch=MINE, sites=SimpleNamespace(quorum=self.quorum), p=SimpleNamespace(table=self.table, chain=chain)
-        )
+        self.leading: Any = SimpleNamespace(epoch=MINE, sites=SimpleNamespace(quorum=self.quorum))
         self.answers: list[str] = []
 
     def _reach(self, site: str) -> Remote:
@@ -64,7 +61,8 @@ class Rig:
     def ask(self, site: str = "east", after_s: float = 0.0) -> str:
         """Whose it is."""
         self.now += after_s
-        core = SimpleNamespace(leading=self.leading, table=self.table)
+        state = SimpleNamespace(table=self.table, chain=SimpleNamespace(state=self.state))
+        core = SimpleNamespace(leading=self.leading, state=state)
         copy: Any = SimpleNamespace(name="p", core=core, post=lambda e: self.answers.append(e.owner))
         self.voting.ask(copy, ev.AskVote(1, site))
         return self.answers[-1]
@@ -118,7 +116,7 @@ def test_not_by_one_that_leads_no_more(rig: Rig) -> None:
 
 def test_it_is_if_an_operator_has_overruled_its_owner(rig: Rig) -> None:
     rig.holds("east", "west", None)
-    rig.leading.p.table = table(overruled=("west",))
+    rig.table = table(overruled=("west",))
     rig.cut = True
     assert rig.ask() == "east"
 

@@ -44,7 +44,7 @@ def test_a_lost_disk_comes_back_from_snapshot_and_log_and_takes_over(west: Clust
         same(west, east, name)
         copies = east.node(name).runtime.copies
         assert all(c.began_at >= begins(east)[n] > 0 for n, c in copies.items())
-        assert all(c.core.chain.state == states(east)[n] for n, c in copies.items())
+        assert all(c.core.state.chain.state == states(east)[n] for n, c in copies.items())
     fly(west, *range(flown, flown + 10))
     level(west, east)
     switching(east).promote(NAMES)
@@ -82,7 +82,7 @@ def test_a_site_that_gave_its_log_away_takes_snapshots_of_what_it_mirrors(west: 
     other = west.node(west.names[1]).runtime.copies
     assert other["test-0"].began_at == offset
     level(west, calm)
-    assert {n: c.core.chain.state for n, c in other.items()} == states(west)
+    assert {n: c.core.state.chain.state for n, c in other.items()} == states(west)
     fly(calm, *range(20, 30))
     level(west, calm)
     same(calm, west, west.names[1])

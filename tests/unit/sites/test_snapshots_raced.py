@@ -28,7 +28,7 @@ def ahead(west: Cluster, cluster: Cluster, name: str, number: int) -> tuple[Snap
         fly(west, number)
         number += 1
     taker, copy = on(cluster, name)
-    wait_until(lambda: copy.core.chain.state.lsn > before, f"{name} reads on")
+    wait_until(lambda: copy.core.state.chain.state.lsn > before, f"{name} reads on")
     return taker, copy
 
 
@@ -99,7 +99,7 @@ def test_rows_without_a_marker_may_be_overwritten_by_who_is_behind_them(
     change(west, here[0], "seen by both")
     level(west, calm)
     taker, copy = on(calm, old)
-    wait_until(lambda: copy.core.chain.state.hash == newest(west, "test-0").hash, "it is level")
+    wait_until(lambda: copy.core.state.chain.state.hash == newest(west, "test-0").hash, "it is level")
 
     def meanwhile() -> None:
         change(west, here[0], "seen by one")
@@ -254,7 +254,7 @@ def test_a_node_that_was_active_writes_nothing_old_once_its_site_mirrors(
         fly(calm, *range(10, 20))
         level(west, calm)
         its = on(west, other)
-        wait_until(lambda: its[1].core.chain.state.lsn == newest(calm, "test-0").lsn, "the other one is level")
+        wait_until(lambda: its[1].core.state.chain.state.lsn == newest(calm, "test-0").lsn, "the other one is level")
         its[0].take(its[1])
         after.append(topic(west))
 
@@ -326,13 +326,16 @@ def test_a_decided_transaction_over_several_partitions_does_not_keep_the_log(wes
     level(west, calm)
     for name in NAMES:
         taker, copy = on(calm, calm.names[0], name)
-        assert copy.core.ledger.decided
+        assert copy.core.state.ledger.decided
         taker.take(copy)
-        assert begins(calm)[name] > max(d.offset for d in copy.core.ledger.decided.values())
+        assert begins(calm)[name] > max(d.offset for d in copy.core.state.ledger.decided.values())
     lose(calm, calm.names[1])
     same(west, calm, calm.names[1])
     for name in NAMES:
-        here, there = on(calm, calm.names[1], name)[1].core.ledger, on(west, west.names[0], name)[1].core.ledger
+        here, there = (
+            on(calm, calm.names[1], name)[1].core.state.ledger,
+            on(west, west.names[0], name)[1].core.state.ledger,
+        )
         assert here.decided.keys() == there.decided.keys()
 
 

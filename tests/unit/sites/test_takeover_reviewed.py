@@ -181,7 +181,7 @@ def voting(coordinator: _Counting) -> tuple[SiteVoting, SiteContacts, Any, list[
     """Of one node, for one partition: what asks, whom it asks, for which copy, and the answers."""
     told = list[Any]()
     host: Any = SimpleNamespace(site="west", coordinator=coordinator, me=SimpleNamespace(node="west-A"))
-    core = SimpleNamespace(table=SimpleNamespace(policy="test"), leading=None)
+    core = SimpleNamespace(state=SimpleNamespace(table=SimpleNamespace(policy="test")), leading=None)
     copy: Any = SimpleNamespace(name="test-0", core=core, post=told.append)
     desks = SiteContacts(host, lambda name: Remote(name, None, None), ())  # type: ignore[arg-type]
     return SiteVoting(host, desks, {"test": AFTER_MS}), desks, copy, told
@@ -320,8 +320,8 @@ def test_all_sites_that_have_votes_are_asked_whether_they_serve() -> None:
     rounds = iter(range(1, 100))
     table = SimpleNamespace(overruled=())
     settings = Settings(votes=SiteVotes("west", tuple(VOTES.items()), binding=True))
-    p: Any = SimpleNamespace(settings=settings, now=0, out=out, table=table, next_round=lambda: next(rounds))
-    quorum = SiteQuorum(SimpleNamespace(p=p, sites_changed=lambda: None))  # type: ignore[arg-type]
+    copy: Any = SimpleNamespace(settings=settings, now=0, out=out, table=table, next_round=lambda: next(rounds))
+    quorum = SiteQuorum(copy)
     quorum.begin()
     for asked in [e for e in out if isinstance(e, ev.AskVote)]:
         quorum.answered(ev.VoteAnswered(asked.round, asked.site, asked.site))

@@ -75,7 +75,8 @@ def test_a_split_is_told_again_until_it_stands_in_the_coordinator() -> None:
     here: Any = Znodes(table, unanswered=2)
     there: Any = Znodes(table, unanswered=0)
     told: list[ev.Tell] = []
-    core = SimpleNamespace(table=table, chain=SimpleNamespace(state=table.beginning("west")))
+    state = SimpleNamespace(table=table, chain=SimpleNamespace(state=table.beginning("west")))
+    core = SimpleNamespace(state=state)
     copy = SimpleNamespace(name="p", serving=True, core=core)
     host: Any = SimpleNamespace(
         site="west",
@@ -107,7 +108,8 @@ def looked(now: MirrorStatus, *, epoch: int = 4, told: bool = True) -> str:
     there.at |= {"mirrors/p": msgspec.json.encode(now), "parted/p": b"{}"}
     if told:
         tell(here, "p", "east", "A")
-    core = SimpleNamespace(table=OURS, chain=SimpleNamespace(state=OURS.beginning("west")))
+    state = SimpleNamespace(table=OURS, chain=SimpleNamespace(state=OURS.beginning("west")))
+    core = SimpleNamespace(state=state)
     host: Any = SimpleNamespace(
         site="west",
         copies={"p": SimpleNamespace(name="p", serving=True, core=core)},

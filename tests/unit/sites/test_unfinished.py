@@ -211,7 +211,7 @@ def test_copies_that_come_meanwhile_end_no_look(watch: type[SwitchoverRecovery |
 
         serving = True
 
-    core = SimpleNamespace(table=SimpleNamespace(policy="another"))
+    core = SimpleNamespace(state=SimpleNamespace(table=SimpleNamespace(policy="another")))
     copies |= {"p-0": Found(), "p-1": Found()}
     host: Any = SimpleNamespace(copies=copies, pause=looks.append)
     more: list[Any] = [None, None, ()] if watch is SwitchoverRecovery else [None, (), ()]

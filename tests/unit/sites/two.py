@@ -55,7 +55,7 @@ def flights(cluster: Cluster) -> set[int]:
 
 def states(cluster: Cluster) -> dict[str, ChainState]:
     """Of the copies of a cluster's first node, by partition."""
-    return {n: c.core.chain.state for n, c in cluster.node(cluster.names[0]).runtime.copies.items()}
+    return {n: c.core.state.chain.state for n, c in cluster.node(cluster.names[0]).runtime.copies.items()}
 
 
 def heads(cluster: Cluster) -> dict[str, tuple[int, bytes, object]]:
@@ -72,7 +72,7 @@ def level(*clusters: Cluster) -> None:
         for cluster in clusters:
             for name in cluster._running:
                 for partition, copy in list(cluster.node(name).runtime.copies.items()):
-                    state, doubts = copy.core.chain.state, len(copy.core.ledger.undecided)
+                    state, doubts = copy.core.state.chain.state, len(copy.core.state.ledger.undecided)
                     found.setdefault(partition, set()).add((state.lsn, state.hash, state.lineage, doubts))
         return {partition: heads for partition, heads in found.items() if len(heads) > 1 or any(h[-1] for h in heads)}
 

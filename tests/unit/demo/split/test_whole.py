@@ -116,7 +116,7 @@ def report(cluster: Cluster) -> dict[str, ReportedConflict]:
     node, info = cluster.node(cluster.names[0]), DEFAULT.info(Departure)
     found = {}
     for name, table in cluster.tables().items():
-        tp, chain = TopicPartition(table.topic, table.index), node.runtime.copies[name].core.chain.state
+        tp, chain = TopicPartition(table.topic, table.index), node.runtime.copies[name].core.state.chain.state
         log = node.runtime.adapters.log
         restored = restore_of(node.runtime.adapters.coordinator, name)
         assert restored is not None
@@ -161,7 +161,7 @@ def store(cluster: Cluster) -> reading.Store:
 def in_doubt(cluster: Cluster) -> int:
     """Transactions whose objects are locked."""
     copies = [copy for name in cluster.names for copy in cluster.node(name).runtime.copies.values()]
-    return sum(len(copy.core.ledger.undecided) for copy in copies)
+    return sum(len(copy.core.state.ledger.undecided) for copy in copies)
 
 
 def coordinator(cluster: Cluster) -> Coordinator:

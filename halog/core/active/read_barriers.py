@@ -11,22 +11,25 @@ who goes on, nothing is answered without the votes.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.commit.push import Pushing
+from halog.core.commit.writer import Writer
 from halog.core.roles import Role
-
-if TYPE_CHECKING:
-    from halog.core.active.leader import Leading
+from halog.core.sites.site_quorum import SiteQuorum
+from halog.core.state.copy_state import CopyState
 
 
 class Barriers:
     """Of one epoch."""
 
-    __slots__ = ("_leading", "_own", "waiting")
+    __slots__ = ("_copy", "_own", "_pushing", "_quorum", "_writer", "waiting")
 
-    def __init__(self, leading: Leading) -> None:
-        self._leading = leading
+    def __init__(self, copy: CopyState, writer: Writer, pushing: Pushing, quorum: SiteQuorum) -> None:
+        self._copy = copy
+        self._writer = writer
+        self._pushing = pushing
+        self._quorum = quorum
         self.waiting: deque[tuple[int, int]] = deque()
         """(the first lsn given after the question came, its token), in order."""
         self._own = 0
@@ -34,44 +37,44 @@ class Barriers:
 
     def asked(self, token: int) -> None:
         """Answered with the lsn that reads must have, once the log has it."""
-        most = self._leading.p.settings.max_in_flight
+        most = self._copy.settings.max_in_flight
         refusal = self._refusal() or (ev.Busy(most) if len(self.waiting) >= most else None)
         if refusal is not None:
-            self._leading.p.out.append(ev.Reply(token, refusal))
+            self._copy.out.append(ev.Reply(token, refusal))
             return
-        self.waiting.append((self._leading.writer.last_lsn + 1, token))
+        self.waiting.append((self._writer.last_lsn + 1, token))
         self._append()
 
     def _refusal(self) -> ev.Result | None:
         """Why no record can be appended for those who ask now."""
-        role, writer = self._leading.p.role, self._leading.writer
+        role, writer = self._copy.role, self._writer
         if role is not Role.ACTIVE and role is not Role.VERIFYING:
             return ev.NotServing(None)
-        return writer.short or self._leading.sites.quorum.short() or writer.full()
+        return writer.short or self._quorum.short() or writer.full()
 
     def _append(self) -> None:
         """Our own record, unless one is on its way, or somebody else's will do."""
-        if self._own <= self._leading.p.chain.state.lsn and self.waiting[-1][0] > self._leading.writer.last_lsn:
-            self._leading.append_nothing()
-            self._own = self._leading.writer.last_lsn
+        if self._own <= self._copy.chain.state.lsn and self.waiting[-1][0] > self._writer.last_lsn:
+            self._pushing.append_nothing()
+            self._own = self._writer.last_lsn
 
     def progress(self) -> None:
         """The log has more of the epoch."""
-        p, waiting = self._leading.p, self.waiting
-        if not self._leading.sites.quorum.held:  # another site may be about to serve
+        copy, waiting = self._copy, self.waiting
+        if not self._quorum.held:  # another site may be about to serve
             return
-        logged = p.chain.state.lsn
+        logged = copy.chain.state.lsn
         while waiting and waiting[0][0] <= logged:
             lsn, token = waiting.popleft()
-            p.out.append(ev.Reply(token, ev.Happened(lsn)))
+            copy.out.append(ev.Reply(token, ev.Happened(lsn)))
         if waiting:
             self._go_on()
 
     def _go_on(self) -> None:
         if (refusal := self._refusal()) is None:
             self._append()
-        elif self.waiting[-1][0] > self._leading.writer.last_lsn:
-            self._leave(refusal, self._leading.writer.last_lsn)
+        elif self.waiting[-1][0] > self._writer.last_lsn:
+            self._leave(refusal, self._writer.last_lsn)
 
     def abandon(self) -> None:
         """The epoch is over: whoever is active next may be asked."""
@@ -80,4 +83,4 @@ class Barriers:
     def _leave(self, why: ev.Result, given: int) -> None:
         """Answer those that no record given so far will serve."""
         while self.waiting and self.waiting[-1][0] > given:
-            self._leading.p.out.append(ev.Reply(self.waiting.pop()[1], why))
+            self._copy.out.append(ev.Reply(self.waiting.pop()[1], why))
