@@ -137,7 +137,9 @@ def looked(w: World, p: Process) -> None:
     core = p.partition
     offline = p.me not in core.state.alive
     updating = w.bank is not None and w.bank.updating(p)
-    steps = life.look(PartitionSight(p.name, core.state.table, core.state.alive, offline, core.state.role in _HANDING, updating))
+    steps = life.look(
+        PartitionSight(p.name, core.state.table, core.state.alive, offline, core.state.role in _HANDING, updating)
+    )
     cover = w.cover if w.bank is None else w.bank.cover
     for step in steps:
         w.engine.say(f"{p.name}: {core.state.table.name}: {step.before.value} → {step.now.value}: {step.happening}")

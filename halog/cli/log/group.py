@@ -86,7 +86,11 @@ def _show_last(
 
 
 def _follow(
-    connection: ClusterConnection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[EntryVerdict], None]
+    connection: ClusterConnection,
+    table: PartitionTable,
+    offset: int,
+    judge: Judge,
+    show: Callable[[EntryVerdict], None],
 ) -> None:
     try:
         for entry in _new_entries(connection, table, offset):

@@ -166,7 +166,9 @@ class Commits:
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         check_here(partition, work.site, self._asker.router)
-        led = copy.core.chain.state.epoch.number  # read before the commit: it is answered in this epoch or a later one
+        led = (
+            copy.core.state.chain.state.epoch.number
+        )  # read before the commit: it is answered in this epoch or a later one
         result = self._here(copy, tx, work, until, open_)
         if isinstance(result, ev.Happened):
             return result.lsn

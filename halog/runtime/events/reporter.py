@@ -56,7 +56,7 @@ class EventReporter:
 
     def told(self, copy: Copy, e: ev.Tell) -> None:
         """Report something that a copy's core knows."""
-        s = copy.core.chain.state
+        s = copy.core.state.chain.state
         self.history.tell(
             e.kind,
             e.cause,

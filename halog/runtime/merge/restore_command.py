@@ -178,9 +178,10 @@ class RestoreCommand:
         told: Told,
     ) -> dict[str, RestoreRequest]:
         """Close this site's branches, have them merged at their sources, and wait until this site follows. What was not
-        done in time goes on by itself: its last `RestoreRequest` says how far it is. `active`: by partition, the source's node
-        that is to serve afterwards. `classified`: they are merged by a Spark job's results. `classify` is called once
-        they are closed, with those that were merged before, and runs the job. RefusedError, and nothing was changed."""
+        done in time goes on by itself: its last `RestoreRequest` says how far it is. `active`: by partition, the
+        source's node that is to serve afterwards. `classified`: they are merged by a Spark job's results. `classify` is
+        called once they are closed, with those that were merged before, and runs the job. RefusedError, and nothing was
+        changed."""
         ended = dict[str, RestoreRequest]()
         for table in (tables := list(tables)):
             if table.name in self._given_back:
@@ -275,7 +276,9 @@ class RestoreCommand:
             time.sleep(LOOK_S)
 
 
-def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told) -> dict[str, RestoreRequest]:
+def undo(
+    coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told
+) -> dict[str, RestoreRequest]:
     """Undo merges, by partition, at the site that serves: where nobody has changed a key since, it becomes what it was
     before."""
     until = time.monotonic() + timeout_s

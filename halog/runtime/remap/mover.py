@@ -208,8 +208,8 @@ class Mover:
         copy = self._asker.serving(partition)
         if copy is None:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
-        policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
-        size = copy.core.settings.max_record_bytes // 4  # a delete carries the bytes before it, too
+        policy, mapping = self._routing.places.config.policies[copy.core.state.table.policy], self._mapping(copy)
+        size = copy.core.state.settings.max_record_bytes // 4  # a delete carries the bytes before it, too
         found = _found(copy, list(keys))
         swept, away = SweepResult(versions), set[str]()
         swept.saw(found)
@@ -342,9 +342,9 @@ class Mover:
     def _mapping(self, copy: Copy) -> PolicyMapping:
         """Return the mapping that this node knows, at least as new as the one in the partition's log. An older one
         would be refused."""
-        known = self._routing.mappings.known.get(copy.core.table.policy)
-        if known is None or known.version < copy.core.ledger.mapping:
-            known = self._routing.learned(copy.core.table.policy, copy.core.ledger.mapping)
+        known = self._routing.mappings.known.get(copy.core.state.table.policy)
+        if known is None or known.version < copy.core.state.ledger.mapping:
+            known = self._routing.learned(copy.core.state.table.policy, copy.core.state.ledger.mapping)
         return known
 
 

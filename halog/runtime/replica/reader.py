@@ -41,7 +41,7 @@ class CopyReader:
     @property
     def serving(self) -> bool:
         """Say whether this copy is active now, as far as this node knows."""
-        role = self.core.role
+        role = self.core.state.role
         return role is _ACTIVE or role is _VERIFYING
 
     def validate(self, reads: Collection[tuple[bytes, int]]) -> None:
@@ -62,7 +62,7 @@ class CopyReader:
     def maps_by(self, version: int, timeout_s: float) -> bool:
         """Say whether mapping `version`, or a newer one, is served here. If not, the log is to say so first: wait for
         that."""
-        if self.core.ledger.mapping >= version:
+        if self.core.state.ledger.mapping >= version:
             return True
         self.post(ev.MappingAsked(0, version))
         with self.lock:
@@ -71,7 +71,7 @@ class CopyReader:
     def check_mapping(self, version: int) -> None:
         """Raise RemappedError if objects may have moved since `version` of the mapping. To be called after what was
         read by it was taken."""
-        if (now := self.core.ledger.mapping) > version:
+        if (now := self.core.state.ledger.mapping) > version:
             raise to_error(ev.Remapped(now), self.name)
 
     # --- leases ---
@@ -108,7 +108,7 @@ class CopyReader:
     def has(self, lsn: int) -> bool:
         """Say whether everything up to `lsn` is visible here and in the log. (What is shown before the log has it may
         be lost, and its lsn given again.)"""
-        return self.core.chain.state.lsn >= lsn
+        return self.core.state.chain.state.lsn >= lsn
 
     def wait_for(self, lsn: int, timeout_s: float, *, logged: bool = False) -> bool:
         """Wait until `lsn` is visible here; `logged`: until this copy `has` it."""
@@ -120,7 +120,7 @@ class CopyReader:
     def wait_decided(self, keys: tuple[bytes, ...], lsn: int, timeout_s: float) -> bool:
         """Wait until no transaction in doubt that was prepared up to `lsn` would change an object whose key starts with
         one of `keys`: a session may have seen how it ended."""
-        ledger = self.core.ledger
+        ledger = self.core.state.ledger
         if not ledger.undecided:
             return True
 
@@ -133,18 +133,18 @@ class CopyReader:
 
     def heard_tail(self, lsn: int) -> None:
         """Note the last lsn of the active, which told it."""
-        self._lateness.heard(lsn, self.core.chain.state.lsn)
+        self._lateness.heard(lsn, self.core.state.chain.state.lsn)
 
     def lag(self) -> Lag:
         """Return how far behind the active this copy is, as far as it knows, with the ms since it was last known to be
         level."""
-        return LEVEL if self.serving else self._lateness.lag(self.core.chain.state.lsn)
+        return LEVEL if self.serving else self._lateness.lag(self.core.state.chain.state.lsn)
 
     # --- locks ---
 
     def held(self, keys: Iterable[bytes]) -> ev.Locked | None:
         """Return the first of these keys whose object a transaction in doubt would change."""
-        locks = self.core.ledger.locks
+        locks = self.core.state.ledger.locks
         return locks.against(((key, 0) for key in keys), ()) if locks else None
 
     def wait_free(self, keys: Collection[bytes], timeout_s: float, *, prefixes: bool = False) -> None:
@@ -152,7 +152,7 @@ class CopyReader:
         `prefixes` of keys; or until this copy is active no more. Raises LockedError if that takes too long. A
         transaction that comes later need not be seen by a reader that asked before. So a scan ends even where something
         is always in doubt."""
-        if not self.core.ledger.locks:
+        if not self.core.state.ledger.locks:
             return
         with self.lock:
             locks, under = self.core.state.ledger.locks, tuple(keys)

@@ -271,7 +271,7 @@ class SyncWaitWatch:
     def _look(self, copy: Copy) -> None:
         if self._remote is None:
             self._remote = self._reach(self._site)
-        at_ms, own = now_ms(), copy.core.table  # the time of the question, whenever the answer comes
+        at_ms, own = now_ms(), copy.core.state.table  # the time of the question, whenever the answer comes
         found = self._remote.coordinator.get(f"partitions/{own.name}")
         theirs = None if found is None else PartitionTable.from_bytes(found.data)
         waits = theirs is not None and _waits(theirs, own, self._host.site)

@@ -99,7 +99,7 @@ class MirrorAssignment:
             return bool(at_ms) and now - since >= STALE_S
         found = standing(self._host.coordinator, copy.name)
         told = found.at_ms if found is not None and (found.parted or found.error in ("", COMPARES)) else 0
-        if found is not None and found.by == copy.core.me.node:
+        if found is not None and found.by == copy.core.state.me.node:
             told = at_ms or 1  # this node's own word says nothing of the others
         self._seen[copy.name] = (told, since, now) if told == at_ms and since else (told, now, now)
         return now - self._seen[copy.name][1] >= STALE_S

@@ -171,7 +171,7 @@ class MirrorLink:
 
     def _begin(self, way: _Connection, copy: Copy) -> None:
         """Begin with a partition, once this node has read its own site's log to the end."""
-        if copy.core.next_offset < self._host.log.bounds(copy.tp)[1]:
+        if copy.core.state.next_offset < self._host.log.bounds(copy.tp)[1]:
             return
         with copy.lock:
             own = copy.core.state.chain.state
@@ -213,8 +213,8 @@ class MirrorLink:
 
     def _give_away(self, way: _Connection, copy: Copy, start: Callable[[], Checkpoint]) -> None:
         """Give this site's log to the other one, once nobody serves from it (F3)."""
-        active = copy.core.table.active
-        if active is not None and active in copy.core.alive:
+        active = copy.core.state.table.active
+        if active is not None and active in copy.core.state.alive:
             return
         giving = self._giving.get(copy.name)
         if giving is None:
@@ -388,14 +388,14 @@ class MirrorLink:
     def _is_followed(self, way: _Connection, one: MirroredPartition) -> bool:
         """Is the partition another site's by now, and is all of the log here? Then that site is mirrored from now
         on."""
-        if one.pending or one.copy.core.table.owner != self._site or not self._is_read(way, one):
+        if one.pending or one.copy.core.state.table.owner != self._site or not self._is_read(way, one):
             return False
         return self._succession.is_given(one.copy, one.mirror.given_away)
 
     def _is_stuck(self, one: MirroredPartition, now: float) -> bool:
         """Is everything in the log, and not taken by the copy? Then another history is there, or the log lost its end.
         Or it never will be: a takeover has fenced this log, and came to nothing."""
-        state = one.copy.core.chain.state
+        state = one.copy.core.state.chain.state
         if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
             one.still_since = now
         return now - one.still_since >= STUCK_S

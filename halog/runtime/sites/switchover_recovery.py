@@ -55,7 +55,7 @@ class SwitchoverRecovery:
 
     def turn(self) -> None:
         """Look once at what is mirrored here."""
-        mine = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._homes]
+        mine = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._homes]
         mine = [c for c in mine if self._mirroring.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
             del self._since[name]

@@ -114,7 +114,7 @@ class Takeovers:
     def _watch(self, copy: Copy) -> None:
         """Look at the votes of a copy: at this site's each time; at those of others once it rests, each on its
         contact's threads."""
-        policy = self._policies[copy.core.table.policy]
+        policy = self._policies[copy.core.state.table.policy]
         candidate = self._candidates.get(copy.name)
         if candidate is None:
             candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
@@ -123,7 +123,7 @@ class Takeovers:
         if not candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
             return
         for desk in self._desks.all.values():
-            if desk is self._desks.own or not (policy.binding or desk.site == copy.core.table.owner):
+            if desk is self._desks.own or not (policy.binding or desk.site == copy.core.state.table.owner):
                 continue  # the owner is asked, too, whether it answers at all
             if (desk.site, copy.name) not in self._asked:
                 self._asked.add((desk.site, copy.name))
@@ -152,7 +152,7 @@ class Takeovers:
     def _is_other(self, copy: Copy, now: SiteVote) -> bool:
         """Was the vote written by another rule than this site's? Then it cannot be taken: both sites could have more
         than half of what each takes for all."""
-        own = self._rules.get(copy.core.table.policy, "")
+        own = self._rules.get(copy.core.state.table.policy, "")
         if now.rule in ("", own):
             return False
         if self._differs.get(copy.name) != now.rule:
@@ -169,7 +169,7 @@ class Takeovers:
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
         """Return the votes to claim; empty if the partition is not to be taken over."""
-        return self._candidates[copy.name].claims(copy.core.table.owner, monotonic_ms())
+        return self._candidates[copy.name].claims(copy.core.state.table.owner, monotonic_ms())
 
     def _are_all(self, due: list[Copy], mine: list[Copy]) -> bool:
         """Is no other partition about to be due, or has this one waited long enough for the others?"""
@@ -222,7 +222,7 @@ class Takeovers:
 
     def _claim(self, copy: Copy) -> bool:
         """Take the votes, each if it is still as it was seen. If they are too few, give them back."""
-        candidate, owner = self._candidates[copy.name], copy.core.table.owner
+        candidate, owner = self._candidates[copy.name], copy.core.state.table.owner
         claimed = []
         for site, seen in self._claims(copy).items():
             try:

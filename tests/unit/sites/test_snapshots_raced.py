@@ -133,7 +133,7 @@ def change(cluster: Cluster, number: int, note: str) -> None:
 def test_two_that_both_take_snapshots_all_the_time_hurt_nobody(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MirrorAssignment, "_is_mine", lambda self, copy: bool(copy.core.table.owner))
+    monkeypatch.setattr(MirrorAssignment, "_is_mine", lambda self, copy: bool(copy.core.state.table.owner))
     monkeypatch.setattr(MirrorAssignment, "is_told", lambda self, copy: True)
     flown = 0
     for _ in range(4):
