@@ -15,6 +15,7 @@ pytestmark = pytest.mark.feature("O1")
 
 PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
 TO_COME = (
+    "halog/core/state",
     "halog/core/active",
     "halog/core/ballots.py",
     "halog/core/cas.py",
