@@ -22,7 +22,7 @@ from benchmarks.effort import Effort
 from benchmarks.figures import Row, Target, percentile, row
 from benchmarks.processes import Child
 from benchmarks.scene import Scene, wait_until
-from halog.cli.shared.connection import Connection, connect
+from halog.cli.shared.connection import ClusterConnection, connect
 from halog.config import ApplicationConfig, Config, NodeConfig, PolicyConfig, ZoneConfig
 from halog.core.table.table import PartitionTable
 from halog.demo.split.sites import NAMES, Sites, other
@@ -30,8 +30,8 @@ from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
-from halog.runtime.merge.restore_command import Reuniting
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.merge.restore_command import RestoreCommand
+from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.state_topic import Mark
 from halog.runtime.topics.topic_names import state_topic
@@ -189,11 +189,11 @@ def _in_snapshots(configs: dict[str, Path]) -> None:
             wait_until("a snapshot has everything", partial(_has, connection, ends), WAIT_S)
 
 
-def _has(connection: Connection, ends: dict[str, int]) -> bool:
+def _has(connection: ClusterConnection, ends: dict[str, int]) -> bool:
     return all(_marked(connection, name) >= end for name, end in ends.items())
 
 
-def _marked(connection: Connection, partition: str) -> int:
+def _marked(connection: ClusterConnection, partition: str) -> int:
     """Up to which offset the last snapshot has everything."""
     found = connection.coordinator.get(f"snapshots/{partition}")
     return 0 if found is None else Mark.from_bytes(found.data).next_offset
@@ -235,17 +235,17 @@ def promote(config: Path, *, may_fork: bool) -> None:
     """What `halog site promote` does, at the site of this configuration, with every partition."""
     with connect(config, WAIT_S) as connection:
         here = connection.config.site.name
-        switching = Switching(connection.coordinator, here, connection.adapters.reach, 60.0)
+        switching = Switchover(connection.coordinator, here, connection.adapters.reach, 60.0)
         switching.promote([t.name for t in connection.tables], may_fork=may_fork)
 
 
 @contextmanager
-def _reuniting(config: Path) -> Iterator[tuple[Reuniting, list[PartitionTable]]]:
+def _reuniting(config: Path) -> Iterator[tuple[RestoreCommand, list[PartitionTable]]]:
     with connect(config, WAIT_S) as connection:
         yield _of(connection), list(connection.tables)
 
 
-def _of(connection: Connection) -> Reuniting:
+def _of(connection: ClusterConnection) -> RestoreCommand:
     adapters, config = connection.adapters, connection.config
     own = Remote(config.site.name, adapters.log, adapters.coordinator)
-    return Reuniting(own, partial(state_topic, config), adapters.reach, [other(own.name)], WAIT_S)
+    return RestoreCommand(own, partial(state_topic, config), adapters.reach, [other(own.name)], WAIT_S)

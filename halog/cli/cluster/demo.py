@@ -1,4 +1,4 @@
-"""`halog demo`: the main job, visible."""
+"""`halog demo` shows halog's main job."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 336_776
 DEFAULT_ROWS = 20_000  # three weeks
 DEFAULT_PARTITIONS = 12
-SPLIT_ROWS = 2_000  # of which each site's client does some thousand things
+SPLIT_ROWS = 2_000  # each site's client makes some thousand calls with them
 SPLIT_PARTITIONS = 6
-MIN_ROWS = 100  # below, a fault has no middle to happen in
+MIN_ROWS = 100  # with fewer rows there is no middle for a fault to happen in
 
 
 @click.command()
@@ -127,6 +127,6 @@ def _prepare() -> None:
     from halog.demo.processes import listen
     from halog.embedded.progress import BarProgress
 
-    listen()  # told to go, it ends its children like on Ctrl-C
+    listen()  # at SIGTERM it ends its children, as at Ctrl-C
     with BarProgress() as progress:  # before the live picture begins: two of them cannot share a terminal
         dataset.ensure(progress)

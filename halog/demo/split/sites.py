@@ -23,7 +23,7 @@ from halog.config import (
 )
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded import EmbeddedSite, RemoteListener, SiteInfo, ports
-from halog.embedded.line import HOST, Line
+from halog.embedded.line import HOST, SiteLine
 from halog.embedded.progress import Progress
 from halog.embedded.several import start_all
 
@@ -58,7 +58,7 @@ class Sites:
             for name, (door, address) in self._doors.items()
         }
         self.infos: Mapping[str, SiteInfo] = {}
-        self._lines: dict[str, tuple[Line, Line]] = {}
+        self._lines: dict[str, tuple[SiteLine, SiteLine]] = {}
 
     def start(self) -> None:
         """Both at once; the lines are open."""
@@ -66,7 +66,7 @@ class Sites:
         self.infos = start_all(self.sites)
         for name, info in self.infos.items():
             kafka, zookeeper = self._doors[name], int(info.zookeeper.rpartition(":")[2])
-            self._lines[name] = Line(kafka[0], kafka[1]), Line(zookeeper)
+            self._lines[name] = SiteLine(kafka[0], kafka[1]), SiteLine(zookeeper)
 
     def cut(self) -> None:
         """Nothing passes any more, and nobody is told: connections stay, silent."""
@@ -86,7 +86,7 @@ class Sites:
             for line in self._all_lines():
                 stack.callback(line.close)
 
-    def _all_lines(self) -> Iterator[Line]:
+    def _all_lines(self) -> Iterator[SiteLine]:
         for lines in self._lines.values():
             yield from lines
 

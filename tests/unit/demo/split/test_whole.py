@@ -22,7 +22,7 @@ from halog.demo.split.verify import Reported, judge
 from halog.demo.verify_copies import Ask, placed_by
 from halog.metadata.restore_requests import DONE, restore_of
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.merge.restore_command import Reuniting, undo
+from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.rpc.router import Router
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
@@ -130,7 +130,7 @@ def report(cluster: Cluster) -> dict[str, Reported]:
 def restore(west: Cluster, east: Cluster) -> None:
     adapters, tables = west.node(west.names[0]).runtime.adapters, list(west.tables().values())
     own = Remote("west", adapters.log, adapters.coordinator)
-    with Reuniting(own, partial(state_topic, west.config), adapters.reach, ["east"], 30) as asked:
+    with RestoreCommand(own, partial(state_topic, west.config), adapters.reach, ["east"], 30) as asked:
         ended = asked.restore(tables, asked.sources(tables, {}), told=lambda name, now: None)
     assert {r.phase for r in ended.values()} == {DONE}, ended
 
