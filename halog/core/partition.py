@@ -24,7 +24,7 @@ from halog.core.ids import Member, Position, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.outcomes import Outcomes
-from halog.core.log.transactions import Applied, Decided, Ledger
+from halog.core.log.transactions import Applied, DecidedTransaction, Ledger
 from halog.core.replica.follower import Following
 from halog.core.replica.held import Held
 from halog.core.replica.tail import Tail
@@ -310,7 +310,7 @@ class Partition:
             self._apply(record)
         else:
             self._apply(meant := self.ledger.accepted(record, self.next_offset - 1))
-            if type(meant) is Decided and meant.commit is not None:
+            if type(meant) is DecidedTransaction and meant.commit is not None:
                 self.outcomes.add(record.header.tx, record.header.lsn)
         if self.held.run:
             self.held.accepted(self.chain.state)

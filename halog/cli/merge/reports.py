@@ -19,10 +19,10 @@ from halog.cli.shared.with_home import partition_option, with_home
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.core.table.table import PartitionTable
-    from restore.report import Entry
-    from restore.waiting import Report
+    from restore.report import ReportEntry
+    from restore.waiting import MergeReport
 
-    Pick = Callable[[Report], list[Entry]]
+    Pick = Callable[[MergeReport], list[ReportEntry]]
 
 READ_S = 60.0
 """Logs are read from where they begin now."""
@@ -119,13 +119,13 @@ def export_(
     emit(format_, document, ["file", "objects"], rows, aside=is_standard(target))
 
 
-def _all(report: Report) -> list[Entry]:
+def _all(report: MergeReport) -> list[ReportEntry]:
     from restore.report import entry
 
     return [entry(m) for m in report.merged]
 
 
-def _told(report: Report) -> list[Entry]:
+def _told(report: MergeReport) -> list[ReportEntry]:
     """A trigger may defer what is alike, too."""
     return [e for e in _all(report) if e.found.is_told or e.why]
 
@@ -147,7 +147,7 @@ def _open(connection: Connection, table: PartitionTable, merge: str | None) -> I
 
 
 def _document(
-    connection: Connection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
+    connection: Connection, table: PartitionTable, report: MergeReport, told_of: Iterable[ReportEntry]
 ) -> dict[str, Any]:
     return {
         "partition": table.name,
@@ -156,7 +156,7 @@ def _document(
     }
 
 
-def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
+def _object(connection: Connection, report: MergeReport, e: ReportEntry) -> dict[str, Any]:
     closed = report.closing(e.found.key) if e.why else None
     return {
         **told(connection, e.found, e.then, e.verdict, e.why),

@@ -41,7 +41,7 @@ from restore.compensation import (
     Verdict,
     by_default,
 )
-from restore.creating import Decided, New
+from restore.creating import CreatedObject, KeyDecision
 from restore.merge import AGREED, Difference, State
 from restore.plan import chosen
 from restore.report import is_known
@@ -75,7 +75,7 @@ def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[De
     return declare
 
 
-Compensate = Callable[[tuple[Difference, ...]], list[Decided]]
+Compensate = Callable[[tuple[Difference, ...]], list[KeyDecision]]
 """Of one merge, in as many pieces as it likes."""
 
 Compensations = Callable[[], Compensate]
@@ -91,17 +91,17 @@ Most = Callable[[str, int], int]
 """Bytes that an object of a type may have whose key has so many, as where it is committed."""
 
 
-def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
+def by_the_rules(differences: tuple[Difference, ...]) -> list[KeyDecision]:
     """Where nobody has declared anything."""
-    return [Decided(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
+    return [KeyDecision(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
 
 
 def undecided(why: str) -> Compensate:
     """Where nobody knows what is declared elsewhere: what a trigger may be asked about is left open."""
 
-    def decide(differences: tuple[Difference, ...]) -> list[Decided]:
+    def decide(differences: tuple[Difference, ...]) -> list[KeyDecision]:
         said = chosen(differences, lambda d: _default(d) if is_entry(d.key) else Defer(why), lambda _, __: b"")
-        return [Decided(choice, "", failed=bool(choice.deferred)) for choice in said]
+        return [KeyDecision(choice, "", failed=bool(choice.deferred)) for choice in said]
 
     return decide
 
@@ -158,7 +158,7 @@ class Compensation:
         self._hung = False
         """Has a trigger?"""
 
-    def decide(self, differences: tuple[Difference, ...]) -> list[Decided]:
+    def decide(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
         """What is to stand under each key. Triggers that are not asked within SLOW_S are deferred; at HANGS_S so is the
         one that is at it then, and in this merge all that would be asked behind it."""
         decided = [] if self._hung else self._asked(differences)
@@ -168,7 +168,7 @@ class Compensation:
             decided.append(self._decided(differences[at], _no_answer))
         return decided + [self._decided(found, _behind_one) for found in differences[len(decided) :]]
 
-    def _asked(self, differences: tuple[Difference, ...]) -> list[Decided]:
+    def _asked(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
         """Those of the first ones that are decided in time."""
         until = time.monotonic() + SLOW_S
 
@@ -178,10 +178,10 @@ class Compensation:
 
         return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
 
-    def _decided(self, found: Difference, unasked: Unasked) -> Decided:
+    def _decided(self, found: Difference, unasked: Unasked) -> KeyDecision:
         said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
-        return Decided(choice, said.name, said.also, said.failed)
+        return KeyDecision(choice, said.name, said.also, said.failed)
 
 
 def _no_answer(name: str) -> str:
@@ -216,7 +216,7 @@ class _Said:
         self.name = ""
         self.made = b""
         """The object that a verdict replaced it by."""
-        self.also: tuple[New, ...] = ()
+        self.also: tuple[CreatedObject, ...] = ()
         """Those that it creates."""
         self.failed = False
         """A trigger was to say, and has not."""
@@ -307,14 +307,14 @@ class _Said:
             raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
         return made
 
-    def _new(self, fields: Fields) -> New:
+    def _new(self, fields: Fields) -> CreatedObject:
         info = self._made_as(fields)
         value, key = self._encoded(info, fields), _key(info, fields)
         index_key = info.index_key(key)
         if index_key == self._found.key:
             raise RecordFormatError(f"{info.name}: what is created beside an object has another key")
         said = _told(f"{info.name} {list(key)}")
-        return New(index_key, value, self._place(info.name, info.routing_key(key)), said)
+        return CreatedObject(index_key, value, self._place(info.name, info.routing_key(key)), said)
 
     def _made_as(self, fields: Fields) -> TypeInfo:
         """Of which of the states' types these are all the fields."""

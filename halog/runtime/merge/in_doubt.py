@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from halog.core.log import records
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
@@ -25,7 +25,7 @@ class Elsewhere:
         self._remote = remote
         self._here = here
 
-    def committed(self, side: Side, undecided: Undecided) -> bool:
+    def committed(self, side: Side, undecided: UndecidedTransaction) -> bool:
         """Was it committed? Only the branch of its first partition can say so, and only once it is closed; what it does
         not say was committed will never be (T2)."""
         tx, first = undecided.tx, undecided.prepare.first
@@ -50,6 +50,6 @@ class Elsewhere:
         return bool(found) and found[0]
 
     @staticmethod
-    def _time(side: Side, undecided: Undecided) -> int:
+    def _time(side: Side, undecided: UndecidedTransaction) -> int:
         entries = side.log.read(side.tp, undecided.offset, undecided.offset + 1)
         return next((e.timestamp_ms for e in entries), 0)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from halog.backend import Found
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import is_entry
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import CREATE, DELETE, Change, Commit, Header
-from halog.core.log.transactions import Applied, Decided
+from halog.core.log.transactions import Applied, DecidedTransaction
 
 if TYPE_CHECKING:
     from halog.runtime.store.object_table import ObjectTable
@@ -38,13 +38,13 @@ class Consistency:
         under another key than the object of its reference, which is discarded here: the records change it in nothing.
         One that is newer than the record is not wrong: a restore begins with such, and therefore without some of those
         that records which are `replayed` delete."""
-        made = [r.commit if type(r) is Decided else r for r in accepted]
+        made = [r.commit if type(r) is DecidedTransaction else r for r in accepted]
         look = _Look(self, [c for r in made if type(r) is Commit for c in r.changes], replayed)
         for record in made:
             if type(record) is Commit:
                 for c in record.changes:
                     look.at(record.header, c)
-            elif type(record) is MergedIn:
+            elif type(record) is AppliedMerge:
                 look.merged(record)
 
     def count(self, header: Header, what: str) -> None:
@@ -68,7 +68,7 @@ class _Look:
         }
         """Reference and version by key; empty: not to be looked at."""
 
-    def merged(self, record: MergedIn) -> None:
+    def merged(self, record: AppliedMerge) -> None:
         for m in record.merged:
             self._now[m.key] = ()
 

@@ -30,7 +30,7 @@ from halog.runtime.sites.relinquish import beginning
 from halog.runtime.sites.split_watch import Branch, Parted
 from halog.runtime.support.adapters import Remote
 from restore.divergence import Behind, Fork, Place, compare, history_of
-from restore.touched import Touched
+from restore.touched import TouchCounter
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -51,10 +51,10 @@ REST_S = 0.02
 class _Both:
     """The two logs of one partition, as far as they were read."""
 
-    def __init__(self, copy: Copy, ours: Touched) -> None:
+    def __init__(self, copy: Copy, ours: TouchCounter) -> None:
         self.copy = copy
         self.ours = ours
-        self.theirs: Touched | None = None
+        self.theirs: TouchCounter | None = None
         self.theirs_at_ms = 0
         self.counted_at = -REFRESH_S
 
@@ -135,11 +135,11 @@ class Partings:
     def _is_mine(self, copy: Copy, found: Parted) -> bool:
         return copy.serving or (copy.core.table.owner == found.site and found.by == self._host.me.node)
 
-    def _ours(self, copy: Copy) -> Touched:
+    def _ours(self, copy: Copy) -> TouchCounter:
         with copy.lock:
             core = copy.core
             state, offset, undecided = core.chain.state, core.next_offset, tuple(core.ledger.undecided.values())
-        return Touched(self._host.site, self._host.log, copy.tp, state, offset, undecided)
+        return TouchCounter(self._host.site, self._host.log, copy.tp, state, offset, undecided)
 
     # --- counting ---
 
@@ -174,7 +174,7 @@ class Partings:
     def _read_theirs(self, one: _Both, remote: Remote) -> None:
         if one.theirs is None:
             start = self._start(one.copy, remote)
-            one.theirs = Touched(remote.name, remote.log, one.copy.tp, start.state, start.offset)
+            one.theirs = TouchCounter(remote.name, remote.log, one.copy.tp, start.state, start.offset)
         one.theirs.log = remote.log
         self._run(one.theirs.read_on(remote.log.bounds(one.copy.tp)[1]))
         one.theirs_at_ms = _ms()
@@ -237,7 +237,7 @@ class Partings:
             self._host.telling.told(one.copy, ev.Tell(BRANCHES, "", "both logs were read", _numbers(now)))
 
 
-def _branch(side: Touched, at_ms: int) -> Branch:
+def _branch(side: TouchCounter, at_ms: int) -> Branch:
     return Branch(side.objects, side.at_least, side.state.lsn, at_ms)
 
 

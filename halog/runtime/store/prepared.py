@@ -12,8 +12,16 @@ from __future__ import annotations
 import msgspec
 
 from halog.core.log import records
-from halog.core.log.merge_parts import MergedIn
-from halog.core.log.transactions import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
+from halog.core.log.merge_parts import AppliedMerge
+from halog.core.log.transactions import (
+    Applied,
+    DecidedTransaction,
+    Decision,
+    ForgottenDecisions,
+    Ledger,
+    PreparedTransaction,
+    UndecidedTransaction,
+)
 from halog.ports import Snapshot
 from halog.runtime.store.encoding import StoredPosition
 
@@ -23,34 +31,34 @@ _DECISION = msgspec.msgpack.Decoder(Decision)
 Item = tuple[bytes, bytes | None]
 
 
-def pack(undecided: Undecided) -> bytes:
+def pack(undecided: UndecidedTransaction) -> bytes:
     """A transaction in doubt, as stored and as written to the state topic."""
     return undecided.offset.to_bytes(OFFSET_BYTES, "big") + records.encode(undecided.prepare)
 
 
-def unpack(data: bytes) -> Undecided:
+def unpack(data: bytes) -> UndecidedTransaction:
     """The inverse of `pack`."""
     record = records.decode(data[OFFSET_BYTES:])
     assert isinstance(record, records.Prepare)
-    return Undecided(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
+    return UndecidedTransaction(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
 
 
 def items_for(prefix: bytes, meant: Applied) -> list[Item]:
     """The store's changes of the ledger for one accepted record."""
     match meant:
-        case Prepared(undecided=undecided):
+        case PreparedTransaction(undecided=undecided):
             return [(prefix + b"q" + undecided.tx, pack(undecided))]
-        case Decided(header=header, decision=decision):
+        case DecidedTransaction(header=header, decision=decision):
             return [(prefix + b"q" + header.tx, None), (prefix + b"o" + header.tx, msgspec.msgpack.encode(decision))]
-        case Forgotten(ids=ids):
+        case ForgottenDecisions(ids=ids):
             return [(prefix + b"o" + tx, None) for tx in ids]
-        case MergedIn():
+        case AppliedMerge():
             return _merged(prefix, meant)
         case _:
             return []
 
 
-def _merged(prefix: bytes, meant: MergedIn) -> list[Item]:
+def _merged(prefix: bytes, meant: AppliedMerge) -> list[Item]:
     """What was in doubt on a branch, or decided on one only, is not any more, or is known like this."""
     items: list[Item] = [(prefix + kind + tx, None) for tx in meant.forgotten for kind in (b"q", b"o")]
     items += [(prefix + b"q" + tx, None) for tx, _ in meant.decided]
