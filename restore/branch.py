@@ -15,11 +15,11 @@ from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.merge_parts import taken
 from halog.core.log.records import Change, Merged
-from halog.core.log.transactions import Decided, Ledger, Undecided
+from halog.core.log.transactions import DecidedTransaction, Ledger, UndecidedTransaction
 from halog.errors import DivergedError, LogError
 from halog.ports import Log, TopicPartition
-from restore.divergence import Accepted, Fork, Place, accepted
-from restore.merge import Committed, Instance, State, after
+from restore.divergence import AcceptedRecord, Fork, Place, accepted
+from restore.merge import BranchCommit, Instance, State, after
 from restore.report import changes_of
 from restore.thread import READ_S, Link, Thread
 
@@ -41,11 +41,11 @@ class Side(NamedTuple):
 class Branch(NamedTuple):
     """A `Branch` is what a history has behind a fork."""
 
-    committed: list[tuple[Accepted, Committed]]
+    committed: list[tuple[AcceptedRecord, BranchCommit]]
     decided: dict[bytes, bool]
     """Transactions over several partitions that were decided in it."""
     horizon: int
-    in_doubt: tuple[Undecided, ...]
+    in_doubt: tuple[UndecidedTransaction, ...]
     parted_at: bytes = b""
     """The hash of the last record before; b"": nothing of the branch is behind it."""
     happened: Sequence[bytes] = ()
@@ -57,11 +57,11 @@ class Branch(NamedTuple):
     """Every key that got another version, though nothing else may have changed, with what stands there at its end."""
 
 
-Decide = Callable[[Side, Undecided], bool]
+Decide = Callable[[Side, UndecidedTransaction], bool]
 """Was a transaction that is in doubt at the end of a branch committed?"""
 
 
-def aborted(side: Side, undecided: Undecided) -> bool:
+def aborted(side: Side, undecided: UndecidedTransaction) -> bool:
     """Decide that it was aborted, because nobody says that it was committed."""
     return False
 
@@ -101,9 +101,9 @@ def read_on(of: Side, end: int) -> Side:
 # --- what it has behind a fork ---
 
 
-class Since:
-    """A `Since` is what a history has behind a fork, as far as it was read. When the history grows, only what is new is
-    read, so what comes late need not wait for what was there before."""
+class BranchReader:
+    """A `BranchReader` is what a history has behind a fork, as far as it was read. When the history grows, only what is
+    new is read, so what comes late need not wait for what was there before."""
 
     def __init__(self, fork: Fork) -> None:
         """Begin at the fork. DivergedError where both histories have merged each other before: they parted behind more
@@ -122,7 +122,7 @@ class Since:
         self._last_lsn = 0
         self._first: Link | None = None
         """The first record behind the fork. What comes before it tells what the others mean."""
-        self._found: list[tuple[Accepted, Committed]] = []
+        self._found: list[tuple[AcceptedRecord, BranchCommit]] = []
         self._happened: list[bytes] = []
         self._brought: list[bytes] = []
         self._written: dict[bytes, State] = {}
@@ -183,8 +183,8 @@ class Since:
         for u in in_doubt:
             decided[u.tx] = decide(of, u)
             if decided[u.tx]:
-                head = Accepted(*of.state.head, of.state.hash, u.tx, _place(u))
-                found.append((head, Committed(u.tx, of.state.lsn, found[-1][1].time_ms, u.prepare.changes)))
+                head = AcceptedRecord(*of.state.head, of.state.hash, u.tx, _place(u))
+                found.append((head, BranchCommit(u.tx, of.state.lsn, found[-1][1].time_ms, u.prepare.changes)))
                 happened.append(u.tx)
                 written.update((c.key, after(c)) for c in u.prepare.changes)
         horizon = int.from_bytes(self._ledger.horizon, "big")
@@ -194,7 +194,7 @@ class Since:
 
 def branch(of: Side, fork: Fork, decide: Decide) -> Branch:
     """Read at once what the history has behind the fork."""
-    since = Since(fork)
+    since = BranchReader(fork)
     since.read(of)
     return since.branch(of, decide)
 
@@ -231,7 +231,7 @@ def _prepares(link: Link, wanted: set[bytes]) -> bool:
     return not wanted or link.lsn <= 1
 
 
-def _place(u: Undecided) -> Place:
+def _place(u: UndecidedTransaction) -> Place:
     """Return where it was voted for. It is one transaction, whichever branch decided it (F4)."""
     return u.prepare.header.epoch, u.prepare.header.lsn
 
@@ -253,7 +253,7 @@ def _before(link: Link, place: Place) -> bytes:
     return link.record.header.prev
 
 
-def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple[Accepted, Committed]:
+def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple[AcceptedRecord, BranchCommit]:
     """Return what a record committed. `before`: hash of the record in front of it in this log."""
     record, what = link.record, accepted(link.record, link.hash)
     changes: tuple[Change, ...] = ()
@@ -266,9 +266,9 @@ def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple
     else:
         vote = ledger.undecided.get(record.header.tx)
         meant = ledger.accepted(record, link.offset)
-        if type(meant) is Decided and meant.commit is not None and vote is not None:
+        if type(meant) is DecidedTransaction and meant.commit is not None and vote is not None:
             what, changes = what._replace(origin=_place(vote)), meant.commit.changes
-    return what, Committed(record.header.tx, record.header.lsn, link.time_ms, changes)
+    return what, BranchCommit(record.header.tx, record.header.lsn, link.time_ms, changes)
 
 
 def _is_second(record: records.EpochMerged, place: Place, before: bytes) -> bool:
@@ -283,9 +283,9 @@ def _is_second(record: records.EpochMerged, place: Place, before: bytes) -> bool
     return at > 0
 
 
-def _prepare(of: Side, offset: int) -> Undecided:
+def _prepare(of: Side, offset: int) -> UndecidedTransaction:
     for e in of.log.read(of.tp, offset, offset + 1, READ_S):
         record = records.decode(e.value)
         if isinstance(record, records.Prepare):
-            return Undecided(record, offset)
+            return UndecidedTransaction(record, offset)
     raise LogError(f"the log of {of.tp.topic}/{of.tp.partition} at site {of.site} has no vote at offset {offset}")

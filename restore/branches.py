@@ -14,13 +14,13 @@ from halog.errors import DivergedError
 from restore.branch import Branch, Decide, Side, aborted, branch
 from restore.compensation import KeepInitiating, KeepSource, Verdict as Decision
 from restore.divergence import Behind, Fork, Relation, Same, Unrelated, compare, history_of
-from restore.merge import Committed, Difference, Even, Instance, Kind, differences, touched, two_way
+from restore.merge import BranchCommit, Difference, Even, Instance, Kind, differences, touched, two_way
 from restore.plan import Choice, chosen
 
 
-class Compared(NamedTuple):
-    """A `Compared` has two branches, and every key that either touched behind the fork. `keys` is empty unless they
-    have forked."""
+class BranchComparison(NamedTuple):
+    """A `BranchComparison` has two branches, and every key that either touched behind the fork. `keys` is empty unless
+    they have forked."""
 
     relation: Relation
     keys: tuple[Difference, ...]
@@ -56,8 +56,8 @@ class Compared(NamedTuple):
                 return "unrelated"
 
 
-class Found(Protocol):
-    """A `Found` is an object as the source's node has it."""
+class SourceObject(Protocol):
+    """A `SourceObject` is an object as the source's node has it."""
 
     @property
     def ref(self) -> bytes: ...
@@ -68,13 +68,13 @@ class Found(Protocol):
 
 def compared(
     source: Side, initiating: Side, *, three_way: bool = True, decide: Decide = aborted, even: Even | None = None
-) -> Compared:
+) -> BranchComparison:
     """Return how two sites' histories of a partition are related, and what a merge would find; `even`: see
     `restore.merge`. DivergedError if one of them is no history, or they contradict each other; DeadlineError if a log
     is silent."""
     relation = compare(history_of(source.state), history_of(initiating.state))
     if not isinstance(relation, Fork):
-        return Compared(relation, ())
+        return BranchComparison(relation, ())
     ours, theirs = branch(source, relation, aborted), branch(initiating, relation, decide)
     return merged_at(relation, source, initiating, ours, theirs, three_way=three_way, even=even)
 
@@ -88,7 +88,7 @@ def merged_at(
     *,
     three_way: bool = True,
     even: Even | None = None,
-) -> Compared:
+) -> BranchComparison:
     """Compare as `compared` does, after both branches have been read: the source's, and the initiating one."""
     lines = [[a for a, _ in b.committed] for b in (ours, theirs)]
     relation = compare(history_of(source.state, lines[0]), history_of(initiating.state, lines[1]))
@@ -104,22 +104,22 @@ def merged_at(
     found = {d.key: d for d in (differences if three_way else two_way)(touched(mine), touched(yours), even)}
     for key, state in {**theirs.written, **ours.written}.items():  # the same on both, and of two versions
         found.setdefault(key, Difference(key, Kind.SAME, state, state, state, (), ()))
-    return Compared(relation, tuple(found[key] for key in sorted(found)), ours, theirs)
+    return BranchComparison(relation, tuple(found[key] for key in sorted(found)), ours, theirs)
 
 
-def _alone(one: Branch, other: Branch, both: Collection[object]) -> list[Committed]:
+def _alone(one: Branch, other: Branch, both: Collection[object]) -> list[BranchCommit]:
     """Return what one of them has and the other has not."""
     there = frozenset(other.brought)
     return [c for a, c in one.committed if c.changes and a.first_written not in both and a.tx not in there]
 
 
-def completed(found: Compared, find: Callable[[bytes], Found | None]) -> Compared:
+def completed(found: BranchComparison, find: Callable[[bytes], SourceObject | None]) -> BranchComparison:
     """Return the comparison with the source's objects filled in, where a policy without before-images does not tell
     what stood there at the fork. `find` knows the source's objects, as the branch left them."""
     return found._replace(keys=tuple(_completed(d, find) for d in found.keys))
 
 
-def _completed(d: Difference, find: Callable[[bytes], Found | None]) -> Difference:
+def _completed(d: Difference, find: Callable[[bytes], SourceObject | None]) -> Difference:
     if d.source is None or d.source.value is not None:
         return d
     there = find(d.key)
@@ -129,7 +129,7 @@ def _completed(d: Difference, find: Callable[[bytes], Found | None]) -> Differen
     return d._replace(base=source if d.base == d.source else d.base, source=source)
 
 
-def outcomes(found: Compared) -> tuple[Choice, ...]:
+def outcomes(found: BranchComparison) -> tuple[Choice, ...]:
     """Return what would stand afterwards if nobody decides otherwise: the manual's defaults."""
     return tuple(chosen(found.keys, _by_default, _never))
 

@@ -23,8 +23,8 @@ from restore.merge import Difference, Instance, Kind
 from restore.plan import Choice
 
 
-class New(NamedTuple):
-    """A `New` is an object that a verdict creates."""
+class CreatedObject(NamedTuple):
+    """A `CreatedObject` is an object that a verdict creates."""
 
     key: bytes
     value: bytes
@@ -34,12 +34,12 @@ class New(NamedTuple):
     """Its type and key, as an operator reads them."""
 
 
-class Decided(NamedTuple):
-    """A `Decided` is one key of a merge, with the name of what decided it; "": the rule did."""
+class KeyDecision(NamedTuple):
+    """A `KeyDecision` is one key of a merge, with the name of what decided it; "": the rule did."""
 
     choice: Choice
     by: str
-    also: tuple[New, ...] = ()
+    also: tuple[CreatedObject, ...] = ()
     failed: bool = False
     """A trigger had to decide and has not: it raised, hung, or was not asked. So the choice is deferred."""
 
@@ -49,25 +49,25 @@ class Decided(NamedTuple):
         return self.choice.found.key
 
 
-class Into(NamedTuple):
-    """An `Into` is the merge that objects are created in. `find` returns what the source has under a key that neither
-    branch touched; None: nothing."""
+class TargetMerge(NamedTuple):
+    """An `TargetMerge` is the merge that objects are created in. `find` returns what the source has under a key that
+    neither branch touched; None: nothing."""
 
     partition: str
     name: bytes
     find: Callable[[bytes], object]
 
 
-def with_created(decided: Sequence[Decided], into: Into) -> list[Decided]:
+def with_created(decided: Sequence[KeyDecision], into: TargetMerge) -> list[KeyDecision]:
     """Return all keys of a merge: those that were decided, in that order, then those that are created as well."""
     told = {d.key: d for d in decided}
     outcome = dict(told)
-    made: dict[bytes, tuple[New, str]] = {}
+    made: dict[bytes, tuple[CreatedObject, str]] = {}
     for d in sorted((d for d in decided if d.also), key=lambda d: d.key):
         why = _hindered(d.also, told, made, into)
         if why:
             found = d.choice.found
-            outcome[d.key] = Decided(Choice(found, Defer(f"{d.by}: {why}"), found.source), d.by)
+            outcome[d.key] = KeyDecision(Choice(found, Defer(f"{d.by}: {why}"), found.source), d.by)
         else:
             made |= {new.key: (new, d.by) for new in d.also}
     created = {key: _created(new, outcome.get(key), by, into) for key, (new, by) in sorted(made.items())}
@@ -75,7 +75,10 @@ def with_created(decided: Sequence[Decided], into: Into) -> list[Decided]:
 
 
 def _hindered(
-    also: Sequence[New], told: Mapping[bytes, Decided], made: Mapping[bytes, tuple[New, str]], into: Into
+    also: Sequence[CreatedObject],
+    told: Mapping[bytes, KeyDecision],
+    made: Mapping[bytes, tuple[CreatedObject, str]],
+    into: TargetMerge,
 ) -> str:
     """Return why these cannot be created; "": they can."""
     seen = set[bytes]()
@@ -92,7 +95,7 @@ def _hindered(
     return ""
 
 
-def _is_held(at: Decided | None, key: bytes, into: Into) -> bool:
+def _is_held(at: KeyDecision | None, key: bytes, into: TargetMerge) -> bool:
     """Say whether the source or the merge holds the key. An object of the source counts even if it is to go: it stands
     if that verdict is deferred."""
     if at is None:
@@ -100,13 +103,13 @@ def _is_held(at: Decided | None, key: bytes, into: Into) -> bool:
     return at.choice.then is not None or at.choice.found.source is not None
 
 
-def _created(new: New, at: Decided | None, by: str, into: Into) -> Decided:
+def _created(new: CreatedObject, at: KeyDecision | None, by: str, into: TargetMerge) -> KeyDecision:
     """Return the created object as decided. `at`: what was decided about the key. A conflict there stays a conflict."""
     found = at.choice.found if at is not None else Difference(new.key, Kind.CREATED, None, None, None, (), ())
     if not found.is_conflict:
         found = found._replace(kind=Kind.CREATED)
     verdict = at.choice.verdict if at is not None else None
-    return Decided(Choice(found, verdict, Instance(reference(into.name, new.key), new.value)), by)
+    return KeyDecision(Choice(found, verdict, Instance(reference(into.name, new.key), new.value)), by)
 
 
 def reference(merge: bytes, key: bytes) -> bytes:

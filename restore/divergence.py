@@ -29,8 +29,8 @@ Place = tuple[EpochId, int]
 BEGINNING: Place = (NO_EPOCH, 0)
 
 
-class Opened(NamedTuple):
-    """An `Opened` is one epoch of a lineage: the lsn of its `EpochOpened`, and the last records it stands on. It
+class OpenedEpoch(NamedTuple):
+    """An `OpenedEpoch` is one epoch of a lineage: the lsn of its `EpochOpened`, and the last records it stands on. It
     continues the first of `parents`, whose lsn is one less."""
 
     epoch: EpochId
@@ -38,8 +38,9 @@ class Opened(NamedTuple):
     parents: tuple[Place, ...]
 
 
-class Accepted(NamedTuple):
-    """An `Accepted` is a record a reader accepted. `origin`: where a recovered commit was first written; else None."""
+class AcceptedRecord(NamedTuple):
+    """An `AcceptedRecord` is a record a reader accepted. `origin`: where a recovered commit was first written; else
+    None."""
 
     epoch: EpochId
     lsn: int
@@ -67,8 +68,8 @@ class History(msgspec.Struct, frozen=True):
     log_id: bytes
     head: Place
     """The last accepted record."""
-    lineage: tuple[Opened, ...]
-    accepted: Sequence[Accepted] = ()
+    lineage: tuple[OpenedEpoch, ...]
+    accepted: Sequence[AcceptedRecord] = ()
 
 
 class Point(NamedTuple):
@@ -100,7 +101,7 @@ class Fork(msgspec.Struct, frozen=True):
     """Both went on behind `at`, the last records they share. There is one, unless each has merged the other before."""
 
     at: tuple[Point, ...]
-    common: tuple[tuple[Accepted, Accepted], ...]
+    common: tuple[tuple[AcceptedRecord, AcceptedRecord], ...]
     """Records behind the fork that are the same transaction: the first history's and the second's, in the first one's
     order."""
 
@@ -138,7 +139,7 @@ def _reach(history: History) -> dict[EpochId, int]:
     return _ancestors([history.head], {o.epoch: o for o in history.lineage})
 
 
-def _ancestors(heads: Iterable[Place], lineage: Mapping[EpochId, Opened]) -> dict[EpochId, int]:
+def _ancestors(heads: Iterable[Place], lineage: Mapping[EpochId, OpenedEpoch]) -> dict[EpochId, int]:
     """Return the last lsn of every epoch that these records, or what they stand on, belong to."""
     reach: dict[EpochId, int] = {}
     todo = list(heads)
@@ -179,14 +180,16 @@ def _hashes(one: History, other: History, shared: Mapping[EpochId, int]) -> dict
     return known
 
 
-def _maximal(shared: Mapping[EpochId, int], lineage: Mapping[EpochId, Opened]) -> list[Place]:
+def _maximal(shared: Mapping[EpochId, int], lineage: Mapping[EpochId, OpenedEpoch]) -> list[Place]:
     """Return the shared records that no other shared record stands on."""
     ends = list(shared.items())
     below = [(end, _ancestors([end], lineage)) for end in ends]
     return sorted(p for p in ends if not any(end != p and _holds(reach, p) for end, reach in below))
 
 
-def _common(one: History, other: History, shared: Mapping[EpochId, int]) -> tuple[tuple[Accepted, Accepted], ...]:
+def _common(
+    one: History, other: History, shared: Mapping[EpochId, int]
+) -> tuple[tuple[AcceptedRecord, AcceptedRecord], ...]:
     theirs = {r.first_written: r for r in other.accepted if r.tx != NO_TX and not _holds(shared, r.place)}
     ours = (r for r in one.accepted if r.tx != NO_TX and not _holds(shared, r.place))
     return tuple((r, theirs[r.first_written]) for r in ours if r.first_written in theirs)
@@ -195,36 +198,36 @@ def _common(one: History, other: History, shared: Mapping[EpochId, int]) -> tupl
 # --- from what the log holds ---
 
 
-def opened(record: EpochOpened) -> Opened:
+def opened(record: EpochOpened) -> OpenedEpoch:
     """Return an epoch's place in the lineage, as its own record states it. It continues the record before it, which
     belongs to the last epoch opened before (none: the beginning)."""
     parent = record.lineage[-1][0] if record.lineage else NO_EPOCH
-    return Opened(record.header.epoch, record.header.lsn, ((parent, record.header.lsn - 1),))
+    return OpenedEpoch(record.header.epoch, record.header.lsn, ((parent, record.header.lsn - 1),))
 
 
-def lineage_of(state: ChainState) -> tuple[Opened, ...]:
+def lineage_of(state: ChainState) -> tuple[OpenedEpoch, ...]:
     """Return the lineage of a copy: each epoch continues the one opened before it, or the branches that it made one."""
     merged = {j.epoch: tuple((b.epoch, b.lsn) for b in j.branches) for j in state.joined}
     lines = [state.lineage, *(b.lineage for j in state.joined for b in j.branches)]
-    found: dict[EpochId, Opened] = {}
+    found: dict[EpochId, OpenedEpoch] = {}
     for line in lines:
         before = (NO_EPOCH, *(epoch for epoch, _ in line))
         for parent, (epoch, lsn) in zip(before, line, strict=False):  # a branch's first one is of the lineage before it
-            found.setdefault(epoch, Opened(epoch, lsn, merged.get(epoch, ((parent, lsn - 1),))))
+            found.setdefault(epoch, OpenedEpoch(epoch, lsn, merged.get(epoch, ((parent, lsn - 1),))))
     return tuple(found.values())
 
 
-def accepted(record: Record, digest: bytes) -> Accepted:
+def accepted(record: Record, digest: bytes) -> AcceptedRecord:
     """Return an accepted record, with the hash of its bytes. ValueError for `EpochStarted`, which stands outside the
     chain."""
     if isinstance(record, EpochStarted):
         raise ValueError("EpochStarted is no part of the accepted history")
     origin = record.origin if isinstance(record, Commit) else None
     where = None if origin is None else (origin.epoch, origin.lsn)
-    return Accepted(record.header.epoch, record.header.lsn, digest, record.header.tx, where)
+    return AcceptedRecord(record.header.epoch, record.header.lsn, digest, record.header.tx, where)
 
 
-def history_of(state: ChainState, records: Sequence[Accepted] = ()) -> History:
+def history_of(state: ChainState, records: Sequence[AcceptedRecord] = ()) -> History:
     """Return the branch a copy holds."""
     last = state.lineage[-1][0] if state.lineage else NO_EPOCH
     return History(state.log_id, (last, state.lsn), lineage_of(state), records)

@@ -51,8 +51,8 @@ State = Instance | None
 """The state of a key; None: nothing is there."""
 
 
-class Committed(NamedTuple):
-    """A `Committed` is one transaction of a branch, behind the fork."""
+class BranchCommit(NamedTuple):
+    """A `BranchCommit` is one transaction of a branch, behind the fork."""
 
     tx: bytes
     lsn: int
@@ -61,12 +61,12 @@ class Committed(NamedTuple):
     changes: Sequence[Change]
 
 
-class Touched(NamedTuple):
-    """A `Touched` is what a branch did to a key."""
+class KeyTouches(NamedTuple):
+    """A `KeyTouches` is what a branch did to a key."""
 
     base: State
     now: State
-    by: tuple[Committed, ...]
+    by: tuple[BranchCommit, ...]
     """Its transactions in order; never empty."""
 
 
@@ -108,8 +108,8 @@ class Difference(NamedTuple):
     base: State
     source: State
     initiating: State
-    source_by: tuple[Committed, ...]
-    initiating_by: tuple[Committed, ...]
+    source_by: tuple[BranchCommit, ...]
+    initiating_by: tuple[BranchCommit, ...]
 
     @property
     def by_default(self) -> State:
@@ -127,7 +127,7 @@ class Difference(NamedTuple):
         return self.kind is Kind.CREATED or self.is_conflict
 
 
-def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None = None) -> dict[bytes, Touched]:
+def touched(branch: Iterable[BranchCommit], begun: Mapping[bytes, KeyTouches] | None = None) -> dict[bytes, KeyTouches]:
     """Return, by key, what a branch did behind the fork, or behind what it had `begun` with.
 
     `branch` is in log order, without what both branches have. DivergedError if a change does not follow the one before
@@ -136,7 +136,7 @@ def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None =
     begun = begun or {}
     bases: dict[bytes, State] = {key: t.base for key, t in begun.items()}
     stands: dict[bytes, State] = {key: t.now for key, t in begun.items()}
-    by: dict[bytes, list[Committed]] = {key: [*t.by] for key, t in begun.items()}
+    by: dict[bytes, list[BranchCommit]] = {key: [*t.by] for key, t in begun.items()}
     for commit in branch:
         for change in commit.changes:
             key = change.key
@@ -147,7 +147,7 @@ def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None =
             writers = by.setdefault(key, [])
             if writers[-1:] != [commit]:
                 writers.append(commit)
-    return {key: Touched(base, stands[key], tuple(by[key])) for key, base in bases.items()}
+    return {key: KeyTouches(base, stands[key], tuple(by[key])) for key, base in bases.items()}
 
 
 def _before(change: Change) -> State:
@@ -159,7 +159,7 @@ def after(change: Change) -> State:
     return None if change.op == DELETE else Instance(change.ref, change.value)
 
 
-def _follows(commit: Committed, change: Change, now: State) -> None:
+def _follows(commit: BranchCommit, change: Change, now: State) -> None:
     stands = change.op != CREATE if now is None else change.op == CREATE or now.ref != change.ref
     other = now is not None and None not in (now.value, change.before) and now.value != change.before
     if stands or other:
@@ -172,7 +172,7 @@ def _follows(commit: Committed, change: Change, now: State) -> None:
 
 
 def differences(
-    source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched], even: Even | None = None
+    source: Mapping[bytes, KeyTouches], initiating: Mapping[bytes, KeyTouches], even: Even | None = None
 ) -> Iterator[Difference]:
     """Yield every key that either branch touched, by key. DivergedError if the two had different states at the fork:
     then it is no fork of theirs. `even`: for types that have several definitions."""
@@ -185,7 +185,7 @@ def differences(
 
 
 def two_way(
-    source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched], even: Even | None = None
+    source: Mapping[bytes, KeyTouches], initiating: Mapping[bytes, KeyTouches], even: Even | None = None
 ) -> Iterator[Difference]:
     """Yield the same by the manual's rule, which knows no base. What only the initiating branch has is an instance
     added, even where the source has deleted it, and any difference of one instance is a state conflict."""
@@ -206,7 +206,7 @@ def without_base(found: Difference) -> Difference:
     return found._replace(kind=kind)
 
 
-def _base(key: bytes, ours: Touched | None, theirs: Touched | None) -> State:
+def _base(key: bytes, ours: KeyTouches | None, theirs: KeyTouches | None) -> State:
     """Return what stood there at the fork: both say the same, or one says more."""
     if ours is None or theirs is None:
         only = ours or theirs
@@ -236,14 +236,14 @@ def _evened(states: tuple[State, State, State], even: Even | None) -> tuple[Stat
     return base, s, i
 
 
-def _changed(by: Sequence[Committed], now: State, base: State) -> bool:
+def _changed(by: Sequence[BranchCommit], now: State, base: State) -> bool:
     """Say whether what stands there is another state than at the fork. Where that is not known, every write counts as a
     change."""
     unknown = base is not None and base.value is None
     return bool(by) and (now != base or unknown)
 
 
-def _kind(base: State, s: State, i: State, ours: Sequence[Committed], theirs: Sequence[Committed]) -> Kind:
+def _kind(base: State, s: State, i: State, ours: Sequence[BranchCommit], theirs: Sequence[BranchCommit]) -> Kind:
     changed = _changed(ours, s, base), _changed(theirs, i, base)
     if s == i:
         return Kind.ALIKE if all(changed) else Kind.SAME

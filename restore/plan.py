@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from halog.core.log.records import Change
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.merge import AGREED, EQUAL, Committed, Difference, Instance, Kind, State, changes_to
+from restore.merge import AGREED, EQUAL, BranchCommit, Difference, Instance, Kind, State, changes_to
 
 Decide = Callable[[Difference], Verdict]
 Encode = Callable[[Difference, Fields], bytes]
@@ -53,12 +53,12 @@ class Choice(NamedTuple):
         return changes_to(self.found.source, self.then, key=self.found.key, version=version)
 
 
-class Written(NamedTuple):
-    """A `Written` is one branch's write to one key, and what became of it."""
+class BranchWrite(NamedTuple):
+    """A `BranchWrite` is one branch's write to one key, and what became of it."""
 
     source: bool
     """Did the source's branch write it, and not the initiating one?"""
-    commit: Committed
+    commit: BranchCommit
     key: bytes
     fate: Fate
 
@@ -92,14 +92,14 @@ def _then(found: Difference, verdict: Verdict, encode: Encode) -> State:
             return Instance(there.ref, encode(found, fields))
 
 
-def fates(choice: Choice) -> Iterator[Written]:
+def fates(choice: Choice) -> Iterator[BranchWrite]:
     """Yield what becomes of every write that either branch made to this key."""
     found = choice.found
     for source, state, by in ((True, found.source, found.source_by), (False, found.initiating, found.initiating_by)):
         for commit in by[:-1]:
-            yield Written(source, commit, found.key, Fate.SUPERSEDED)
+            yield BranchWrite(source, commit, found.key, Fate.SUPERSEDED)
         if by:
-            yield Written(source, by[-1], found.key, _last(choice, state))
+            yield BranchWrite(source, by[-1], found.key, _last(choice, state))
 
 
 def _last(choice: Choice, state: State) -> Fate:

@@ -17,7 +17,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.merge_parts import branch_of, hash_of
 from halog.core.log.outcomes import KEEP, STAMP_BYTES
 from halog.core.log.records import Branch, EpochMerged, Header, Joined, Merged, MergePart
-from restore.branches import Compared
+from restore.branches import BranchComparison
 
 PART_BYTES = 200_000
 """The size of one part, about: a fifth of what brokers take by default. A larger object has a part alone."""
@@ -38,7 +38,11 @@ class Opening(NamedTuple):
 
 
 def merge_records(
-    opening: Opening, others: Sequence[ChainState], found: Compared | None, merged: Iterable[Merged], name: bytes
+    opening: Opening,
+    others: Sequence[ChainState],
+    found: BranchComparison | None,
+    merged: Iterable[Merged],
+    name: bytes,
 ) -> list[bytes]:
     """Return the parts, then the record that makes them count. No `others`: the history is corrected, and stays one
     branch."""
@@ -74,7 +78,7 @@ def name_of(closed: ChainState) -> bytes:
     return closed.hash
 
 
-def _settled(opening: Opening, found: Compared | None) -> tuple[int, dict[bytes, bool], list[bytes]]:
+def _settled(opening: Opening, found: BranchComparison | None) -> tuple[int, dict[bytes, bool], list[bytes]]:
     """Return the horizon, what was decided above it, and what happened on either branch."""
     branches = [b for b in (found.source, found.initiating) if b is not None] if found is not None else []
     horizon = max([opening.horizon, *(b.horizon for b in branches)])

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from halog.core.log.records import Change, Merged
-from restore.merge import Committed, Difference, Instance, Kind, State, changes_to
+from restore.merge import BranchCommit, Difference, Instance, Kind, State, changes_to
 from restore.plan import Choice
 
 _STATE = tuple[bytes, bytes | None] | None
@@ -93,8 +93,8 @@ def is_known(state: State) -> bool:
     return state is None or state.value is not None
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """An `Entry` is one key of a report."""
+class ReportEntry(msgspec.Struct, frozen=True):
+    """An `ReportEntry` is one key of a report."""
 
     found: Difference
     then: State
@@ -102,13 +102,13 @@ class Entry(msgspec.Struct, frozen=True):
     why: str
 
 
-def entry(m: Merged) -> Entry:
+def entry(m: Merged) -> ReportEntry:
     """Read what `merged` made."""
     e = _DECODER.decode(m.evidence)
     then = None if m.value is None else Instance(m.ref, m.value)
     base, source, initiating = (then if at < 0 else _instance(e.states[at]) for at in (e.base, e.source, e.initiating))
     found = Difference(m.key, Kind(e.kind), base, source, initiating, _by(e.source_by), _by(e.initiating_by))
-    return Entry(found, then, e.verdict, e.why)
+    return ReportEntry(found, then, e.verdict, e.why)
 
 
 def changes_of(standing: Iterable[Merged], *, second: bool = False) -> Iterator[Change]:
@@ -123,5 +123,5 @@ def _instance(state: _STATE) -> State:
     return None if state is None else Instance(*state)
 
 
-def _by(items: tuple[tuple[bytes, int, int], ...]) -> tuple[Committed, ...]:
-    return tuple(Committed(tx, lsn, time_ms, ()) for tx, lsn, time_ms in items)
+def _by(items: tuple[tuple[bytes, int, int], ...]) -> tuple[BranchCommit, ...]:
+    return tuple(BranchCommit(tx, lsn, time_ms, ()) for tx, lsn, time_ms in items)

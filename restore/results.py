@@ -26,16 +26,16 @@ from halog.core.ids import EpochId, digest
 from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from restore.branch import Branch
-from restore.branches import Compared
+from restore.branches import BranchComparison
 from restore.divergence import Fork, Place, Point
 from restore.merge import (
-    Committed,
+    BranchCommit,
     Difference,
     Even,
     Instance,
+    KeyTouches,
     Kind,
     State,
-    Touched,
     differences,
     touched,
     two_way,
@@ -55,8 +55,8 @@ Pair = tuple[bytes, bytes | None] | None
 """A state, in the form that travels."""
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
-    """A `Told` is one key, compared with the common ancestor."""
+class DifferenceRow(msgspec.Struct, frozen=True, array_like=True):
+    """A `DifferenceRow` is one key, compared with the common ancestor."""
 
     key: bytes
     kind: str
@@ -68,8 +68,8 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     initiating_by: bytes
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
-    """A `Record` is a piece of a chunk, as the topic has it. `run`: the run of the job that wrote it."""
+class ChunkPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A `ChunkPiece` is a piece of a chunk, as the topic has it. `run`: the run of the job that wrote it."""
 
     run: bytes
     chunk: bytes
@@ -79,8 +79,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """A `Settled` is what is known of transactions where a branch ends."""
+class BranchTransactions(msgspec.Struct, frozen=True):
+    """A `BranchTransactions` is what is known of transactions where a branch ends."""
 
     happened: tuple[bytes, ...]
     """As many as a reader remembers (`restore.replay.latest`)."""
@@ -104,9 +104,9 @@ class Manifest(msgspec.Struct, frozen=True):
     keys: int
     chunks: tuple[bytes, ...]
     """Names of the chunks, in order."""
-    source: Settled
+    source: BranchTransactions
     """What happened up to that record, and nothing else."""
-    initiating: Settled
+    initiating: BranchTransactions
 
     @property
     def seen(self) -> Fork:
@@ -114,27 +114,27 @@ class Manifest(msgspec.Struct, frozen=True):
         return Fork((Point(self.epoch, self.lsn, self.hash),), ())
 
 
-class Found(NamedTuple):
-    """A `Found` is what a job found, by key."""
+class JobFindings(NamedTuple):
+    """A `JobFindings` is what a job found, by key."""
 
     manifest: Manifest
     keys: dict[bytes, Difference]
 
 
-_RECORD: Final = msgspec.msgpack.Decoder(Record)
-_CHUNK: Final = msgspec.msgpack.Decoder(list[Told])
+_RECORD: Final = msgspec.msgpack.Decoder(ChunkPiece)
+_CHUNK: Final = msgspec.msgpack.Decoder(list[DifferenceRow])
 _MANIFEST: Final = msgspec.msgpack.Decoder(Manifest)
 
 # --- as it is written ---
 
 
-def told(found: Difference) -> Told:
+def told(found: Difference) -> DifferenceRow:
     """Return the key in the form that travels, without what the transactions changed."""
     by = [b"".join(BY.pack(c.tx, c.lsn, c.time_ms) for c in side) for side in (found.source_by, found.initiating_by)]
-    return Told(found.key, found.kind.value, found.base, found.source, found.initiating, *by)
+    return DifferenceRow(found.key, found.kind.value, found.base, found.source, found.initiating, *by)
 
 
-def chunks_of(keys: Iterable[Told]) -> Iterator[tuple[int, bytes]]:
+def chunks_of(keys: Iterable[DifferenceRow]) -> Iterator[tuple[int, bytes]]:
     """Yield chunks, and how many keys each has."""
     chunk: list[msgspec.Raw] = []
     size = 0
@@ -153,7 +153,7 @@ def records_of(run: bytes, chunk: bytes) -> list[bytes]:
     """Return a chunk as values of records."""
     name, cuts = digest(chunk), range(0, len(chunk), RECORD_BYTES)
     pieces = [chunk[at : at + RECORD_BYTES] for at in cuts]
-    return [msgspec.msgpack.encode(Record(run, name, i, len(pieces), data)) for i, data in enumerate(pieces)]
+    return [msgspec.msgpack.encode(ChunkPiece(run, name, i, len(pieces), data)) for i, data in enumerate(pieces)]
 
 
 def packed(manifest: Manifest) -> bytes:
@@ -164,7 +164,7 @@ def packed(manifest: Manifest) -> bytes:
 # --- as it is read ---
 
 
-def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> Found:
+def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> JobFindings:
     """Read what the topic has of a job. `manifest`: its name. RefusedError where a piece is missing, or is not what it
     was."""
     chunks = _whole(values, run)
@@ -178,7 +178,7 @@ def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> Found:
         raise RefusedError(
             f"what the Spark job has found is not whole: format {made.format}, {len(keys)} of {made.keys} objects"
         )
-    return Found(made, keys)
+    return JobFindings(made, keys)
 
 
 def _whole(values: Iterable[bytes], run: bytes) -> dict[bytes, list[bytes | None]]:
@@ -204,14 +204,14 @@ def _named(chunks: Mapping[bytes, Sequence[bytes | None]], name: bytes) -> bytes
     return whole
 
 
-def _difference(one: Told) -> Difference:
+def _difference(one: DifferenceRow) -> Difference:
     states: list[State] = [None if s is None else Instance(*s) for s in (one.base, one.source, one.initiating)]
     by = [_committed(side) for side in (one.source_by, one.initiating_by)]
     return Difference(one.key, Kind(one.kind), states[0], states[1], states[2], by[0], by[1])
 
 
-def _committed(by: bytes) -> tuple[Committed, ...]:
-    return tuple(Committed(tx, lsn, time_ms, ()) for tx, lsn, time_ms in BY.iter_unpack(by))
+def _committed(by: bytes) -> tuple[BranchCommit, ...]:
+    return tuple(BranchCommit(tx, lsn, time_ms, ()) for tx, lsn, time_ms in BY.iter_unpack(by))
 
 
 # --- and merged with ---
@@ -255,14 +255,14 @@ def check_later(manifest: Manifest, later: Branch, now: ChainState) -> None:
         )
 
 
-def seen_of(look: Compared, name: bytes, now: ChainState) -> Found:
+def seen_of(look: BranchComparison, name: bytes, now: ChainState) -> JobFindings:
     """Return what the merging node has found by itself, looking at the source's branch up to `now`, in the form of a
     job's findings."""
     assert isinstance(look.relation, Fork)
     assert look.source is not None
     assert look.initiating is not None
     (point,), theirs = look.relation.at, look.initiating
-    settled = Settled(tuple(theirs.happened), theirs.horizon, tuple(theirs.decided.items()))
+    settled = BranchTransactions(tuple(theirs.happened), theirs.horizon, tuple(theirs.decided.items()))
     made = Manifest(
         FORMAT,
         name,
@@ -272,18 +272,20 @@ def seen_of(look: Compared, name: bytes, now: ChainState) -> Found:
         now.hash,
         len(look.keys),
         (),
-        Settled(tuple(look.source.happened)),
+        BranchTransactions(tuple(look.source.happened)),
         settled,
     )
-    return Found(made, {d.key: d for d in look.keys})
+    return JobFindings(made, {d.key: d for d in look.keys})
 
 
-def two_way_of(found: Found) -> Found:
+def two_way_of(found: JobFindings) -> JobFindings:
     """Return the same by the manual's rule."""
-    return Found(found.manifest, {key: without_base(d) for key, d in found.keys.items()})
+    return JobFindings(found.manifest, {key: without_base(d) for key, d in found.keys.items()})
 
 
-def compared(found: Found, fork: Fork, later: Branch, *, three_way: bool = True, even: Even | None = None) -> Compared:
+def compared(
+    found: JobFindings, fork: Fork, later: Branch, *, three_way: bool = True, even: Even | None = None
+) -> BranchComparison:
     """Compare as `restore.branches.merged_at` does, from what a job found by the same rule and what the source has done
     since. Keys that the source has not touched since keep the differences that were found."""
     made = found.manifest
@@ -292,7 +294,7 @@ def compared(found: Found, fork: Fork, later: Branch, *, three_way: bool = True,
     ours = later._replace(committed=[], happened=happened, parted_at=made.parted_at)
     theirs = made.initiating
     other = Branch([], dict(theirs.decided), theirs.horizon, (), made.parted_at, theirs.happened)
-    return Compared(fork, tuple(keys[key] for key in sorted(keys)), ours, other)
+    return BranchComparison(fork, tuple(keys[key] for key in sorted(keys)), ours, other)
 
 
 def folded(
@@ -302,7 +304,7 @@ def folded(
     committed = [c for _, c in later.committed if c.changes]
     again = {change.key for c in committed for change in c.changes}
     some = [keys[key] for key in again if key in keys]
-    begun = {d.key: Touched(d.base, d.source, d.source_by) for d in some if d.source_by}
-    theirs = {d.key: Touched(d.base, d.initiating, d.initiating_by) for d in some if d.initiating_by}
+    begun = {d.key: KeyTouches(d.base, d.source, d.source_by) for d in some if d.source_by}
+    theirs = {d.key: KeyTouches(d.base, d.initiating, d.initiating_by) for d in some if d.initiating_by}
     now = touched(committed, begun)
     return {d.key: d for d in (differences if three_way else two_way)(now, theirs, even)}

@@ -16,7 +16,7 @@ from halog.core.ids import digest
 from halog.core.keys.directory import is_entry
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.core.log.transactions import Decided, Ledger, Undecided
+from halog.core.log.transactions import DecidedTransaction, Ledger, UndecidedTransaction
 from halog.ports import Log, TopicPartition
 from restore.branch import stands_on
 from restore.divergence import Place
@@ -29,9 +29,9 @@ MOST = 100_000
 """How many records of one branch are counted: some seconds of reading, less than 10 MB of keys."""
 
 
-class Touched:
-    """A `Touched` follows one site's log of a partition from a place in it, and counts what its history has touched
-    behind a fork.
+class TouchCounter:
+    """A `TouchCounter` follows one site's log of a partition from a place in it, and counts what its history has
+    touched behind a fork.
 
     `log` may be set anew between two calls: another connection to the same log.
     """
@@ -43,7 +43,7 @@ class Touched:
         tp: TopicPartition,
         state: ChainState,
         offset: int,
-        undecided: Iterable[Undecided] = (),
+        undecided: Iterable[UndecidedTransaction] = (),
         most: int = MOST,
     ) -> None:
         """Begin at `offset`. What is before it led to `state`, and left `undecided` in doubt."""
@@ -92,7 +92,7 @@ class Touched:
             assert merged is not None
             self._ledger.merged(merged, offset)
             self._count(m.key for m in merged.merged)
-        elif isinstance(meant, Decided):
+        elif isinstance(meant, DecidedTransaction):
             self._count(() if meant.commit is None else (c.key for c in meant.commit.changes))
         else:
             self._count(_committed(record))

@@ -24,9 +24,9 @@ from halog.core.log.records import DELETE, Merged
 from halog.errors import LogError, RefusedError
 from restore.branch import Side
 from restore.divergence import lineage_of
-from restore.merge import Committed, Difference, Instance, Kind, State
+from restore.merge import BranchCommit, Difference, Instance, Kind, State
 from restore.plan import Choice
-from restore.report import Entry, entry, is_known, merged
+from restore.report import ReportEntry, entry, is_known, merged
 from restore.thread import Link, Thread
 from restore.touched import mark
 from restore.undoings import Undoings, undoing
@@ -34,8 +34,8 @@ from restore.undoings import Undoings, undoing
 UNDONE = "undone"
 
 
-class Found(Protocol):
-    """A `Found` is an object as the node has it."""
+class NodeObject(Protocol):
+    """A `NodeObject` is an object as the node has it."""
 
     @property
     def ref(self) -> bytes: ...
@@ -47,16 +47,16 @@ class Found(Protocol):
     def version(self) -> int: ...
 
 
-class Undone(NamedTuple):
-    """An `Undone` is what is to stand, and how much it is."""
+class UndoPlan(NamedTuple):
+    """An `UndoPlan` is what is to stand, and how much it is."""
 
     merged: list[Merged]
     numbers: dict[str, object]
 
 
-class Later(NamedTuple):
-    """A `Later` is a merge behind the one to be undone, with the lsn of the last commit to each key that it told, by
-    branch; 0: there is none."""
+class LaterMerge(NamedTuple):
+    """A `LaterMerge` is a merge behind the one to be undone, with the lsn of the last commit to each key that it told,
+    by branch; 0: there is none."""
 
     record: records.EpochMerged
     told: dict[bytes, tuple[int, int]]
@@ -74,11 +74,11 @@ class Undoing:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.undoes = undoing(name)
-        self.report: list[Entry] = []
+        self.report: list[ReportEntry] = []
         """What it has told of each key."""
         self._opened: tuple[EpochId, int] | None = None
         """The epoch that it opened, and its lsn: the version of everything that it made to stand."""
-        self._later: list[Later] = []
+        self._later: list[LaterMerge] = []
         """Merges behind it."""
         self.put_back: int | None = None
         """How many keys were put back, if it was undone before in what was read; 0: it was undone in another branch;
@@ -172,7 +172,7 @@ class Undoing:
         if link.record.merge == self.undoes:
             self.put_back = len(told)
         lasts = {e.found.key: (_last(e.found.source_by), _last(e.found.initiating_by)) for e in told}
-        self._later.append(Later(link.record, lasts))
+        self._later.append(LaterMerge(link.record, lasts))
         return False
 
 
@@ -183,7 +183,7 @@ def _deleted_by(record: records.Record) -> Iterable[int]:
     return ()
 
 
-def _last(by: Iterable[Committed]) -> int:
+def _last(by: Iterable[BranchCommit]) -> int:
     """Return the lsn of the last of these writes that belongs to no merge; 0: there is none."""
     return max((c.lsn for c in by if c.tx != NO_TX), default=0)
 
@@ -194,7 +194,7 @@ def _oldest_merge(state: ChainState) -> int:
     return min((begun.get(j.epoch, 1) for j in state.joined), default=0)
 
 
-def report_of(side: Side, name: bytes) -> list[Entry]:
+def report_of(side: Side, name: bytes) -> list[ReportEntry]:
     """Return the report of a merge that is part of this history. RefusedError if it is not, or its log does not reach
     back."""
     found = Undoing(name)
@@ -202,7 +202,9 @@ def report_of(side: Side, name: bytes) -> list[Entry]:
     return found.report
 
 
-def undone(report: Iterable[Entry], left: Callable[[bytes], int], find: Callable[[bytes], Found | None]) -> Undone:
+def undone(
+    report: Iterable[ReportEntry], left: Callable[[bytes], int], find: Callable[[bytes], NodeObject | None]
+) -> UndoPlan:
     """Return what undoes the merge; `left`: see `Undoing`. Objects that were changed since are left as they are, and
     counted."""
     back, kept = [], 0
@@ -221,4 +223,4 @@ def undone(report: Iterable[Entry], left: Callable[[bytes], int], find: Callable
             continue
         difference = Difference(key, Kind.KEPT, told.then, now, None, (), ())
         back.append(merged(Choice(difference, None, told.found.source), UNDONE))
-    return Undone(back, {"objects": len(back) + kept, "changed": len(back), "changed_since": kept})
+    return UndoPlan(back, {"objects": len(back) + kept, "changed": len(back), "changed_since": kept})

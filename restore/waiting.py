@@ -21,8 +21,8 @@ from halog.core.ids import TX_BYTES, EpochId, digest
 from halog.core.log.merge_parts import taken
 from halog.core.log.outcomes import STAMP_BYTES
 from halog.core.log.records import Commit, EpochMerged, Merged, MergePart, Record
-from halog.core.log.transactions import Decided, Ledger
-from restore.report import Entry, entry
+from halog.core.log.transactions import DecidedTransaction, Ledger
+from restore.report import ReportEntry, entry
 from restore.undoings import Undoings
 
 SETTLED = "settled"
@@ -31,16 +31,16 @@ MERGED = "merged again"
 UNDONE = "the merge was undone"
 
 
-class Closed(NamedTuple):
-    """A `Closed` says why a conflict is open no more, in one of the words above, and the lsn of what closed it; 0: no
-    record of its key did."""
+class ConflictEnd(NamedTuple):
+    """A `ConflictEnd` says why a conflict is open no more, in one of the words above, and the lsn of what closed it; 0:
+    no record of its key did."""
 
     why: str
     lsn: int
 
 
-class Report:
-    """A `Report` is a merge, with what it told, and what became of the conflicts that it left to an operator."""
+class MergeReport:
+    """A `MergeReport` is a merge, with what it told, and what became of the conflicts that it left to an operator."""
 
     def __init__(self, name: bytes, lsn: int, merged: tuple[Merged, ...]) -> None:
         self.name = name
@@ -49,32 +49,32 @@ class Report:
         """The version of everything that it made to stand."""
         self.ending = ending(name)
         self.deferred = {m.key: told for m in merged if (told := entry(m)).why}
-        self.closed: dict[bytes, Closed] = {}
+        self.closed: dict[bytes, ConflictEnd] = {}
         self.undone = False
 
     @property
-    def open(self) -> list[Entry]:
+    def open(self) -> list[ReportEntry]:
         """Return the conflicts that are still open, by key."""
         return [told for key, told in sorted(self.deferred.items()) if self.closing(key) is None]
 
-    def closing(self, key: bytes) -> Closed | None:
+    def closing(self, key: bytes) -> ConflictEnd | None:
         """Return what closed this deferred conflict; None: it is open."""
-        return Closed(UNDONE, 0) if self.undone else self.closed.get(key)
+        return ConflictEnd(UNDONE, 0) if self.undone else self.closed.get(key)
 
 
-class Reports:
-    """A `Reports` keeps the reports in a log, as far as it was read."""
+class MergeReports:
+    """A `MergeReports` keeps the reports in a log, as far as it was read."""
 
     def __init__(self) -> None:
-        self.found: dict[bytes, Report] = {}
+        self.found: dict[bytes, MergeReport] = {}
         """The reports by name, in the log's order."""
         self._parts: dict[EpochId, dict[int, MergePart]] = {}
         self._ledger = Ledger()
         self._undoings = Undoings()
-        self._awaited: dict[bytes, Report] = {}
+        self._awaited: dict[bytes, MergeReport] = {}
         """The merge whose conflict the next change of a key closes. There is one for each key, since a merge closes
         those before it."""
-        self._nothing: dict[bytes, tuple[Report, bytes]] = {}
+        self._nothing: dict[bytes, tuple[MergeReport, bytes]] = {}
         """The conflict that a commit without changes closes, by the end of its transaction's id."""
 
     def read(self, record: Record, offset: int, *, counts: bool) -> None:
@@ -87,14 +87,14 @@ class Reports:
             self._committed(record)
         elif counts:
             meant = self._ledger.accepted(record, offset)
-            if isinstance(meant, Decided) and meant.commit is not None:
+            if isinstance(meant, DecidedTransaction) and meant.commit is not None:
                 self._committed(meant.commit)
 
     def _merged(self, record: EpochMerged, offset: int) -> None:
         held = self._parts.pop(record.header.epoch, {})
         merged = taken(record, [held[i] for i in range(record.parts) if i in held])
         self._ledger.merged(merged, offset)
-        made = self.found[record.merge] = Report(record.merge, record.header.lsn, merged.merged)
+        made = self.found[record.merge] = MergeReport(record.merge, record.header.lsn, merged.merged)
         for m in made.merged:
             self._close(m.key, MERGED, made.lsn)
         self._awaited |= dict.fromkeys(made.deferred, made)
@@ -118,7 +118,7 @@ class Reports:
     def _close(self, key: bytes, why: str, lsn: int) -> None:
         report = self._awaited.pop(key, None)
         if report is not None:
-            report.closed[key] = Closed(why, lsn)
+            report.closed[key] = ConflictEnd(why, lsn)
 
 
 def ending(merge: bytes, key: bytes = b"") -> bytes:

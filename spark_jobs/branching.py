@@ -2,12 +2,12 @@
 behind the fork comes out.
 
 There are two passes, as in `restore.branches`. `Trace` follows each log and tells where it stands, and which commits in
-it were recovered from an earlier epoch; the driver finds the fork from that. `Behind` follows each again, from a place
-in front of the fork, and folds what it committed behind it with `restore.merge.touched`. It folds `PIECE` commits at a
-time, so an object that every transaction changes costs no more than others. `spark_jobs.classifying` puts the pieces of
-a key together. Some transactions may be on the other branch as well, though no record says so. They are folded apart:
-it is known when both branches were read (`comparison.on_both`). A task has the rows of one topic partition, in order.
-Nothing here knows Spark.
+it were recovered from an earlier epoch; the driver finds the fork from that. `FoldBranch` follows each again, from a
+place in front of the fork, and folds what it committed behind it with `restore.merge.touched`. It folds `PIECE` commits
+at a time, so an object that every transaction changes costs no more than others. `spark_jobs.classifying` puts the
+pieces of a key together. Some transactions may be on the other branch as well, though no record says so. They are
+folded apart: it is known when both branches were read (`comparison.on_both`). A task has the rows of one topic
+partition, in order. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from halog.core.log.records import Commit, EpochMerged, Record
 from halog.errors import DivergedError, LogError
 from halog.ports import Entry, TopicPartition
 from restore.branch import written_by
-from restore.branches import Compared
-from restore.divergence import BEGINNING, Accepted, Fork, Place as RecordPlace, accepted, compare, history_of
-from restore.merge import Committed, State, touched
+from restore.branches import BranchComparison
+from restore.divergence import BEGINNING, AcceptedRecord, Fork, Place as RecordPlace, accepted, compare, history_of
+from restore.merge import BranchCommit, State, touched
 from restore.replay import latest
 from restore.report import changes_of
 from restore.results import BY
-from spark_jobs.history import Carried, Counted, History
+from spark_jobs.history import CountedRecord, History, HistoryState
 from spark_jobs.snapshot import Place
 
 SOURCE, INITIATING = 0, 1
@@ -75,7 +75,7 @@ is set if it is one transaction that the other branch may have as well. Without 
 version. Without a key, it says how far the log was followed, or names a transaction that a merge in the branch has
 brought."""
 
-_ACCEPTED: Final = msgspec.msgpack.Decoder(Accepted)
+_ACCEPTED: Final = msgspec.msgpack.Decoder(AcceptedRecord)
 
 
 def branch_of(place: int, side: int) -> int:
@@ -125,8 +125,8 @@ class Trace:
         yield from as_batches(TRACED_SCHEMA, found)
 
 
-class Behind:
-    """`Behind` takes rows of a side and `LOG_COLUMNS`, and gives `FOLDED`.
+class FoldBranch:
+    """`FoldBranch` takes rows of a side and `LOG_COLUMNS`, and gives `FOLDED`.
 
     It gives the pieces, and how far each log was followed, with the hash of the last record before the branch if the
     branch's first record was met.
@@ -153,13 +153,13 @@ class _Folding:
 
     def __init__(self, of: Branch) -> None:
         self._of = of
-        self._piece: list[Committed] = []
+        self._piece: list[BranchCommit] = []
         self.before: bytes | None = None
         """The hash of the last record before the branch, if its first one was met."""
         self.happened: list[bytes] = []
         """The latest transactions, and some more."""
 
-    def take(self, counted: Counted) -> list[Folded]:
+    def take(self, counted: CountedRecord) -> list[Folded]:
         """Take one more record, and return what is ready."""
         of = self._of
         if counted.step.lsn == of.begin:
@@ -193,7 +193,7 @@ class _Followed(NamedTuple):
     of: Branch
     tp: TopicPartition
 
-    def read(self, offset: int, value: bytes, time_ms: int) -> Counted | None:
+    def read(self, offset: int, value: bytes, time_ms: int) -> CountedRecord | None:
         if offset >= self.of.end:
             return None
         if offset != self.history.next_offset:
@@ -210,7 +210,7 @@ def _counted(
     batches: Iterable[pa.RecordBatch],
     *,
     linked: bool = False,
-) -> Iterator[tuple[int, Counted]]:
+) -> Iterator[tuple[int, CountedRecord]]:
     """Yield the records that count, of each branch in order.
 
     `linked`: they are only links of the chain. What follows each branch is left in `followed`.
@@ -222,13 +222,13 @@ def _counted(
             if at is None:
                 of = branches[number]
                 tp = TopicPartition(of.place.log, of.place.index)
-                at = followed[number] = _Followed(History(Carried.unpack(of.carried), linked=linked), of, tp)
+                at = followed[number] = _Followed(History(HistoryState.unpack(of.carried), linked=linked), of, tp)
             counted = at.read(offset, value, time_ms)
             if counted is not None:
                 yield number, counted
 
 
-def committed(of: Branch, counted: Counted) -> Committed | None:
+def committed(of: Branch, counted: CountedRecord) -> BranchCommit | None:
     """Return what a record committed, if it is behind the fork."""
     lsn, time_ms, tx = counted.step.lsn, counted.step.time_ms, counted.step.tx
     if of.expected.get(lsn, tx) != tx:
@@ -242,10 +242,10 @@ def committed(of: Branch, counted: Counted) -> Committed | None:
     changes, record = counted.step.changes, counted.record
     if isinstance(record, EpochMerged) and _stands_on(record.branches, of.fork):
         changes = tuple(changes_of(counted.merged, second=_stands_on(record.branches[1:], of.fork)))
-    return Committed(tx, lsn, time_ms, changes)
+    return BranchCommit(tx, lsn, time_ms, changes)
 
 
-def may_be_there(of: Branch, counted: Counted) -> bool:
+def may_be_there(of: Branch, counted: CountedRecord) -> bool:
     """Say whether the other branch may have it as well, which nobody knows before it was read.
 
     It may have decided the same vote, if that was in doubt at the fork. Or a merge in it has brought what was decided,
@@ -266,7 +266,7 @@ def _stands_on(branches: Iterable[MergedBranch], place: RecordPlace) -> bool:
     return any((b.epoch, b.lsn) == place for b in branches)
 
 
-def folded(of: Branch, piece: Sequence[Committed], tx: bytes | None = None) -> list[Folded]:
+def folded(of: Branch, piece: Sequence[BranchCommit], tx: bytes | None = None) -> list[Folded]:
     """Return a piece of a branch, key by key, as rows of `FOLDED`. `tx`: the piece is this transaction, which may be on
     neither branch."""
     place, side = of.place.index, of.side
@@ -279,7 +279,7 @@ def folded(of: Branch, piece: Sequence[Committed], tx: bytes | None = None) -> l
     return found
 
 
-def written(of: Branch, counted: Counted, commit: Committed) -> list[Folded]:
+def written(of: Branch, counted: CountedRecord, commit: BranchCommit) -> list[Folded]:
     """Return the keys to which a record gives another version and nothing that is of this branch alone."""
     place, side, lsn = of.place.index, of.side, commit.lsn
     told = {c.key for c in commit.changes} if counted.merged else ()
@@ -317,17 +317,17 @@ def as_batches(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> Iterator[p
 # --- the driver ---
 
 
-class Traced(NamedTuple):
-    """A `Traced` is a log that was followed to its end."""
+class TracedLog(NamedTuple):
+    """A `TracedLog` is a log that was followed to its end."""
 
     state: ChainState
-    recovered: Sequence[Accepted]
+    recovered: Sequence[AcceptedRecord]
     """Its commits that a later epoch has recovered."""
 
 
-class Parted(msgspec.Struct, frozen=True):
-    """A `Parted` says how two branches are related. Behind a fork it has, for each side, where it begins, the lsns that
-    both have, and what is expected where."""
+class BranchRelation(msgspec.Struct, frozen=True):
+    """A `BranchRelation` says how two branches are related. Behind a fork it has, for each side, where it begins, the
+    lsns that both have, and what is expected where."""
 
     forked: bool
     """Has each what the other lacks?"""
@@ -341,12 +341,12 @@ class Parted(msgspec.Struct, frozen=True):
     expected: tuple[dict[int, bytes], ...] = ({}, {})
 
 
-def unpack_accepted(data: bytes) -> Accepted:
+def unpack_accepted(data: bytes) -> AcceptedRecord:
     """Read what `Trace` packed."""
     return _ACCEPTED.decode(data)
 
 
-def parted(traced: Sequence[Traced], sites: Sequence[str]) -> Parted:
+def parted(traced: Sequence[TracedLog], sites: Sequence[str]) -> BranchRelation:
     """Return how source and initiating branch are related, and what executors must know to read them behind a fork.
 
     Of two records of one transaction at least one was recovered. A branch therefore has what it has recovered itself,
@@ -354,9 +354,9 @@ def parted(traced: Sequence[Traced], sites: Sequence[str]) -> Parted:
     got there.
     """
     relation = compare(*(history_of(t.state) for t in traced))
-    found = Compared(relation, ())
+    found = BranchComparison(relation, ())
     if not isinstance(relation, Fork):
-        return Parted(False, found.said(*sites), found.fork_lsn)
+        return BranchRelation(False, found.said(*sites), found.fork_lsn)
     if len(relation.at) > 1:
         raise DivergedError(f"the sites {' and '.join(sites)} have merged each other: they cannot be compared")
     (point,) = relation.at
@@ -369,7 +369,7 @@ def parted(traced: Sequence[Traced], sites: Sequence[str]) -> Parted:
     assert isinstance(relation, Fork)
     both = tuple(frozenset(pair[side].lsn for pair in relation.common) for side in SIDES)
     there = tuple({a.lsn: a.tx for a in one} for one in expected)
-    return Parted(True, found.said(*sites), point.lsn, fork, tuple(begin), both, there)
+    return BranchRelation(True, found.said(*sites), point.lsn, fork, tuple(begin), both, there)
 
 
 def _begin(state: ChainState, fork: RecordPlace) -> int:
@@ -380,9 +380,9 @@ def _begin(state: ChainState, fork: RecordPlace) -> int:
     return next(merges, fork[1] + 1)
 
 
-def _from_there(recovered: Iterable[Accepted], state: ChainState, begin: int) -> list[Accepted]:
+def _from_there(recovered: Iterable[AcceptedRecord], state: ChainState, begin: int) -> list[AcceptedRecord]:
     """Return what was recovered, where it was first written, if this history has got there behind the fork."""
-    found = [Accepted(*a.origin, hash=b"", tx=a.tx) for a in recovered if a.origin is not None]
+    found = [AcceptedRecord(*a.origin, hash=b"", tx=a.tx) for a in recovered if a.origin is not None]
     return [a for a in found if a.lsn >= begin and _has(state, a.place)]
 
 

@@ -23,7 +23,7 @@ from halog.errors import DivergedError
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 from halog.schema.versions import bringing
-from restore.merge import EQUAL, Committed, Difference, Even, Instance, Kind, State, Touched, differences, two_way
+from restore.merge import EQUAL, BranchCommit, Difference, Even, Instance, KeyTouches, Kind, State, differences, two_way
 from spark_jobs.branching import INITIATING, SIDES, SOURCE
 
 BOTH, KEEP_SOURCE, KEEP_INITIATING = "both", "source", "initiating"
@@ -205,8 +205,8 @@ def _numbers(array: pa.Array) -> Numbers:
 # --- the rule, pattern by pattern ---
 
 
-class Said(NamedTuple):
-    """A `Said` is what the rule says of a pattern."""
+class RuleAnswer(NamedTuple):
+    """A `RuleAnswer` is what the rule says of a pattern."""
 
     kind: Kind
     stands: str
@@ -218,9 +218,9 @@ class Rule:
     def __init__(self, even: Even | None = None, *, three_way: bool) -> None:
         self._three_way = three_way
         self._even = even
-        self._said: dict[int, Said] = {}
+        self._said: dict[int, RuleAnswer] = {}
 
-    def of(self, found: Keys, base: States, now: Sequence[States]) -> list[Said]:
+    def of(self, found: Keys, base: States, now: Sequence[States]) -> list[RuleAnswer]:
         """Return what the rule says of each key. DivergedError if the branches had different states at the fork."""
         patterns = _patterns(found, base, now)
         numbers, firsts, which = np.unique(patterns, return_index=True, return_inverse=True)
@@ -228,26 +228,26 @@ class Rule:
         said = [by_pattern[i] for i in which.tolist()]
         for row in () if self._even is None else np.flatnonzero(_of_versions(base, *now)).tolist():
             (difference,) = self.asked(found, row, self._even)
-            said[row] = Said(difference.kind, _stands(difference))
+            said[row] = RuleAnswer(difference.kind, _stands(difference))
         return said
 
-    def _asked(self, pattern: int, found: Keys, row: int) -> Said:
+    def _asked(self, pattern: int, found: Keys, row: int) -> RuleAnswer:
         known = self._said.get(pattern)
         if known is None:
             (difference,) = self.asked(found, row)
-            known = self._said[pattern] = Said(difference.kind, _stands(difference))
+            known = self._said[pattern] = RuleAnswer(difference.kind, _stands(difference))
         return known
 
     def asked(self, found: Keys, row: int, even: Even | None = None) -> Iterator[Difference]:
         """Ask the rule itself about one key."""
-        key, branches = found.keys[row].as_py(), list[dict[bytes, Touched]]()
+        key, branches = found.keys[row].as_py(), list[dict[bytes, KeyTouches]]()
         for side in found.sides:
-            did = Touched(side.base.at(row), side.now.at(row), (SOME,))
+            did = KeyTouches(side.base.at(row), side.now.at(row), (SOME,))
             branches.append({key: did} if side.touched[row] else {})
         return (differences if self._three_way else two_way)(branches[0], branches[1], even)
 
 
-SOME: Final = Committed(b"", 0, 0, ())
+SOME: Final = BranchCommit(b"", 0, 0, ())
 
 
 def _stands(found: Difference) -> str:

@@ -24,7 +24,7 @@ from halog.metadata.partition_tables import table_of
 from halog.ports import Log
 from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import Remote
-from restore.divergence import Accepted
+from restore.divergence import AcceptedRecord
 from spark_jobs import kafka, progress as saved, shared
 from spark_jobs.branching import (
     FOLDED,
@@ -33,18 +33,18 @@ from spark_jobs.branching import (
     SIDES,
     SOURCE,
     TRACED,
-    Behind,
     Branch,
-    Parted,
+    BranchRelation,
+    FoldBranch,
     Trace,
-    Traced,
+    TracedLog,
     branch_of,
     parted,
     unpack_accepted,
 )
 from spark_jobs.classifying import Gone
-from spark_jobs.history import Carried
-from spark_jobs.holds import Held, Holds, hold_name
+from spark_jobs.history import HistoryState
+from spark_jobs.holds import HeldSite, Holds, hold_name
 from spark_jobs.in_doubt import Decide, decided_rows
 from spark_jobs.micro_batches import drain
 from spark_jobs.pieces import IDS, classify_all, on_both
@@ -71,15 +71,16 @@ FOLDED_DIRECTORY: Final = "folded"
 
 Tell = Callable[[str, int, int], None]
 """Reports progress: (stage, partitions, records so far)."""
-Keep = Callable[[Remote, Place, Carried], None]
+Keep = Callable[[Remote, Place, HistoryState], None]
 """Takes the source, a partition of it that has forked, and how far its log was read."""
-Done = Callable[["DataFrame", int], "Progress"]
+Done = Callable[["DataFrame", int], "ComparisonProgress"]
 """Returns the progress after a micro-batch."""
-NOT_KNOWN: Final = Parted(False, "", 0)
+NOT_KNOWN: Final = BranchRelation(False, "", 0)
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """A `Progress` is what a comparison that is started again must know. Branches are numbered by `branch_of`."""
+class ComparisonProgress(msgspec.Struct, frozen=True):
+    """A `ComparisonProgress` is what a comparison that is started again must know. Branches are numbered by
+    `branch_of`."""
 
     job: str
     ends: dict[int, int]
@@ -91,8 +92,8 @@ class Progress(msgspec.Struct, frozen=True):
     """How far each log was followed in this stage."""
     waypoints: dict[int, list[bytes]] = {}
     """Earlier such places, oldest first."""
-    recovered: dict[int, list[Accepted]] = {}
-    parted: dict[int, Parted] = {}
+    recovered: dict[int, list[AcceptedRecord]] = {}
+    parted: dict[int, BranchRelation] = {}
     """How branches parted, by place; known after the first stage."""
     before: dict[int, bytes] = {}
     """The hash of the record that a branch stands on, for branches whose beginning was met."""
@@ -108,25 +109,25 @@ class Progress(msgspec.Struct, frozen=True):
 
     def offset(self, number: int) -> int:
         """Return how far a branch was followed."""
-        return Carried.unpack(self.carried[number]).next_offset
+        return HistoryState.unpack(self.carried[number]).next_offset
 
-    def traced(self, number: int) -> Traced:
+    def traced(self, number: int) -> TracedLog:
         """Return what the first stage has found out about a branch."""
-        return Traced(Carried.unpack(self.carried[number]).state, self.recovered.get(number, []))
+        return TracedLog(HistoryState.unpack(self.carried[number]).state, self.recovered.get(number, []))
 
     def places_of(self, number: int) -> list[bytes]:
         """Return all known places of a branch in this stage, oldest first."""
         return [*self.waypoints.get(number, ()), self.carried[number]]
 
 
-_PROGRESS: Final = msgspec.msgpack.Decoder(Progress)
+_PROGRESS: Final = msgspec.msgpack.Decoder(ComparisonProgress)
 
 
-class Report(NamedTuple):
-    """A `Report` says how the branches of each partition are related; micro-batches and seconds are those of this run
-    alone."""
+class ComparisonReport(NamedTuple):
+    """A `ComparisonReport` says how the branches of each partition are related; micro-batches and seconds are those of
+    this run alone."""
 
-    partitions: dict[str, Parted]
+    partitions: dict[str, BranchRelation]
     batches: int
     seconds: float
 
@@ -170,11 +171,11 @@ class Comparison:
         self._keep = keep
         self._decide = decide
         job = job if decide is None else f"{job}, to be merged"
-        self._progress = Progress(job, {})
+        self._progress = ComparisonProgress(job, {})
         self._holds: list[Holds] = []
         self._batches = 0
 
-    def run(self) -> Report:
+    def run(self) -> ComparisonReport:
         """Read both logs, as far as that is not done. Any failure leaves a checkpoint to go on from."""
         began = time.monotonic()
         found = saved.load_as(_PROGRESS, self._directory, self._progress.job)
@@ -188,7 +189,7 @@ class Comparison:
                 remote.close()
         names = {index: place.name for index, place in self._places[INITIATING].items()}
         related = {names[index]: one for index, one in sorted(self._progress.parted.items())}
-        return Report(related, self._batches, time.monotonic() - began)
+        return ComparisonReport(related, self._batches, time.monotonic() - began)
 
     def rows(self, *, three_way: bool = True) -> DataFrame:
         """Return every key that either branch touched, classified; lazy. `CLASSIFIED` has the columns."""
@@ -201,7 +202,7 @@ class Comparison:
         return classify_all(self.folded_rows(), names, progress.gone, progress.definitions, three_way=three_way)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ComparisonProgress:
         """Return what the job has found out."""
         return self._progress
 
@@ -232,19 +233,19 @@ class Comparison:
         if not self._progress.ends:
             self._begin({SOURCE: remote.log, INITIATING: self._site.log})
         shared.check(self._spark, self._directory)
-        sites: list[Held] = [remote, self._site]
+        sites: list[HeldSite] = [remote, self._site]
         self._holds = [Holds(sites[s], self._hold_name, self._places[s], self._hold_ms, WHY) for s in SIDES]
         if self._progress.stage == TRACE:
             self._follow(Trace, TRACED, self._traced)
             self._find_forks()
-        self._follow(Behind, FOLDED, self._folded)
+        self._follow(FoldBranch, FOLDED, self._folded)
         self._check_forks()
         decided = {} if self._decide is None else self._settle(self._decide)
         gone = on_both(self.folded_rows())
         if self._keep is not None:
             for number, side, place in self._branches():
                 if side == SOURCE:
-                    self._keep(remote, place, Carried.unpack(self._progress.carried[number]))
+                    self._keep(remote, place, HistoryState.unpack(self._progress.carried[number]))
         found = self._site.definitions_of_versions(remote)
         self._save(msgspec.structs.replace(self._progress, gone=gone, decided=decided, definitions=found, stage=READ))
         for held in self._holds:
@@ -271,7 +272,7 @@ class Comparison:
         progress = self._progress
         for side in SIDES:
             places = {place.index: number for number, of, place in self._branches() if of == side}
-            first = {i: Carried.unpack(progress.places_of(number)[0]).next_offset for i, number in places.items()}
+            first = {i: HistoryState.unpack(progress.places_of(number)[0]).next_offset for i, number in places.items()}
             self._holds[side].keep(first)
 
         def take(frame: DataFrame, number: int) -> None:
@@ -323,7 +324,7 @@ class Comparison:
 
     # --- micro-batches ---
 
-    def _traced(self, told: DataFrame, batch: int) -> Progress:
+    def _traced(self, told: DataFrame, batch: int) -> ComparisonProgress:
         progress = self._progress
         recovered = {number: list(known) for number, known in progress.recovered.items()}
         carried, waypoints = dict(progress.carried), dict(progress.waypoints)
@@ -338,7 +339,7 @@ class Comparison:
     def _find_forks(self) -> None:
         """Find where each partition's branches parted, and from where they are to be read again."""
         progress, sites = self._progress, (self._source, self._site.config.site.name)
-        found: dict[int, Parted] = {}
+        found: dict[int, BranchRelation] = {}
         carried: dict[int, bytes] = {}
         for index in self._places[INITIATING]:
             numbers = [branch_of(index, side) for side in SIDES]
@@ -346,17 +347,17 @@ class Comparison:
             if one.forked:
                 for side, number in zip(SIDES, numbers):
                     carried[number] = self._in_front_of(one, self._places[side][index], progress.places_of(number))
-        self._save(Progress(progress.job, progress.ends, BEHIND, carried=carried, parted=found))
+        self._save(ComparisonProgress(progress.job, progress.ends, BEHIND, carried=carried, parted=found))
 
-    def _in_front_of(self, one: Parted, place: Place, places: Sequence[bytes]) -> bytes:
+    def _in_front_of(self, one: BranchRelation, place: Place, places: Sequence[bytes]) -> bytes:
         """Return where to go on from behind the fork. LogError where the log was not read from there."""
         side = INITIATING if place.site == self._site.config.site.name else SOURCE
         found = last_before(one.begin[side], places)
         if found is None:
             raise LogError(
                 f"the log of {place.name} at site {place.site} is trimmed, and read from its snapshot at lsn "
-                f"{Carried.unpack(places[0]).state.lsn}, which is behind lsn {one.lsn}, where the histories parted: "
-                "`halog conflicts list` compares them as far as the log reaches back",
+                f"{HistoryState.unpack(places[0]).state.lsn}, which is behind lsn {one.lsn}, where the histories "
+                "parted: `halog conflicts list` compares them as far as the log reaches back",
                 site=place.site,
             )
         return found
@@ -387,7 +388,7 @@ class Comparison:
     def _folded_at(self, batch: int) -> Path:
         return self._directory / FOLDED_DIRECTORY / str(batch)
 
-    def _folded(self, told: DataFrame, batch: int) -> Progress:
+    def _folded(self, told: DataFrame, batch: int) -> ComparisonProgress:
         there = str(self._folded_at(batch))
         told.write.mode("overwrite").parquet(there)
         followed = told.sparkSession.read.schema(FOLDED).parquet(there).where("carried IS NOT NULL")
@@ -399,6 +400,6 @@ class Comparison:
                 before[branch_of(row.place, row.side)] = bytes(row.before)
         return msgspec.structs.replace(progress, batch=batch, carried=carried, before=before)
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: ComparisonProgress) -> None:
         saved.save(self._directory, progress)
         self._progress = progress

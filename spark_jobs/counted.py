@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from restore.branches import Compared, outcomes
+from restore.branches import BranchComparison, outcomes
 from restore.divergence import Same
 from restore.merge import Difference, Instance, Kind
 from restore.plan import Fate, Totals, totals
@@ -32,7 +32,7 @@ def totals_of(groups: Iterable[Group]) -> Totals:
     conflicts: Counter[Kind] = Counter()
     writes: Counter[Fate] = Counter()
     for group in groups:
-        one = totals(outcomes(Compared(Same(), (_some(group),))))
+        one = totals(outcomes(BranchComparison(Same(), (_some(group),))))
         keys += group.keys
         deferred += group.keys * one.deferred
         changed += group.keys * one.changed

@@ -37,17 +37,17 @@ from spark_jobs.finding import (
     STATE_COLUMNS,
     STATE_ROWS,
     TOPIC,
+    ExecutorFindings,
     FindInLog,
     FindInState,
     Task,
-    Told,
 )
-from spark_jobs.history import Carried
+from spark_jobs.history import HistoryState
 from spark_jobs.holds import Holds, hold_name
 from spark_jobs.micro_batches import drain
 from spark_jobs.mover import Mover
-from spark_jobs.placing import Mapping as PlaceMapping
-from spark_jobs.progress import LOG, STATE, Progress
+from spark_jobs.placing import PlacementBasis as PlaceMapping
+from spark_jobs.progress import LOG, STATE, FinderProgress
 from spark_jobs.site import Site
 from spark_jobs.snapshot import Place
 
@@ -71,8 +71,8 @@ HIDDEN_S: Final = 1.0
 """The pause before a topic whose end is hidden is read again. Kafka ends a dead writer's transaction after 10 s."""
 
 
-class Report(NamedTuple):
-    """A `Report` says what a job did."""
+class FinderReport(NamedTuple):
+    """A `FinderReport` says what a job did."""
 
     rows: int
     """Objects and changes looked at. An object that was written several times counts as often."""
@@ -118,10 +118,10 @@ class Finder:
             raise ConfigError(f"the cluster has no partitions of policy {policy}")
         self._task = _task(site, wanted, self._places)
         self._holds = Holds(site, hold_name("rebalance", policy, checkpoint), self._places, hold_ms, WHY)
-        self._progress = Progress(_job(site, wanted, policy))
+        self._progress = FinderProgress(_job(site, wanted, policy))
         self._batches = 0
 
-    def run(self) -> Report:
+    def run(self) -> FinderReport:
         """Find everything, and hand it over. Any failure leaves a checkpoint to go on from."""
         began, why = time.monotonic(), self._resume()
         if self._progress.stage == STATE:
@@ -131,17 +131,17 @@ class Finder:
         self._holds.release()
         return self._report(time.monotonic() - began, why)
 
-    def leave(self) -> Report:
+    def leave(self) -> FinderReport:
         """Find nothing more, since nothing is left, and release the logs. The report is of earlier runs from this
         checkpoint."""
         self._progress = saved.load(self._directory, self._progress.job) or self._progress
         self._holds.release()
         return self._report(0.0, "")
 
-    def _report(self, seconds: float, why: str) -> Report:
+    def _report(self, seconds: float, why: str) -> FinderReport:
         rows = self._progress.counts.get("rows", 0)
         counts = {name: n for name, n in self._progress.counts.items() if name != "rows"}
-        return Report(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
+        return FinderReport(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
 
     def _resume(self) -> str:
         """Go on from the checkpoint if possible; return why not, or ""."""
@@ -177,14 +177,14 @@ class Finder:
                 continue
             packed = {index: one.pack() for index, one in carried.items()}
             progress = self._progress
-            self._save(Progress(progress.job, progress.attempt, LOG, -1, progress.counts, {}, packed))
+            self._save(FinderProgress(progress.job, progress.attempt, LOG, -1, progress.counts, {}, packed))
             return
         raise LogError(
             f"the state topic of {hidden[0]} does not show the marker that the coordinator names: a transaction in it "
             "is open; try again"
         )
 
-    def _known(self, place: Place) -> Carried:
+    def _known(self, place: Place) -> HistoryState:
         """Return what the state topic says of the log's beginning. LogError if it says nothing, and the log was
         trimmed."""
         rows = self._progress.topic.get(place.index, {})
@@ -195,11 +195,11 @@ class Finder:
                 raise LogError(
                     f"the log of {place.name} begins at offset {start}, and no snapshot covers what is missing"
                 )
-            return Carried(0, place.empty)
+            return HistoryState(0, place.empty)
         position = marked.position
         ledger = ledger_rows.restored(rows, position.state.lsn, marked.rows, position.settled)
         kept = tuple(ledger_rows.rows(ledger))
-        return Carried(position.next_offset, position.state, kept, position.settled)
+        return HistoryState(position.next_offset, position.state, kept, position.settled)
 
     def _goal(self) -> dict[str, int]:
         return {place.name: self._marked(place) for place in self._places.values()}
@@ -238,10 +238,10 @@ class Finder:
         return all(lsns[name] >= lsn for name, lsn in goal.items())
 
     def _offsets(self) -> dict[int, int]:
-        return {index: Carried.unpack(data).next_offset for index, data in self._progress.carried.items()}
+        return {index: HistoryState.unpack(data).next_offset for index, data in self._progress.carried.items()}
 
     def _lsns(self) -> dict[str, int]:
-        return {self._places[i].name: Carried.unpack(d).state.lsn for i, d in self._progress.carried.items()}
+        return {self._places[i].name: HistoryState.unpack(d).state.lsn for i, d in self._progress.carried.items()}
 
     # --- micro-batches ---
 
@@ -251,7 +251,7 @@ class Finder:
         drain(stream, progress.directory(self._directory), progress.batch, lambda f, n: self._take(f, n, work()))
 
     def _take(self, frame: DataFrame, number: int, work: Any) -> None:
-        told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
+        told = ExecutorFindings(frame.mapInArrow(work, COLUMNS).toArrow())
         progress, counts = self._progress, {"rows": sum(told.column(ROWS, "lsn"))}
         topic = {index: dict(rows) for index, rows in progress.topic.items()}
         self._hand_over(told, counts)
@@ -263,12 +263,14 @@ class Finder:
         _add(counts, self._mover.settle())
         carried = {**progress.carried, **dict(zip(told.column(CARRIED, "place"), told.column(CARRIED, "value")))}
         self._save(
-            Progress(progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried)
+            FinderProgress(
+                progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried
+            )
         )
         self._batches += 1
         self._tell(progress.stage, len(self._places), self._progress.counts.get("rows", 0))
 
-    def _hand_over(self, told: Told, counts: dict[str, int]) -> None:
+    def _hand_over(self, told: ExecutorFindings, counts: dict[str, int]) -> None:
         """Hand over everything that was found, a chunk of each partition in turn, so that a mover can work on several
         partitions."""
         waiting = {place.name: told.found(index, CHUNK) for index, place in self._places.items()}
@@ -282,7 +284,7 @@ class Finder:
                 _add(counts, self._mover.move(partition, found))
                 self._holds.renew()
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: FinderProgress) -> None:
         saved.save(self._directory, progress)
         self._progress = progress
         if progress.stage == LOG:

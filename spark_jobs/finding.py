@@ -20,10 +20,10 @@ from halog.core.keys.directory import DIRECTORY, is_entry
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
 from halog.schema import Definition
-from spark_jobs.history import Carried, History, Step
+from spark_jobs.history import History, HistoryState, Step
 from spark_jobs.mover import Misplaced
 from spark_jobs.packing import HEAD_BYTES, OBJECT, TYPE_AT, Heads, heads_of, pack, unpacked
-from spark_jobs.placing import LONGEST, Mapping, Placer
+from spark_jobs.placing import LONGEST, PlacementBasis, Placer
 from spark_jobs.site import stored_as
 from spark_jobs.snapshot import Place
 
@@ -61,7 +61,7 @@ Row = tuple[int, int, bytes | None, bytes | None, str | None, str | None, int]
 class Task(msgspec.Struct, frozen=True):
     """A `Task` is what every executor is given."""
 
-    mapping: Mapping
+    mapping: PlacementBasis
     stored: dict[bytes, str]
     """Type id → definition, as far as known when the job began."""
     places: dict[int, Place]
@@ -84,12 +84,12 @@ class FindInState:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         placer = Placer(self.task.mapping, self.task.stored_as)
-        here: dict[int, _Here] = {}
+        here: dict[int, _PartitionFindings] = {}
         for raw in batches:
             for index, rows in _runs(raw):
                 at = here.get(index)
                 if at is None:
-                    at = here[index] = _Here(index, self.task.places[index].name, placer)
+                    at = here[index] = _PartitionFindings(index, self.task.places[index].name, placer)
                 yield from at.stored(rows.column(1), rows.column(2))
         for at in here.values():
             yield from at.told()
@@ -105,7 +105,7 @@ def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield index, raw.filter(pc.equal(raw.column(0), index))
 
 
-class _Here:
+class _PartitionFindings:
     """This collects what was seen of one partition.
 
     What belongs elsewhere leaves at once, in columns. A key may leave twice, and is told as gone at the end if it was
@@ -207,8 +207,10 @@ class FindInLog:
             for index, offset, value in zip(*(column.to_pylist() for column in raw.columns)):
                 at = here.get(index)
                 if at is None:
-                    history = History(Carried.unpack(self.carried[index]))
-                    at = here[index] = _Followed(history, _Here(index, self.task.places[index].name, placer))
+                    history = History(HistoryState.unpack(self.carried[index]))
+                    at = here[index] = _Followed(
+                        history, _PartitionFindings(index, self.task.places[index].name, placer)
+                    )
                 at.read(self.task.places[index], offset, value)
         for index, at in here.items():
             yield from at.here.told()
@@ -217,7 +219,7 @@ class FindInLog:
 
 class _Followed(NamedTuple):
     history: History
-    here: _Here
+    here: _PartitionFindings
 
     def read(self, place: Place, offset: int, value: bytes) -> None:
         if offset != self.history.next_offset:
@@ -237,8 +239,8 @@ def _told(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-class Told:
-    """A `Told` is what executors gave back, by kind and partition."""
+class ExecutorFindings:
+    """An `ExecutorFindings` is what executors gave back, by kind and partition."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

@@ -2,8 +2,8 @@
 out.
 
 It is pure; `halog.core.log.chain` and `halog.core.log.transactions` decide. A commit that a later epoch appended again
-is accepted only once. A transaction over several partitions changes its objects where its `Outcome` stands. `Carried`
-is all that must be known to go on later, elsewhere.
+is accepted only once. A transaction over several partitions changes its objects where its `Outcome` stands.
+`HistoryState` is all that must be known to go on later, elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from halog.core.ids import NO_TX, EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.merge_parts import continues
-from halog.core.log.transactions import Decided, Ledger
+from halog.core.log.transactions import DecidedTransaction, Ledger
 from halog.ports import Entry
 from halog.runtime.topics import ledger_rows
 from halog.runtime.topics.log_judge import judge_backwards
@@ -35,8 +35,8 @@ class Step(NamedTuple):
     changes: tuple[records.Change, ...]
 
 
-class Counted(NamedTuple):
-    """A `Counted` is a record that counts, the hash of its bytes, and what it does."""
+class CountedRecord(NamedTuple):
+    """A `CountedRecord` is a record that counts, the hash of its bytes, and what it does."""
 
     record: records.Record
     hash: bytes
@@ -51,8 +51,8 @@ class Counted(NamedTuple):
     """The lsn of the vote that is decided; 0: there is none."""
 
 
-class Carried(msgspec.Struct, frozen=True):
-    """A `Carried` says where a history stands: what a reader that goes on at `next_offset` must know."""
+class HistoryState(msgspec.Struct, frozen=True):
+    """A `HistoryState` says where a history stands: what a reader that goes on at `next_offset` must know."""
 
     next_offset: int
     state: ChainState
@@ -66,12 +66,12 @@ class Carried(msgspec.Struct, frozen=True):
         return msgspec.msgpack.encode(self)
 
     @staticmethod
-    def unpack(data: bytes) -> Carried:
+    def unpack(data: bytes) -> HistoryState:
         """Read what `pack` wrote."""
         return _CARRIED.decode(data)
 
 
-_CARRIED = msgspec.msgpack.Decoder(Carried)
+_CARRIED = msgspec.msgpack.Decoder(HistoryState)
 
 
 class History:
@@ -81,7 +81,7 @@ class History:
     `linked`: only the chain is wanted, so commits come without their changes, at a third of the price.
     """
 
-    def __init__(self, carried: Carried, *, linked: bool = False) -> None:
+    def __init__(self, carried: HistoryState, *, linked: bool = False) -> None:
         self._chain = Chain(carried.state)
         self._decode = records.linked if linked else records.decode
         lsn, rows = carried.state.lsn, carried.ledger
@@ -112,7 +112,7 @@ class History:
         found = self.accepted(entry)
         return None if found is None else found.step
 
-    def accepted(self, entry: Entry) -> Counted | None:
+    def accepted(self, entry: Entry) -> CountedRecord | None:
         """Return the same as `read`, with the record."""
         if entry.offset < self.next_offset:
             return None
@@ -131,16 +131,18 @@ class History:
             second = not continues(was, record.branches[0])
             step = _step(self._ledger, record, entry, changes_of(merged.merged, second=second))
             brought = (*merged.happened, *(tx for tx, commit in merged.decided if commit))
-            return Counted(record, hash_, step, merged.merged, brought, merged.happened)
+            return CountedRecord(record, hash_, step, merged.merged, brought, merged.happened)
         vote = self._ledger.undecided.get(record.header.tx) if type(record) is records.Outcome else None
         step = _step(self._ledger, record, entry)
         happened = (step.tx,) if step.changes and step.tx != NO_TX else ()
-        return Counted(record, hash_, step, happened=happened, voted=0 if vote is None else vote.prepare.header.lsn)
+        return CountedRecord(
+            record, hash_, step, happened=happened, voted=0 if vote is None else vote.prepare.header.lsn
+        )
 
-    def carried(self) -> Carried:
+    def carried(self) -> HistoryState:
         """Return what is needed to go on from here."""
         rows = tuple(ledger_rows.rows(self._ledger))
-        return Carried(self.next_offset, self._chain.state, rows, self._ledger.horizon, tuple(self._parts))
+        return HistoryState(self.next_offset, self._chain.state, rows, self._ledger.horizon, tuple(self._parts))
 
 
 def _step(ledger: Ledger, record: records.Record, entry: Entry, merged: Iterable[records.Change] = ()) -> Step:
@@ -148,7 +150,7 @@ def _step(ledger: Ledger, record: records.Record, entry: Entry, merged: Iterable
     changes = tuple(merged)
     if type(record) is records.Commit:
         changes = record.changes
-    elif type(meant := ledger.accepted(record, entry.offset)) is Decided and meant.commit is not None:
+    elif type(meant := ledger.accepted(record, entry.offset)) is DecidedTransaction and meant.commit is not None:
         changes = meant.commit.changes
     h = record.header
     return Step(h.lsn, h.epoch.number, entry.offset, entry.timestamp_ms, h.tx, changes)

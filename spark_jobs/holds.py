@@ -14,8 +14,8 @@ from halog.ports import Coordinator, KeyedLog, TopicPartition, UnknownResult
 from spark_jobs.snapshot import Place
 
 
-class Held(Protocol):
-    """A `Held` is a site, as far as its logs are held there."""
+class HeldSite(Protocol):
+    """A `HeldSite` is a site, as far as its logs are held there."""
 
     @property
     def coordinator(self) -> Coordinator: ...
@@ -32,7 +32,7 @@ def hold_name(job: str, policy: str, checkpoint: Path) -> str:
 class Holds:
     """`Holds` are the job's holds of the partitions' logs; they are renewed while it runs."""
 
-    def __init__(self, site: Held, name: str, places: dict[int, Place], hold_ms: int, why: str) -> None:
+    def __init__(self, site: HeldSite, name: str, places: dict[int, Place], hold_ms: int, why: str) -> None:
         self._site = site
         self._name = name
         self._places = places

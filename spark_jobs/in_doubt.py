@@ -10,37 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from halog.core.log.transactions import Undecided
-from restore.merge import Committed
+from halog.core.log.transactions import UndecidedTransaction
+from restore.merge import BranchCommit
 from spark_jobs.branching import Branch, Folded, folded
-from spark_jobs.history import Carried, History
+from spark_jobs.history import History, HistoryState
 from spark_jobs.snapshot import Place
 
-Decide = Callable[[Place, Undecided], int | None]
+Decide = Callable[[Place, UndecidedTransaction], int | None]
 """Was it committed? Then it returns the log's time, in ms since 1970, of the last record of the branch; otherwise
 None."""
 
 
-class Decided(NamedTuple):
-    """A `Decided` is what was decided for one branch."""
+class BranchDecisions(NamedTuple):
+    """A `BranchDecisions` is what was decided for one branch."""
 
     decided: dict[bytes, bool]
     rows: list[Folded]
 
 
-def decided_rows(branches: Mapping[int, Branch], decide: Decide) -> dict[int, Decided]:
+def decided_rows(branches: Mapping[int, Branch], decide: Decide) -> dict[int, BranchDecisions]:
     """Decide for these branches, which were followed to their ends."""
     return {number: _decided(of, decide) for number, of in branches.items()}
 
 
-def _decided(of: Branch, decide: Decide) -> Decided:
-    history = History(Carried.unpack(of.carried))
-    found = Decided({}, [])
+def _decided(of: Branch, decide: Decide) -> BranchDecisions:
+    history = History(HistoryState.unpack(of.carried))
+    found = BranchDecisions({}, [])
     for tx, undecided in history.ledger.undecided.items():
         time_ms = decide(of.place, undecided)
         found.decided[tx] = time_ms is not None
         if time_ms is not None:
             prepare = undecided.prepare
-            done = Committed(tx, history.lsn, time_ms, prepare.changes)
+            done = BranchCommit(tx, history.lsn, time_ms, prepare.changes)
             found.rows.extend(folded(of, [done], tx if prepare.header.lsn < of.begin else None))
     return found

@@ -22,9 +22,9 @@ from halog.config import Config
 from restore.merge import AGREED
 from restore.plan import Totals
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, stdout, told
-from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report
+from spark_jobs.comparison import MAX_OFFSETS, Comparison, ComparisonReport
 from spark_jobs.counted import Group, totals_of
-from spark_jobs.publishing import Outcome, Publishing
+from spark_jobs.publishing import Publishing, PublishingOutcome
 from spark_jobs.site import Site, connect
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def publish(
     done: Collection[str] = (),
     master: str | None = None,
     max_offsets: int = MAX_OFFSETS,
-) -> Outcome:
+) -> PublishingOutcome:
     """Compare the branches of these partitions (none named: all) and hand what was found to the nodes of the source.
 
     They merge by it when they are asked to (`halog restore --classified`). `done` were merged before. Starts Spark.
@@ -263,7 +263,7 @@ _READABLE: Final = [
 ]
 
 
-def document(report: Report, counted: Mapping[str, Sequence[Group]]) -> dict[str, Any]:
+def document(report: ComparisonReport, counted: Mapping[str, Sequence[Group]]) -> dict[str, Any]:
     """Return what came of it."""
     partitions = [
         {
@@ -306,7 +306,7 @@ def show(found: dict[str, Any], format_: str) -> None:
     console.print(f"of the writes of both by default: {writes or 'none'}; in {found['seconds']:.1f} s")
 
 
-def show_published(outcome: Outcome, format_: str) -> None:
+def show_published(outcome: PublishingOutcome, format_: str) -> None:
     """Show on stdout how many objects of each partition were handed on."""
     report = outcome.report
     if format_ == "json":

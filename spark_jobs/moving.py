@@ -22,7 +22,7 @@ from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.announcement import Announcement
 from halog.runtime.remap.remap_request import DONE, MOVES, RemapProgress
 from halog.runtime.rpc.router import Router
-from spark_jobs.finder import HOLD_MS, Finder, Report, Tell
+from spark_jobs.finder import HOLD_MS, Finder, FinderReport, Tell
 from spark_jobs.node_mover import ATTEMPT_S, NodeMover
 from spark_jobs.site import Site
 
@@ -34,16 +34,16 @@ MAX_OFFSETS: Final = 100_000
 Seen = Callable[[RemapProgress], None]
 
 
-class Outcome(NamedTuple):
-    """An `Outcome` is what came of the change."""
+class MovingOutcome(NamedTuple):
+    """An `MovingOutcome` is what came of the change."""
 
     progress: RemapProgress
-    report: Report
+    report: FinderReport
 
 
-class Job(NamedTuple):
-    """A `Job` is one change by Spark. `wait_s`: how long the change may take to open, and again how long to be done
-    after the job."""
+class MovingJob(NamedTuple):
+    """A `MovingJob` is one change by Spark. `wait_s`: how long the change may take to open, and again how long to be
+    done after the job."""
 
     site: Site
     spark: SparkSession
@@ -56,7 +56,7 @@ class Job(NamedTuple):
     tell: Tell = lambda stage, partitions, rows: None
     seen: Seen = lambda progress: None
 
-    def run(self) -> Outcome:
+    def run(self) -> MovingOutcome:
         """Run the change. Whatever ends it, it can be run again with the same checkpoint.
 
         RefusedError: the change cannot be begun, or was turned back, or another job goes on with this one's work;
@@ -72,13 +72,13 @@ class Job(NamedTuple):
             self._wait(version, layout, (MOVES, DONE))
             report = self._find(version, router, announcement)
         self._wait(version, layout, (DONE,))
-        return Outcome(wishes.progress(coordinator, policy), report)
+        return MovingOutcome(wishes.progress(coordinator, policy), report)
 
     def _wait(self, version: int, layout: Layout, states: tuple[str, ...]) -> None:
         coordinator = self.site.coordinator
         wishes.wait_until_done(coordinator, self.policy, version, layout, self.wait_s, self.seen, states)
 
-    def _find(self, version: int, router: Router, announcement: Announcement) -> Report:
+    def _find(self, version: int, router: Router, announcement: Announcement) -> FinderReport:
         site = self.site
         site.look()  # a change may have added partitions
 

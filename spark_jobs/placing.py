@@ -28,8 +28,8 @@ LONGEST: Final = 2**31 - 1
 """The longest key, for Arrow: without an end its version 26 miscounts the bytes of a slice."""
 
 
-class Way(NamedTuple):
-    """A `Way` says where the objects of one definition belong."""
+class TypePlacement(NamedTuple):
+    """A `TypePlacement` says where the objects of one definition belong."""
 
     type_name: str
     names: Sequence[str]
@@ -42,8 +42,8 @@ class Way(NamedTuple):
         return self.names.index(name) if name in self.names else -1
 
 
-class Mapping(msgspec.Struct, frozen=True):
-    """A `Mapping` is what decides: the configuration that is to hold, the newest definitions by type name, the
+class PlacementBasis(msgspec.Struct, frozen=True):
+    """A `PlacementBasis` is what decides: the configuration that is to hold, the newest definitions by type name, the
     cluster's bindings."""
 
     config: Config
@@ -54,13 +54,13 @@ class Mapping(msgspec.Struct, frozen=True):
 class Placer:
     """A `Placer` has one function for each definition, made when it is first met."""
 
-    def __init__(self, mapping: Mapping, stored_as: Callable[[bytes], Definition]) -> None:
+    def __init__(self, mapping: PlacementBasis, stored_as: Callable[[bytes], Definition]) -> None:
         current = mapping.current
         self._places = Places(
             mapping.config, lambda name: Definition.parse(current[name]) if name in current else None, mapping.held
         )
         self._stored_as = stored_as
-        self._made: dict[bytes, Way] = {}
+        self._made: dict[bytes, TypePlacement] = {}
         self._stays: dict[bytes, frozenset[str]] = {}
 
     def stays(self, type_id: bytes, partition: str) -> bool:
@@ -76,13 +76,13 @@ class Placer:
             found = self._stays[type_id] = frozenset(owner.names if owner.listed else ())
         return partition in found
 
-    def of(self, type_id: bytes) -> Way:
+    def of(self, type_id: bytes) -> TypePlacement:
         """Return where its keys belong. UnknownTypeError, ConfigError."""
         made = self._made.get(type_id)
         if made is None:
             definition = self._stored_as(type_id)
             owner = self._places.owner(definition.name)
-            made = self._made[type_id] = Way(definition.name, owner.names, _placing(definition, owner))
+            made = self._made[type_id] = TypePlacement(definition.name, owner.names, _placing(definition, owner))
         return made
 
 

@@ -21,19 +21,19 @@ STATE, LOG = "state", "log"
 """The stages."""
 
 
-class Saved(Protocol):
-    """A `Saved` is what a job notes: a `msgspec.Struct`."""
+class JobNote(Protocol):
+    """A `JobNote` is what a job notes: a `msgspec.Struct`."""
 
     @property
     def job(self) -> str:
         """Return what the job is to do, as text: a checkpoint belongs to one job."""
 
 
-P = TypeVar("P", bound=Saved)
+P = TypeVar("P", bound=JobNote)
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """A `Progress` is what a finder that is restarted must know."""
+class FinderProgress(msgspec.Struct, frozen=True):
+    """A `FinderProgress` is what a finder that is restarted must know."""
 
     job: str
     """What the finder is to find."""
@@ -57,10 +57,10 @@ class Progress(msgspec.Struct, frozen=True):
         return {name: self.counts.get(name, 0) + more.get(name, 0) for name in {**self.counts, **more}}
 
 
-_PROGRESS = msgspec.msgpack.Decoder(Progress)
+_PROGRESS = msgspec.msgpack.Decoder(FinderProgress)
 
 
-def load(directory: Path, job: str) -> Progress | None:
+def load(directory: Path, job: str) -> FinderProgress | None:
     """Read the progress; None where nothing was begun. ConfigError for the checkpoint of another job, or anything else
     in its place."""
     return load_as(_PROGRESS, directory, job)
@@ -84,7 +84,7 @@ def load_as(decoder: msgspec.msgpack.Decoder[P], directory: Path, job: str) -> P
     return found
 
 
-def save(directory: Path, progress: Saved) -> None:
+def save(directory: Path, progress: JobNote) -> None:
     """Save the progress in one step."""
     directory.mkdir(parents=True, exist_ok=True)
     unfinished = directory / f"{FILE}.{os.getpid()}"
@@ -95,9 +95,9 @@ def save(directory: Path, progress: Saved) -> None:
     unfinished.replace(directory / FILE)
 
 
-def start_over(directory: Path, progress: Progress) -> Progress:
+def start_over(directory: Path, progress: FinderProgress) -> FinderProgress:
     """Begin anew, without anything that was done before."""
-    again = Progress(progress.job, progress.attempt + 1)
+    again = FinderProgress(progress.job, progress.attempt + 1)
     save(directory, again)
     for stage in (STATE, LOG):  # no query reads them any more
         shutil.rmtree(directory / f"{stage}-{progress.attempt}", ignore_errors=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from halog.core.ids import digest
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import RefusedError
 from halog.metadata import restore_requests as restores
 from halog.metadata.identity import who
@@ -34,9 +34,9 @@ from restore.results import Manifest, packed, records_of
 from restore.thread import Thread
 from spark_jobs import progress as saved
 from spark_jobs.branching import INITIATING, SIDES, SOURCE, branch_of
-from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report, Tell
-from spark_jobs.history import Carried, History
-from spark_jobs.results import RESULTS, Followed, Results, ids_of, manifest
+from spark_jobs.comparison import MAX_OFFSETS, Comparison, ComparisonReport, Tell
+from spark_jobs.history import History, HistoryState
+from spark_jobs.results import RESULTS, FollowedPartition, Results, ids_of, manifest
 from spark_jobs.site import Site
 from spark_jobs.snapshot import Place
 
@@ -52,8 +52,8 @@ FOUND, SENT = "found", "sent"
 """The stages that are done."""
 
 
-class Published(msgspec.Struct, frozen=True):
-    """A `Published` is what a job that is started again must know, beside what the comparison notes."""
+class PublishingProgress(msgspec.Struct, frozen=True):
+    """A `PublishingProgress` is what a job that is started again must know, beside what the comparison notes."""
 
     job: str
     run: bytes
@@ -62,17 +62,17 @@ class Published(msgspec.Struct, frozen=True):
     """For each place, where the topic ended before all of it was sent there."""
 
 
-_PUBLISHED: Final = msgspec.msgpack.Decoder(Published)
+_PUBLISHED: Final = msgspec.msgpack.Decoder(PublishingProgress)
 
 
-class Outcome(NamedTuple):
-    """An `Outcome` is what was found, and by partition how many objects were handed on."""
+class PublishingOutcome(NamedTuple):
+    """An `PublishingOutcome` is what was found, and by partition how many objects were handed on."""
 
-    report: Report
+    report: ComparisonReport
     keys: dict[str, int]
 
 
-def keep(site: str, source: Remote, place: Place, read: Carried) -> None:
+def keep(site: str, source: Remote, place: Place, read: HistoryState) -> None:
     """Hold the source's log until it has merged: it then reads what was done there since, and what was in doubt.
     `site`: the initiating one."""
     votes = (u.offset for u in History(read).ledger.undecided.values())
@@ -120,9 +120,9 @@ class Publishing:
         self._elsewhere = RemoteDecisions(self._own, source)
         self._closed: dict[str, Side] = {}
         self._last_ms: dict[str, int] = {}
-        self._published: Published
+        self._published: PublishingProgress
 
-    def run(self) -> Outcome:
+    def run(self) -> PublishingOutcome:
         """Compare and publish. Any failure leaves a checkpoint to go on from. RefusedError where a branch is not closed
         in time, or has ended elsewhere than the job has seen it."""
         self._await_closed()
@@ -139,7 +139,7 @@ class Publishing:
                 self._tell(remote, forked[name], manifest)
         finally:
             remote.close()
-        return Outcome(report, {name: manifest.keys for name, manifest in manifests.items()})
+        return PublishingOutcome(report, {name: manifest.keys for name, manifest in manifests.items()})
 
     # --- closed branches ---
 
@@ -178,10 +178,10 @@ class Publishing:
                 partition=place.name,
             )
 
-    def _end(self, place: Place, side: int) -> Carried:
-        return Carried.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
+    def _end(self, place: Place, side: int) -> HistoryState:
+        return HistoryState.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
 
-    def _decide(self, place: Place, undecided: Undecided) -> int | None:
+    def _decide(self, place: Place, undecided: UndecidedTransaction) -> int | None:
         """Return when it was committed, or None. The branch of its first partition decides what was in doubt at the end
         of a branch."""
         side = self._closed.get(place.name)
@@ -194,17 +194,17 @@ class Publishing:
 
     # --- records ---
 
-    def _load(self) -> Published:
+    def _load(self) -> PublishingProgress:
         directory, job = self._directory / PUBLISHED_DIRECTORY, self._comparison.progress.job
         found = saved.load_as(_PUBLISHED, directory, job)
-        return found or self._save(Published(job, os.urandom(16)))
+        return found or self._save(PublishingProgress(job, os.urandom(16)))
 
-    def _save(self, now: Published) -> Published:
+    def _save(self, now: PublishingProgress) -> PublishingProgress:
         saved.save(self._directory / PUBLISHED_DIRECTORY, now)
         self._published = now
         return now
 
-    def _manifests(self, forked: Mapping[str, Place], report: Report) -> dict[str, Manifest]:
+    def _manifests(self, forked: Mapping[str, Place], report: ComparisonReport) -> dict[str, Manifest]:
         """Return the manifests. What was found is in the checkpoint's directory then."""
         there = str(self._directory / RESULTS_DIRECTORY)
         if not self._published.stage:
@@ -220,10 +220,10 @@ class Publishing:
     def _rows(self) -> DataFrame:
         return self._spark.read.schema(RESULTS).parquet(str(self._directory / RESULTS_DIRECTORY))
 
-    def _manifest(self, place: Place, chunks: Mapping[bytes, int], report: Report) -> Manifest:
+    def _manifest(self, place: Place, chunks: Mapping[bytes, int], report: ComparisonReport) -> Manifest:
         progress, initiating = self._comparison.progress, branch_of(place.index, INITIATING)
         ends = {side: self._end(place, side) for side in SIDES}
-        followed = Followed(ends, self._happened(place), progress.decided.get(initiating, {}))
+        followed = FollowedPartition(ends, self._happened(place), progress.decided.get(initiating, {}))
         return manifest(report.partitions[place.name].fork, progress.before[initiating], followed, chunks)
 
     def _happened(self, place: Place) -> dict[int, list[bytes]]:

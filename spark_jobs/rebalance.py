@@ -25,7 +25,7 @@ from spark_jobs import moving
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, told
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder
 from spark_jobs.mover import DryRun
-from spark_jobs.moving import Job, Outcome
+from spark_jobs.moving import MovingJob, MovingOutcome
 from spark_jobs.node_mover import ATTEMPT_S
 from spark_jobs.shown import show_counts, show_moves
 from spark_jobs.site import Site, connect
@@ -178,11 +178,11 @@ def move(
         bar = _Bar(say)
         policies = _policies(site, policy, zone)
         _check(site, policies)
-        found: list[Outcome] = []
+        found: list[MovingOutcome] = []
         with _session(site, master, policies) as spark:
             for name in policies:
                 there = directory if zone is None else directory / name
-                job = Job(site, spark, site.own, name, there, wait_s, max_offsets, tell=bar.tell, seen=bar.seen)
+                job = MovingJob(site, spark, site.own, name, there, wait_s, max_offsets, tell=bar.tell, seen=bar.seen)
                 found.append(job.run())
     show_moves(found, format_, single=zone is None)
 

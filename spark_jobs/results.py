@@ -15,9 +15,9 @@ import pyarrow as pa
 from halog.core.ids import digest
 from restore.divergence import Place
 from restore.replay import latest, name_of
-from restore.results import FORMAT, Manifest, Pair, Settled, Told, chunks_of, records_of
+from restore.results import FORMAT, BranchTransactions, DifferenceRow, Manifest, Pair, chunks_of, records_of
 from spark_jobs.branching import INITIATING, SIDES, SOURCE, as_batches
-from spark_jobs.history import Carried, History
+from spark_jobs.history import History, HistoryState
 
 RESULTS: Final = "place int, chunk binary, keys long, value binary"
 RESULTS_SCHEMA: Final = pa.schema(
@@ -45,10 +45,10 @@ class Results:
                     yield from as_batches(RESULTS_SCHEMA, written(self.places[name], self.run, keys, chunk))
 
 
-def told(row: tuple[Any, ...]) -> Told:
+def told(row: tuple[Any, ...]) -> DifferenceRow:
     """Return a row in the form that travels."""
     _, key, kind, base, source, initiating, source_ids, initiating_ids = row
-    return Told(key, kind, _pair(base), _pair(source), _pair(initiating), source_ids, initiating_ids)
+    return DifferenceRow(key, kind, _pair(base), _pair(source), _pair(initiating), source_ids, initiating_ids)
 
 
 def _pair(state: Mapping[str, bytes | None] | None) -> Pair:
@@ -68,11 +68,11 @@ def written(place: int, run: bytes, keys: int, chunk: bytes) -> list[tuple[int, 
 # --- the driver ---
 
 
-class Followed(NamedTuple):
-    """A `Followed` is one partition: how far each branch was followed, what happened in it, by side, and how
+class FollowedPartition(NamedTuple):
+    """A `FollowedPartition` is one partition: how far each branch was followed, what happened in it, by side, and how
     transactions in doubt where the initiating one ends were decided."""
 
-    ends: Mapping[int, Carried]
+    ends: Mapping[int, HistoryState]
     happened: Mapping[int, Sequence[bytes]]
     decided: Mapping[bytes, bool]
 
@@ -82,7 +82,7 @@ def ids_of(happened: bytes) -> list[bytes]:
     return [bytes(happened[at : at + ID_BYTES]) for at in range(0, len(happened), ID_BYTES)]
 
 
-def manifest(fork: Place, parted_at: bytes, followed: Followed, chunks: Mapping[bytes, int]) -> Manifest:
+def manifest(fork: Place, parted_at: bytes, followed: FollowedPartition, chunks: Mapping[bytes, int]) -> Manifest:
     """Return the manifest. `parted_at`: the hash of the record at the fork; `chunks`: by name, how many keys each
     has."""
     seen, closed = followed.ends[SOURCE].state, followed.ends[INITIATING].state
@@ -90,7 +90,9 @@ def manifest(fork: Place, parted_at: bytes, followed: Followed, chunks: Mapping[
     known = {tx: d.commit for tx, d in ledger.decided.items()} | dict(followed.decided)
     late = [tx for tx, committed in followed.decided.items() if committed]
     ours, theirs = (tuple(latest(followed.happened[side])) for side in SIDES)
-    settled = Settled(tuple(latest([*theirs, *late])), int.from_bytes(ledger.horizon, "big"), tuple(known.items()))
+    settled = BranchTransactions(
+        tuple(latest([*theirs, *late])), int.from_bytes(ledger.horizon, "big"), tuple(known.items())
+    )
     return Manifest(
         FORMAT,
         name_of(closed),
@@ -100,6 +102,6 @@ def manifest(fork: Place, parted_at: bytes, followed: Followed, chunks: Mapping[
         seen.hash,
         sum(chunks.values()),
         tuple(sorted(chunks)),
-        Settled(ours),
+        BranchTransactions(ours),
         settled,
     )

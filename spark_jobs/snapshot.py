@@ -24,7 +24,7 @@ from halog.ports import Entry, KeyedLog, TopicPartition
 from halog.runtime.host.snapshotter import TopicSnapshot, load
 from halog.runtime.store.encoding import unpack_object
 from halog.runtime.topics import ledger_rows
-from spark_jobs.history import Carried, History, Step, steps_before
+from spark_jobs.history import History, HistoryState, Step, steps_before
 
 PIECE = 20_000
 """How many log entries are asked for at once: well under a second."""
@@ -114,22 +114,22 @@ def objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Ob
     raise LogError(f"the log of {place.name} is trimmed faster than it is read; hold it (`halog log hold`)")
 
 
-def start_of(place: Place, loaded: TopicSnapshot | None) -> Carried:
+def start_of(place: Place, loaded: TopicSnapshot | None) -> HistoryState:
     """Return where the log is to be read on behind what the state topic holds."""
     if loaded is None:
-        return Carried(0, place.empty)
+        return HistoryState(0, place.empty)
     position = loaded.position
     rows = tuple(ledger_rows.rows(loaded.ledger))
-    return Carried(position.next_offset, position.state, rows, position.settled)
+    return HistoryState(position.next_offset, position.state, rows, position.settled)
 
 
-def begins_at(log: KeyedLog, place: Place) -> tuple[Carried, int]:
+def begins_at(log: KeyedLog, place: Place) -> tuple[HistoryState, int]:
     """Return where a log can be followed from, and its end. The start is its beginning, or its snapshot's marker where
     that was trimmed. LogError if there is no such marker."""
     tp = TopicPartition(place.log, place.index)
     start, end = log.bounds(tp)
     if start == 0:
-        return Carried(0, place.empty), end
+        return HistoryState(0, place.empty), end
     state = TopicPartition(place.state, place.index)
     return start_of(place, load(log, place.name, tp, state, place.empty, NO_OBJECTS)), end
 

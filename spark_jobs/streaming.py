@@ -24,7 +24,7 @@ from halog.runtime.host.snapshotter import load
 from halog.runtime.rpc.pages import pieces
 from spark_jobs import kafka
 from spark_jobs.columns import arrow_schema, batch
-from spark_jobs.history import Carried, History, Step
+from spark_jobs.history import History, HistoryState, Step
 from spark_jobs.reader import BATCH_BYTES, NO_OBJECTS, by_partition, partitions
 from spark_jobs.rows import Changes, change_schema
 from spark_jobs.site import Family, connect
@@ -40,7 +40,7 @@ RAW: Final = (
 _RAW_NAMES: Final = [column.split()[0] for column in RAW.split(", ")]
 
 Begin = dict[tuple[str, int], tuple[int, bytes]]
-"""(topic, partition) → the first offset to read, and what is known there (`Carried`)."""
+"""(topic, partition) → the first offset to read, and what is known there (`HistoryState`)."""
 
 
 def changes_stream(
@@ -102,7 +102,7 @@ class _Begin:
             )
 
 
-def first_of(log: Readable, place: Place) -> tuple[int, Carried]:
+def first_of(log: Readable, place: Place) -> tuple[int, HistoryState]:
     """Return the first offset to read, and what is known of the history behind it."""
     at, state = TopicPartition(place.log, place.index), TopicPartition(place.state, place.index)
     begin = log.bounds(at)[0]
@@ -123,7 +123,7 @@ class _Follow:
         topic, index = key
         place, name = self.names[topic, index]
         first, known = self.begin[topic, index]
-        history = History(Carried.unpack(bytes(state.get[0]) if state.exists else known))
+        history = History(HistoryState.unpack(bytes(state.get[0]) if state.exists else known))
         rows = [row for frame in frames for row in zip(frame["offset"], frame["time_ms"], frame["value"])]
         rows.sort(key=lambda row: row[0])
         expected = history.next_offset if state.exists else first

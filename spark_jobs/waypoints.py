@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spark_jobs.history import Carried
+from spark_jobs.history import HistoryState
 
 WAYPOINTS: Final = 8
 """How many places are kept of each log: whenever there are more, every second one is dropped."""
@@ -18,5 +18,5 @@ def thinned(places: list[bytes]) -> list[bytes]:
 
 def last_before(lsn: int, places: Sequence[bytes]) -> bytes | None:
     """Return the last of these places that has not got to this lsn."""
-    some = (p for p in places if Carried.unpack(p).state.lsn < lsn)
-    return max(some, key=lambda p: Carried.unpack(p).next_offset, default=None)
+    some = (p for p in places if HistoryState.unpack(p).state.lsn < lsn)
+    return max(some, key=lambda p: HistoryState.unpack(p).next_offset, default=None)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.core.log.transactions import Decided, Ledger
+from halog.core.log.transactions import DecidedTransaction, Ledger
 from halog.core.table.table import PartitionTable
 from halog.demo.journal import Claims
 from halog.errors import HalogError
@@ -65,7 +65,9 @@ class LogCounter:
             if type(record) is records.Commit:
                 self._commits[record.header.tx] += 1
                 self._count(record)
-            elif type(meant := ledger.accepted(record, entry.offset)) is Decided and meant.commit is not None:
+            elif (
+                type(meant := ledger.accepted(record, entry.offset)) is DecidedTransaction and meant.commit is not None
+            ):
                 tx = meant.header.tx
                 self._spanning.setdefault(tx, Counter())[partition] += 1
                 self._participants[tx] = meant.decision.participants

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.core.keys.mapping import Changing, Layout, PolicyMapping
+from halog.core.keys.mapping import Layout, MappingChange, PolicyMapping
 from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 
@@ -54,7 +54,7 @@ def parse(path: str, found: Versioned) -> PolicyZnode:
 def told(said: Mapping[str, Any]) -> PolicyMapping:
     """Return the mapping among all that is said of a policy."""
     now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
-    changing = None if "changing" not in said else msgspec.convert(said["changing"], Changing)
+    changing = None if "changing" not in said else msgspec.convert(said["changing"], MappingChange)
     return PolicyMapping(now, int(said.get("mapping", 0)), changing)
 
 

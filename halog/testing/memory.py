@@ -29,7 +29,7 @@ from halog.core.keys.mapping import BY_KEY, LISTED, Place
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState
 from halog.core.log.outcomes import Outcomes
-from halog.core.log.transactions import Applied, Decided, Ledger
+from halog.core.log.transactions import Applied, DecidedTransaction, Ledger
 from halog.core.settings import Settings
 from halog.core.table.table import PartitionTable
 from halog.errors import ConflictError, HalogError, UnreachableError
@@ -133,7 +133,7 @@ class MemoryPartition:
         raise AssertionError("the writer gave no answer")
 
     def _apply(self, meant: Applied) -> None:
-        record = meant.commit if isinstance(meant, Decided) else meant
+        record = meant.commit if isinstance(meant, DecidedTransaction) else meant
         if not isinstance(record, records.Commit):
             return
         for states in self.states:

@@ -15,8 +15,8 @@ from halog.runtime.sites.split_watch import SplitWatch
 from restore import replay, results, undoing
 from restore.merge import Difference, Kind
 from restore.plan import Choice
-from restore.report import Entry, merged
-from restore.undoing import Undone
+from restore.report import ReportEntry, merged
+from restore.undoing import UndoPlan
 from tests.mutants.registry import mutant, patch
 from tests.sim.abroad import pair
 
@@ -62,10 +62,10 @@ def an_epoch_that_was_never_opened_here_ends_the_other_sites() -> None:
 def undoing_a_merge_overrules_what_was_done_since() -> None:
     """Whatever stands there by now."""
 
-    def undone(report: list[Entry], left: Any, find: Any) -> Undone:
+    def undone(report: list[ReportEntry], left: Any, find: Any) -> UndoPlan:
         told = [t for t in report if t.then != t.found.source]
         found = [(t, Difference(t.found.key, Kind.KEPT, t.then, t.then, None, (), ())) for t in told]
-        return Undone([merged(Choice(d, None, t.found.source), "undone") for t, d in found], {})
+        return UndoPlan([merged(Choice(d, None, t.found.source), "undone") for t, d in found], {})
 
     patch(restoring, "undone", undone)
 
@@ -74,7 +74,7 @@ def undoing_a_merge_overrules_what_was_done_since() -> None:
 def what_is_again_as_a_merge_left_it_is_undone_though_it_was_changed_since() -> None:
     """States are compared, not versions."""
 
-    def undone(report: list[Entry], left: Any, find: Any) -> Undone:
+    def undone(report: list[ReportEntry], left: Any, find: Any) -> UndoPlan:
         return real(report, lambda key: 0 if find(key) is None else find(key).version, find)  # type: ignore[no-any-return]
 
     real = patch(restoring, "undone", undone)

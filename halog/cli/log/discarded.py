@@ -20,7 +20,7 @@ from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.log.merge_parts import taken
-from halog.core.log.transactions import Decided, Ledger
+from halog.core.log.transactions import DecidedTransaction, Ledger
 from halog.events import Event
 from halog.runtime.topics.log_judge import EntryVerdict
 
@@ -101,7 +101,7 @@ class _History:
     def _decided(self, record: records.Outcome, offset: int) -> None:
         tx, ledger = record.header.tx, self._ledger
         unknown = not self._whole and tx not in ledger.decided and not ledger.expired(tx)
-        counts = isinstance(ledger.accepted(record, offset), Decided) or unknown
+        counts = isinstance(ledger.accepted(record, offset), DecidedTransaction) or unknown
         if counts and record.commit:
             self._happened.setdefault(tx, record.header.lsn)
 

@@ -47,8 +47,8 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         return is_listed(self.mapper)
 
 
-class Changing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A `Changing` is a change under way."""
+class MappingChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `MappingChange` is a change under way."""
 
     to: Layout
     open: bool = False
@@ -65,7 +65,7 @@ class PolicyMapping(msgspec.Struct, frozen=True):
 
     now: Layout
     version: int = 0
-    changing: Changing | None = None
+    changing: MappingChange | None = None
 
     @property
     def next(self) -> Layout | None:
@@ -141,7 +141,7 @@ def _why_not_another_kind(now: Layout, wished: Layout) -> str | None:
 
 def begun(mapping: PolicyMapping, wished: Layout) -> PolicyMapping:
     """Return the mapping with a change to `wished` begun. The caller has asked `why_not`."""
-    return msgspec.structs.replace(mapping, changing=Changing(wished))
+    return msgspec.structs.replace(mapping, changing=MappingChange(wished))
 
 
 def opened(mapping: PolicyMapping) -> PolicyMapping:
@@ -149,7 +149,7 @@ def opened(mapping: PolicyMapping) -> PolicyMapping:
     from now on."""
     assert mapping.changing is not None
     assert not mapping.changing.open
-    return PolicyMapping(mapping.now, mapping.version + 1, Changing(mapping.changing.to, open=True))
+    return PolicyMapping(mapping.now, mapping.version + 1, MappingChange(mapping.changing.to, open=True))
 
 
 def cleaned(mapping: PolicyMapping, policy: str, version: int, clean: Iterable[str]) -> PolicyMapping:
@@ -169,7 +169,7 @@ def turned_back(mapping: PolicyMapping) -> PolicyMapping:
     assert changing is not None
     if not changing.open:
         return msgspec.structs.replace(mapping, changing=None)
-    return PolicyMapping(changing.to, mapping.version + 1, Changing(mapping.now, open=True, back=True))
+    return PolicyMapping(changing.to, mapping.version + 1, MappingChange(mapping.now, open=True, back=True))
 
 
 # --- who owns a key ---
@@ -195,15 +195,15 @@ class Place(NamedTuple):
         return (self.before, self.partition) if self.before else (self.partition,)
 
 
-class Owned(NamedTuple):
-    """An `Owned` is an object of a partition: its key, the bytes of the values that route it, and its size."""
+class OwnedObject(NamedTuple):
+    """An `OwnedObject` is an object of a partition: its key, the bytes of the values that route it, and its size."""
 
     key: bytes
     routing_key: bytes
     size: int
 
 
-def batches(found: Iterable[tuple[Owned, str]], objects: int, size: int) -> list[tuple[str, list[bytes]]]:
+def batches(found: Iterable[tuple[OwnedObject, str]], objects: int, size: int) -> list[tuple[str, list[bytes]]]:
     """Return (partition, keys) to move in one transaction each, with at most so many objects and bytes.
 
     Objects that share a routing key stay together if they fit, because methods reach what is in their object's
@@ -225,9 +225,9 @@ def batches(found: Iterable[tuple[Owned, str]], objects: int, size: int) -> list
     return made
 
 
-def _groups(order: Sequence[tuple[Owned, str]]) -> Iterable[tuple[str, list[Owned]]]:
+def _groups(order: Sequence[tuple[OwnedObject, str]]) -> Iterable[tuple[str, list[OwnedObject]]]:
     """Yield the objects that share target and routing key."""
-    group: list[Owned] = []
+    group: list[OwnedObject] = []
     last: tuple[str, bytes] | None = None
     for owned, to in order:
         if last is not None and last != (to, owned.routing_key):
@@ -239,9 +239,9 @@ def _groups(order: Sequence[tuple[Owned, str]]) -> Iterable[tuple[str, list[Owne
         yield last[0], group
 
 
-def _cut(group: Sequence[Owned], objects: int, size: int) -> Iterable[list[Owned]]:
+def _cut(group: Sequence[OwnedObject], objects: int, size: int) -> Iterable[list[OwnedObject]]:
     """Cut a group into pieces that fit. One object always fits."""
-    piece: list[Owned] = []
+    piece: list[OwnedObject] = []
     heavy = 0
     for owned in group:
         if piece and (len(piece) >= objects or heavy + owned.size > size):

@@ -65,7 +65,7 @@ class Chain:
         self.state = state
         self.parts: merged.Parts | None = None
         """Parts of merges that may still count."""
-        self.merged: merged.MergedIn | None = None
+        self.merged: merged.AppliedMerge | None = None
         """What the last `EpochMerged` that was OPENED says."""
 
     def read(self, record: Record, digest: bytes) -> Verdict:

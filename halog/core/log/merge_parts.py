@@ -42,8 +42,8 @@ class HeldObject(Protocol):
     def version(self) -> int: ...
 
 
-class MergedIn(msgspec.Struct, frozen=True):
-    """A `MergedIn` is a merge that counts, for the keeper of the objects.
+class AppliedMerge(msgspec.Struct, frozen=True):
+    """An `AppliedMerge` is a merge that counts, for the keeper of the objects.
 
     `forgotten` are transactions over several partitions that were in doubt or decided here, and are not known any more.
     `decided` are known instead.
@@ -87,9 +87,9 @@ def hash_of(parts: Iterable[bytes]) -> bytes:
     return digest(b"".join(parts))
 
 
-def taken(record: EpochMerged, parts: Sequence[MergePart]) -> MergedIn:
+def taken(record: EpochMerged, parts: Sequence[MergePart]) -> AppliedMerge:
     """Return the merge that the record and its parts describe together."""
-    return MergedIn(
+    return AppliedMerge(
         record.header,
         record.merge,
         tuple(m for part in parts for m in part.merged),

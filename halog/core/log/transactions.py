@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from halog.core.log import records
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.outcomes import STAMP_BYTES
 from halog.core.results import Locked
 
 
-class Undecided(msgspec.Struct, frozen=True):
-    """An `Undecided` is a transaction in doubt: its `Prepare`, and the offset of that in the log."""
+class UndecidedTransaction(msgspec.Struct, frozen=True):
+    """An `UndecidedTransaction` is a transaction in doubt: its `Prepare`, and the offset of that in the log."""
 
     prepare: records.Prepare
     offset: int
@@ -42,31 +42,31 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     participants: tuple[str, ...] = ()
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """A `Prepared` is a `Prepare` that counts: its objects are locked from here on."""
+class PreparedTransaction(msgspec.Struct, frozen=True):
+    """A `PreparedTransaction` is a `Prepare` that counts: its objects are locked from here on."""
 
     header: records.Header
-    undecided: Undecided
+    undecided: UndecidedTransaction
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """A `Decided` is an `Outcome` that counts. `commit` holds what it changes, as if it had been committed here; None:
-    nothing."""
+class DecidedTransaction(msgspec.Struct, frozen=True):
+    """A `DecidedTransaction` is an `Outcome` that counts. `commit` holds what it changes, as if it had been committed
+    here; None: nothing."""
 
     header: records.Header
     decision: Decision
     commit: records.Commit | None
 
 
-class Forgotten(msgspec.Struct, frozen=True):
-    """A `Forgotten` names decisions that are remembered no more; what is at or below `horizon` has expired."""
+class ForgottenDecisions(msgspec.Struct, frozen=True):
+    """A `ForgottenDecisions` names decisions that are remembered no more; what is at or below `horizon` has expired."""
 
     header: records.Header
     horizon: bytes
     ids: tuple[bytes, ...]
 
 
-Applied = records.Record | Prepared | Decided | Forgotten | MergedIn
+Applied = records.Record | PreparedTransaction | DecidedTransaction | ForgottenDecisions | AppliedMerge
 """What a record of the history means to the keeper of the objects. A plain record speaks for itself."""
 
 
@@ -119,7 +119,7 @@ class Ledger:
 
     def __init__(
         self,
-        undecided: Sequence[Undecided] = (),
+        undecided: Sequence[UndecidedTransaction] = (),
         decided: Iterable[tuple[bytes, Decision]] = (),
         horizon: bytes = b"",
         mapping: int = 0,
@@ -167,10 +167,10 @@ class Ledger:
         tx = record.header.tx
         if self.expired(tx) or tx in self.decided or tx in self.undecided:
             return record
-        undecided = self.undecided[tx] = Undecided(record, offset)
+        undecided = self.undecided[tx] = UndecidedTransaction(record, offset)
         self.locks.take(record)
         self.awaited.pop(tx, None)
-        return Prepared(record.header, undecided)
+        return PreparedTransaction(record.header, undecided)
 
     def _decided(self, record: records.Outcome, offset: int) -> Applied:
         header = record.header
@@ -185,16 +185,16 @@ class Ledger:
             decision = Decision(record.commit, header.lsn, offset, prepare.first, prepare.participants)
             commit = records.Commit(header, prepare.changes) if record.commit else None
         self.decided[tx] = decision
-        return Decided(header, decision, commit)
+        return DecidedTransaction(header, decision, commit)
 
     def _forgotten(self, record: records.Horizon) -> Applied:
         self.horizon = max(self.horizon, record.stamp.to_bytes(STAMP_BYTES, "big"))
         ids = tuple(tx for tx in self.decided if self.expired(tx))
         for tx in ids:
             del self.decided[tx]
-        return Forgotten(record.header, self.horizon, ids)
+        return ForgottenDecisions(record.header, self.horizon, ids)
 
-    def merged(self, m: MergedIn, offset: int) -> MergedIn:
+    def merged(self, m: AppliedMerge, offset: int) -> AppliedMerge:
         """Take a merge of branches: everything that any branch had in doubt is decided, and every reader knows the
         same."""
         gone = tuple({*self.undecided, *self.decided})

@@ -202,9 +202,9 @@ def forgotten(table: PartitionTable, node: str) -> PartitionTable:
     )
 
 
-class Differing(NamedTuple):
-    """A `Differing` is two node lists of one partition: one that `node` has defined and not put into effect, and the
-    cluster's (P10)."""
+class DifferingLists(NamedTuple):
+    """A `DifferingLists` is two node lists of one partition: one that `node` has defined and not put into effect, and
+    the cluster's (P10)."""
 
     partition: str
     node: str
@@ -219,7 +219,7 @@ class Differing(NamedTuple):
         )
 
 
-def differing(table: PartitionTable, running: Collection[str]) -> list[Differing]:
+def differing(table: PartitionTable, running: Collection[str]) -> list[DifferingLists]:
     """Return the definitions that are not in effect and differ from the cluster's node list (P10).
 
     Such a partition is not rebalanced before somebody has decided. `running`: nodes that could decide; what another
@@ -227,7 +227,7 @@ def differing(table: PartitionTable, running: Collection[str]) -> list[Differing
     """
     ours = listed(table)
     return [
-        Differing(table.name, node, d.nodes, ours)
+        DifferingLists(table.name, node, d.nodes, ours)
         for node, d in table.definitions.items()
         if d.said == DEFINED and node in running and ours and d.nodes != ours
     ]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from halog.core import events as ev
 from halog.core.keys.directory import ID_BYTES
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.runtime.client.caller import Asker, Waiter
 from halog.runtime.replica.delivery_reports import DeliveryReports
@@ -90,7 +90,7 @@ def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAr
     return frames.VotesAre(doubts, told, end=len(doubts) == len(left))
 
 
-def _doubt(u: Undecided) -> frames.Doubt:
+def _doubt(u: UndecidedTransaction) -> frames.Doubt:
     p = u.prepare
     types = tuple(sorted({bytes(c.value[:ID_BYTES]) for c in p.changes if c.value is not None}))
     return frames.Doubt(u.tx, p.first, p.participants, p.digest, p.header.lsn, len(p.reads), len(p.changes), types)

@@ -18,8 +18,8 @@ from halog.runtime.merge.decisions import MergeDecisions, check_keys
 from halog.runtime.merge.epoch_reopening import EpochLost
 from halog.runtime.merge.spark_results import SparkResults
 from restore import results
-from restore.branch import Branch, Side, Since, aborted
-from restore.branches import Compared, merged_at
+from restore.branch import Branch, BranchReader, Side, aborted
+from restore.branches import BranchComparison, merged_at
 from restore.divergence import Behind, Fork, compare, history_of
 from restore.merge import Difference, Even
 
@@ -32,7 +32,7 @@ logger = logging.getLogger("halog.merge")
 LATE = 5_000
 """So many records may be left to be read while nobody serves the partition: a fifth of a second."""
 
-Finish = Callable[[Side], Compared]
+Finish = Callable[[Side], BranchComparison]
 """Compares both branches, once this site's has ended."""
 
 
@@ -80,11 +80,11 @@ class MergeComparison:
 
     def by_itself(self, fork: Fork, theirs: Side, read: Branch, name: bytes) -> Finish:
         """Compare by reading both branches here; `read` is the other one."""
-        since = self._read(Since(fork))
+        since = self._read(BranchReader(fork))
         now = self._own.now()
         since.read(now)
 
-        def at_once(ours: Side) -> Compared:
+        def at_once(ours: Side) -> BranchComparison:
             since.read(ours)
             own = since.branch(ours, aborted)
             return merged_at(fork, ours, theirs, own, read, three_way=self._three_way, even=self._even)
@@ -93,9 +93,9 @@ class MergeComparison:
             return at_once  # so far there is nothing by which they could be compared
         seen = results.seen_of(at_once(now), name, now.state)
         self.decide([*seen.keys.values()])
-        later = self._read(Since(seen.manifest.seen))
+        later = self._read(BranchReader(seen.manifest.seen))
 
-        def finish(ours: Side) -> Compared:
+        def finish(ours: Side) -> BranchComparison:
             later.read(ours)
             new = later.branch(ours, aborted)
             try:
@@ -120,7 +120,7 @@ class MergeComparison:
         self.decide(found.keys)
         self._read(since)
 
-        def finish(ours: Side) -> Compared:
+        def finish(ours: Side) -> BranchComparison:
             since.read(ours)
             return found.compared(fork, since.branch(ours, aborted), ours.state, self._even)
 
@@ -131,7 +131,7 @@ class MergeComparison:
         check_keys(self._own.partition, keys)
         self._deciding.ahead(keys, self._own.is_over)
 
-    def _read(self, branch: Since) -> Since:
+    def _read(self, branch: BranchReader) -> BranchReader:
         """Read this site's branch while it grows."""
         self._own.read_on(lambda: branch.read(self._own.now()))
         return branch

@@ -41,7 +41,7 @@ from restore.compensation import (
     Verdict,
     by_default,
 )
-from restore.creating import Decided, New
+from restore.creating import CreatedObject, KeyDecision
 from restore.merge import AGREED, Difference, State
 from restore.plan import chosen
 from restore.report import is_known
@@ -76,7 +76,7 @@ def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[De
     return declare
 
 
-Compensate = Callable[[tuple[Difference, ...]], list[Decided]]
+Compensate = Callable[[tuple[Difference, ...]], list[KeyDecision]]
 """Decides the keys of one merge, in as many pieces as it likes."""
 
 Compensations = Callable[[], Compensate]
@@ -92,18 +92,18 @@ Most = Callable[[str, int], int]
 """Returns how many bytes an object of a type may have, given the bytes of its key, as in a commit."""
 
 
-def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
+def by_the_rules(differences: tuple[Difference, ...]) -> list[KeyDecision]:
     """Decide by the default rules, where no trigger is declared."""
-    return [Decided(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
+    return [KeyDecision(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
 
 
 def undecided(why: str) -> Compensate:
     """Return what decides on a process that does not know the declared triggers: it leaves open what a trigger may be
     asked about."""
 
-    def decide(differences: tuple[Difference, ...]) -> list[Decided]:
+    def decide(differences: tuple[Difference, ...]) -> list[KeyDecision]:
         said = chosen(differences, lambda d: _default(d) if is_entry(d.key) else Defer(why), lambda _, __: b"")
-        return [Decided(choice, "", failed=bool(choice.deferred)) for choice in said]
+        return [KeyDecision(choice, "", failed=bool(choice.deferred)) for choice in said]
 
     return decide
 
@@ -161,7 +161,7 @@ class Compensation:
         self._hung = False
         """Has a trigger hung?"""
 
-    def decide(self, differences: tuple[Difference, ...]) -> list[Decided]:
+    def decide(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
         """Decide what each key becomes. Triggers that are not asked within SLOW_S are deferred. The trigger that is
         running at HANGS_S is deferred, too, and so are all later ones of this merge."""
         decided = [] if self._hung else self._asked(differences)
@@ -171,7 +171,7 @@ class Compensation:
             decided.append(self._decided(differences[at], _no_answer))
         return decided + [self._decided(found, _behind_one) for found in differences[len(decided) :]]
 
-    def _asked(self, differences: tuple[Difference, ...]) -> list[Decided]:
+    def _asked(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
         """Return the decisions that were made in time, in order."""
         until = time.monotonic() + SLOW_S
 
@@ -181,10 +181,10 @@ class Compensation:
 
         return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
 
-    def _decided(self, found: Difference, unasked: Unasked) -> Decided:
+    def _decided(self, found: Difference, unasked: Unasked) -> KeyDecision:
         said = _TriggerAnswer(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
-        return Decided(choice, said.name, said.also, said.failed)
+        return KeyDecision(choice, said.name, said.also, said.failed)
 
 
 def _no_answer(name: str) -> str:
@@ -219,7 +219,7 @@ class _TriggerAnswer:
         self.name = ""
         self.made = b""
         """The object that a verdict puts in the place of both."""
-        self.also: tuple[New, ...] = ()
+        self.also: tuple[CreatedObject, ...] = ()
         """Objects that the verdict creates."""
         self.failed = False
         """Has a trigger failed to answer?"""
@@ -313,14 +313,14 @@ class _TriggerAnswer:
             raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
         return made
 
-    def _new(self, fields: Fields) -> New:
+    def _new(self, fields: Fields) -> CreatedObject:
         info = self._made_as(fields)
         value, key = self._encoded(info, fields), _key(info, fields)
         index_key = info.index_key(key)
         if index_key == self._found.key:
             raise RecordFormatError(f"{info.name}: an object that is created beside another needs another key")
         said = _told(f"{info.name} {list(key)}")
-        return New(index_key, value, self._place(info.name, info.routing_key(key)), said)
+        return CreatedObject(index_key, value, self._place(info.name, info.routing_key(key)), said)
 
     def _made_as(self, fields: Fields) -> TypeInfo:
         """Return the one of the states' types that has exactly these fields."""

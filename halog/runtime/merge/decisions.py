@@ -16,7 +16,7 @@ from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.runtime.merge.compensation import Compensate
 from halog.runtime.merge.epoch_reopening import EpochLost
-from restore.creating import Decided, Into, with_created
+from restore.creating import KeyDecision, TargetMerge, with_created
 from restore.merge import Difference
 from restore.plan import totals
 from restore.report import is_known, merged
@@ -28,7 +28,7 @@ PIECE: Final = 1_000
 class KeyDecision(NamedTuple):
     """A `KeyDecision` holds what was decided for one key, and how the log will have it."""
 
-    decided: Decided
+    decided: KeyDecision
     merged: Merged
 
 
@@ -53,7 +53,7 @@ class MergeDecisions:
             piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
-    def settled(self, keys: Sequence[Difference], into: Into) -> list[KeyDecision]:
+    def settled(self, keys: Sequence[Difference], into: TargetMerge) -> list[KeyDecision]:
         """Return the decision for each of these keys, and for the objects that they create. Only keys that were not
         decided ahead are decided now."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
@@ -82,11 +82,11 @@ def _seen(found: Difference) -> tuple[object, ...]:
     return *found[:5], *([c[:3] for c in by] for by in (found.source_by, found.initiating_by))
 
 
-def _written(decided: Decided) -> KeyDecision:
+def _written(decided: KeyDecision) -> KeyDecision:
     return KeyDecision(decided, merged(decided.choice, decided.by))
 
 
-def counted(decided: Sequence[Decided]) -> dict[str, object]:
+def counted(decided: Sequence[KeyDecision]) -> dict[str, object]:
     """Return a merge in numbers."""
     found = totals(d.choice for d in decided)
     return {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from halog.core.log import records
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
@@ -26,7 +26,7 @@ class RemoteDecisions:
         self._remote = remote
         self._here = here
 
-    def committed(self, side: Side, undecided: Undecided) -> bool:
+    def committed(self, side: Side, undecided: UndecidedTransaction) -> bool:
         """Return whether it was committed. Only the branch of its first partition can say so, and only once it is
         closed: what is not committed there never will be (T2)."""
         tx, first = undecided.tx, undecided.prepare.first
@@ -51,6 +51,6 @@ class RemoteDecisions:
         return bool(found) and found[0]
 
     @staticmethod
-    def _time(side: Side, undecided: Undecided) -> int:
+    def _time(side: Side, undecided: UndecidedTransaction) -> int:
         entries = side.log.read(side.tp, undecided.offset, undecided.offset + 1)
         return next((e.timestamp_ms for e in entries), 0)

@@ -39,7 +39,7 @@ from halog.runtime.topics.schemas import Definitions, bring
 from halog.schema.versions import bringing
 from restore.branch import Side, branch
 from restore.branches import completed
-from restore.creating import Decided, Into
+from restore.creating import KeyDecision, TargetMerge
 from restore.divergence import Behind, Fork, Same, compare, history_of
 from restore.plan import Choice
 from restore.replay import is_merged, merge_records, name_of
@@ -268,7 +268,7 @@ class _PartitionRestore:
         result: dict[str, object] = {}
         try:
             entries = report_of(self._own.now(), name)
-            decided = [Decided(Choice(e.found, None, e.then), e.verdict) for e in entries]
+            decided = [KeyDecision(Choice(e.found, None, e.then), e.verdict) for e in entries]
             result = counted(decided)
         except HalogError as e:
             logger.warning("what the merge of %s did is not in the log any more: %s", self._copy.name, e)
@@ -293,7 +293,7 @@ class _PartitionRestore:
         found = finish(self._own.at(e.state, e.offset))
         check_keys(self._copy.name, found.keys)
         found = completed(found, self._copy.objects.find)
-        settled = self._deciding.settled(found.keys, Into(self._copy.name, name, self._copy.objects.find))
+        settled = self._deciding.settled(found.keys, TargetMerge(self._copy.name, name, self._copy.objects.find))
         self._result = lambda: {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
         return merge_records(opening_of(e), [theirs.state], found, [s.merged for s in settled], name)
 

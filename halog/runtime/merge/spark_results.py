@@ -20,8 +20,8 @@ from halog.metadata import log_holds as retention
 from halog.metadata.cas import put
 from halog.ports import Coordinator, Log, TopicPartition, UnknownResult
 from restore import results
-from restore.branch import Branch, Since
-from restore.branches import Compared
+from restore.branch import Branch, BranchReader
+from restore.branches import BranchComparison
 from restore.divergence import Fork
 from restore.merge import Difference, Even
 
@@ -114,13 +114,13 @@ class SparkResults:
         """Return what the job has found of each key."""
         return [*self._found.keys.values()]
 
-    def since(self, name: bytes, fork: Fork) -> Since:
+    def since(self, name: bytes, fork: Fork) -> BranchReader:
         """Return a reader for what this site has done since. RefusedError if the results are of another merge than
         `name`, or of branches that parted elsewhere."""
         results.check(self._found.manifest, name, fork)
-        return Since(self._found.manifest.seen)
+        return BranchReader(self._found.manifest.seen)
 
-    def compared(self, fork: Fork, later: Branch, now: ChainState, even: Even | None = None) -> Compared:
+    def compared(self, fork: Fork, later: Branch, now: ChainState, even: Even | None = None) -> BranchComparison:
         """Compare both branches, the source's up to `now`. RefusedError if it does not go on from what the job has
         seen."""
         self.check(later, now)

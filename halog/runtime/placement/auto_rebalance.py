@@ -22,7 +22,7 @@ import msgspec
 from halog.config import Config
 from halog.core.placement.rebalance import in_need
 from halog.core.placement.turnover import NodeChange, Turnover
-from halog.core.table.definitions import Differing, differing
+from halog.core.table.definitions import DifferingLists, differing
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import DIFFERING, REBALANCE
@@ -98,7 +98,7 @@ class AutoRebalance:
         self._forget_ms = now.timing.replace_after_ms
         self._waiting = "", 0
         """An operator's plan that has not begun, and since when this node has seen it so."""
-        self._differing: dict[str, list[Differing]] = {}
+        self._differing: dict[str, list[DifferingLists]] = {}
         """By policy: the node lists that were found to differ when it was last planned (P10)."""
         self._said: dict[str, str] = {}
         """By activity: what is in its way, as it was last logged."""
@@ -279,7 +279,7 @@ class AutoRebalance:
                 moves.append(m)
         return msgspec.structs.replace(made, moves=tuple(moves), stay=stay, made_for=policy)
 
-    def _tell_lists(self, policy: str, found: list[Differing]) -> None:
+    def _tell_lists(self, policy: str, found: list[DifferingLists]) -> None:
         """Report each node list that differs once, for as long as it does: its partition stays, and no command is there
         to get the error."""
         known = self._differing.get(policy, [])

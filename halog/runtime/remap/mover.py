@@ -31,7 +31,7 @@ from halog.core.keys.directory import (
     unlisting,
     unpacked,
 )
-from halog.core.keys.mapping import LISTING, UNLISTING, Layout, Owned, PolicyMapping, batches
+from halog.core.keys.mapping import LISTING, UNLISTING, Layout, OwnedObject, PolicyMapping, batches
 from halog.core.log.records import CREATE, DELETE
 from halog.errors import (
     ConfigError,
@@ -128,14 +128,14 @@ class Mover:
         except ConfigError as error:
             raise ConfigError(f"node {self._asker.name}: {error.message}", node=self._asker.name) from None
 
-    def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[Owned, str] | None:
+    def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[OwnedObject, str] | None:
         """Return an object or a directory entry that belongs elsewhere by this mapping, and its target; None if it
         stays. An object with an entry belongs where it is, unless that partition is to be emptied. Objects that are to
         get an entry, and entries that are to be removed, belong elsewhere until that is done. MapperError,
         UnknownTypeError."""
         type_name, routing_key = self._route(found)
         owner = self._owner(copy.core.state.table.policy, type_name, mapping)
-        owned = Owned(found.key, routing_key, size_of(found))
+        owned = OwnedObject(found.key, routing_key, size_of(found))
         if owner.listed in (LISTING, UNLISTING):
             return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
         if not owner.listed or is_entry(found.key):
@@ -348,7 +348,7 @@ class Mover:
         return known
 
 
-def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) -> bool:
+def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: OwnedObject) -> bool:
     """Is it an object without an entry that is to get one, or an entry that is to be removed?"""
     if owner.listed == UNLISTING:
         return is_entry(found.key)
@@ -357,7 +357,7 @@ def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) 
 
 
 def _batches(
-    elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int
+    elsewhere: Sequence[tuple[OwnedObject, str]], objects: int, size: int
 ) -> Iterator[list[tuple[str, list[bytes]]]]:
     """Yield batches of objects, then batches of entries: a transaction that carries an object also changes its entry,
     and one transaction must not change an entry twice."""

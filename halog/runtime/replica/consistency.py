@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from halog.backend import Found
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import is_entry
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import CREATE, DELETE, Change, Commit, Header
-from halog.core.log.transactions import Applied, Decided
+from halog.core.log.transactions import Applied, DecidedTransaction
 
 if TYPE_CHECKING:
     from halog.runtime.store.object_table import ObjectTable
@@ -40,13 +40,13 @@ class Consistency:
         last is discarded here, since the records do not change it. An object that is newer than the record is not
         wrong. A restore begins with such objects, and therefore without some of those that `replayed` records delete.
         """
-        made = [r.commit if type(r) is Decided else r for r in accepted]
+        made = [r.commit if type(r) is DecidedTransaction else r for r in accepted]
         look = _BatchCheck(self, [c for r in made if type(r) is Commit for c in r.changes], replayed)
         for record in made:
             if type(record) is Commit:
                 for c in record.changes:
                     look.at(record.header, c)
-            elif type(record) is MergedIn:
+            elif type(record) is AppliedMerge:
                 look.merged(record)
 
     def count(self, header: Header, what: str) -> None:
@@ -71,7 +71,7 @@ class _BatchCheck:
         }
         """Reference and version by key; empty: not to be looked at."""
 
-    def merged(self, record: MergedIn) -> None:
+    def merged(self, record: AppliedMerge) -> None:
         for m in record.merged:
             self._now[m.key] = ()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from halog.core.keys.directory import is_entry
 from halog.core.log import records
 from halog.core.log.records import CREATE, DELETE
-from halog.core.log.transactions import Applied, Decided
+from halog.core.log.transactions import Applied, DecidedTransaction
 
 if TYPE_CHECKING:
     from halog.runtime.store.object_table import ObjectTable
@@ -42,7 +42,7 @@ class ObjectCount:
         if self._since is None:
             return
         for record in accepted:
-            commit = record.commit if isinstance(record, Decided) else record
+            commit = record.commit if isinstance(record, DecidedTransaction) else record
             if isinstance(commit, records.Commit):
                 self._since += sum((c.op == CREATE) - (c.op == DELETE) for c in commit.changes if not is_entry(c.key))
 

@@ -32,7 +32,7 @@ from halog.runtime.sites.relinquish import beginning
 from halog.runtime.sites.split_watch import BranchCount, Split
 from halog.runtime.support.adapters import Remote
 from restore.divergence import Behind, Fork, Place, compare, history_of
-from restore.touched import Touched
+from restore.touched import TouchCounter
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -53,10 +53,10 @@ REST_S = 0.02
 class _LogPair:
     """Holds the two logs of one partition, as far as they were read."""
 
-    def __init__(self, copy: Copy, ours: Touched) -> None:
+    def __init__(self, copy: Copy, ours: TouchCounter) -> None:
         self.copy = copy
         self.ours = ours
-        self.theirs: Touched | None = None
+        self.theirs: TouchCounter | None = None
         self.theirs_at_ms = 0
         self.counted_at = -REFRESH_S
 
@@ -137,7 +137,7 @@ class DivergenceCount:
     def _is_mine(self, copy: Copy, found: Split) -> bool:
         return copy.serving or (copy.core.state.table.owner == found.site and found.by == self._host.me.node)
 
-    def _ours(self, copy: Copy) -> Touched:
+    def _ours(self, copy: Copy) -> TouchCounter:
         with copy.lock:
             core = copy.core
             state, offset, undecided = (
@@ -145,7 +145,7 @@ class DivergenceCount:
                 core.state.next_offset,
                 tuple(core.state.ledger.undecided.values()),
             )
-        return Touched(self._host.site, self._host.log, copy.tp, state, offset, undecided)
+        return TouchCounter(self._host.site, self._host.log, copy.tp, state, offset, undecided)
 
     # --- counting ---
 
@@ -180,7 +180,7 @@ class DivergenceCount:
     def _read_theirs(self, one: _LogPair, remote: Remote) -> None:
         if one.theirs is None:
             start = self._start(one.copy, remote)
-            one.theirs = Touched(remote.name, remote.log, one.copy.tp, start.state, start.offset)
+            one.theirs = TouchCounter(remote.name, remote.log, one.copy.tp, start.state, start.offset)
         one.theirs.log = remote.log
         self._run(one.theirs.read_on(remote.log.bounds(one.copy.tp)[1]))
         one.theirs_at_ms = _ms()
@@ -244,7 +244,7 @@ class DivergenceCount:
             self._host.telling.told(one.copy, ev.Tell(BRANCHES, "", "both logs were read", _numbers(now)))
 
 
-def _branch(side: Touched, at_ms: int) -> BranchCount:
+def _branch(side: TouchCounter, at_ms: int) -> BranchCount:
     return BranchCount(side.objects, side.at_least, side.state.lsn, at_ms)
 
 

@@ -32,10 +32,10 @@ from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.merge_parts import AppliedMerge, standing
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.provisional import early_version
-from halog.core.log.transactions import Applied, Decided, Ledger, Prepared
+from halog.core.log.transactions import Applied, DecidedTransaction, Ledger, PreparedTransaction
 from halog.core.replica.moments import Moment, Moments, Past
 from halog.ports import Snapshot, Store
 from halog.runtime.store import bulk_load as restored, prepared as ledgers
@@ -143,7 +143,7 @@ class ObjectTable:
                     self.show(record, record.header.lsn)
             elif type(record) is records.EpochOpened:
                 self._drop_early()
-            elif type(record) is MergedIn:
+            elif type(record) is AppliedMerge:
                 self._take_merge(record, state, next_offset)
             else:
                 self._take_vote(record, state, next_offset)
@@ -154,13 +154,13 @@ class ObjectTable:
         """Take a record of a transaction over several partitions. Objects that it would change are looked up anew until
         it is decided."""
         self._unsaved.update(ledgers.items_for(self.prefix, meant))
-        if type(meant) is Prepared:
+        if type(meant) is PreparedTransaction:
             for c in meant.undecided.prepare.changes:
                 self.cache.pop(c.key, None)
-        elif type(meant) is Decided and meant.commit is not None:
+        elif type(meant) is DecidedTransaction and meant.commit is not None:
             self._take((meant.commit,), state, next_offset)
 
-    def _take_merge(self, meant: MergedIn, state: ChainState, next_offset: int) -> None:
+    def _take_merge(self, meant: AppliedMerge, state: ChainState, next_offset: int) -> None:
         """Take a merge: whatever stands here under its keys, what the merge says stands there now, in the merge's
         version (F5)."""
         self._drop_early()

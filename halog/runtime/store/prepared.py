@@ -13,8 +13,16 @@ from __future__ import annotations
 import msgspec
 
 from halog.core.log import records
-from halog.core.log.merge_parts import MergedIn
-from halog.core.log.transactions import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
+from halog.core.log.merge_parts import AppliedMerge
+from halog.core.log.transactions import (
+    Applied,
+    DecidedTransaction,
+    Decision,
+    ForgottenDecisions,
+    Ledger,
+    PreparedTransaction,
+    UndecidedTransaction,
+)
 from halog.ports import Snapshot
 from halog.runtime.store.encoding import StoredPosition
 
@@ -24,34 +32,34 @@ _DECISION = msgspec.msgpack.Decoder(Decision)
 Item = tuple[bytes, bytes | None]
 
 
-def pack(undecided: Undecided) -> bytes:
+def pack(undecided: UndecidedTransaction) -> bytes:
     """Encode a transaction in doubt as it is stored, and as it is written to the state topic."""
     return undecided.offset.to_bytes(OFFSET_BYTES, "big") + records.encode(undecided.prepare)
 
 
-def unpack(data: bytes) -> Undecided:
+def unpack(data: bytes) -> UndecidedTransaction:
     """Decode what `pack` encoded."""
     record = records.decode(data[OFFSET_BYTES:])
     assert isinstance(record, records.Prepare)
-    return Undecided(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
+    return UndecidedTransaction(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
 
 
 def items_for(prefix: bytes, meant: Applied) -> list[Item]:
     """Return the store's changes of the ledger for one accepted record."""
     match meant:
-        case Prepared(undecided=undecided):
+        case PreparedTransaction(undecided=undecided):
             return [(prefix + b"q" + undecided.tx, pack(undecided))]
-        case Decided(header=header, decision=decision):
+        case DecidedTransaction(header=header, decision=decision):
             return [(prefix + b"q" + header.tx, None), (prefix + b"o" + header.tx, msgspec.msgpack.encode(decision))]
-        case Forgotten(ids=ids):
+        case ForgottenDecisions(ids=ids):
             return [(prefix + b"o" + tx, None) for tx in ids]
-        case MergedIn():
+        case AppliedMerge():
             return _merged(prefix, meant)
         case _:
             return []
 
 
-def _merged(prefix: bytes, meant: MergedIn) -> list[Item]:
+def _merged(prefix: bytes, meant: AppliedMerge) -> list[Item]:
     """Return the changes for a merge: what was in doubt on a branch, or decided on one only, is dropped, or known as
     the merge says."""
     items: list[Item] = [(prefix + kind + tx, None) for tx in meant.forgotten for kind in (b"q", b"o")]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from halog.core.log.transactions import Decision, Ledger, Undecided
+from halog.core.log.transactions import Decision, Ledger, UndecidedTransaction
 from halog.errors import LogError
 from halog.runtime.rpc.pages import pieces
 from halog.runtime.store import prepared as ledgers
@@ -60,7 +60,7 @@ def _key(lsn: int, n: int) -> bytes:
 
 def restored(topic: Mapping[bytes, bytes | None], lsn: int, count: int, horizon: bytes, mapping: int = 0) -> Ledger:
     """Return the ledger that a marker names. Raises LogError if rows of it are missing."""
-    undecided: list[Undecided] = []
+    undecided: list[UndecidedTransaction] = []
     decided: list[tuple[bytes, Decision]] = []
     for n in range(count):
         data = topic.get(_key(lsn, n))

@@ -42,7 +42,7 @@ from halog.runtime.sites import (
 )
 from restore import thread
 from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.creating import Decided
+from restore.creating import KeyDecision
 from restore.merge import AGREED, Difference, Kind
 from restore.plan import chosen
 from tests.sim import leases, process_faults, zones
@@ -151,10 +151,10 @@ class Pair:
 
     # --- what is done at a merge ---
 
-    def compensate(self, keys: tuple[Difference, ...]) -> list[Decided]:
+    def compensate(self, keys: tuple[Difference, ...]) -> list[KeyDecision]:
         """As triggers of the application decide; for all conflicts that have none, as the rule does."""
         choices = chosen(keys, self.verdict, _sum)
-        return [Decided(choice, "sim" if choice.verdict is not None else "") for choice in choices]
+        return [KeyDecision(choice, "sim" if choice.verdict is not None else "") for choice in choices]
 
     def verdict(self, found: Difference) -> Verdict:
         known = found.base is None or found.base.value is not None

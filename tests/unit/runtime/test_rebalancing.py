@@ -14,7 +14,7 @@ import pytest
 
 from halog.adapters.memory import MemoryLog
 from halog.config import Config, TimingConfig
-from halog.core.table.definitions import Differing
+from halog.core.table.definitions import DifferingLists
 from halog.core.table.table import Target
 from halog.errors import RefusedError
 from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
@@ -187,7 +187,7 @@ def test_node_lists_that_differ_are_told_once_as_long_as_they_do() -> None:
     looked = rebalancing.AutoRebalance.__new__(rebalancing.AutoRebalance)
     looked._differing = {}
     looked._history = SimpleNamespace(tell=lambda kind, cause, *, node, more, partition: told.append(partition))  # type: ignore[assignment]
-    one, other = (Differing(name, "C", ("C", "A"), ("A", "B")) for name in ("p-0", "p-1"))
+    one, other = (DifferingLists(name, "C", ("C", "A"), ("A", "B")) for name in ("p-0", "p-1"))
     for found in ([one], [one], [one, other], [other], [one, other]):
         looked._tell_lists("p", found)
     assert told == ["p-0", "p-1", "p-0"], "what had ended is told anew"

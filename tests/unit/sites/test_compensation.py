@@ -19,7 +19,7 @@ from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
 from halog.transactions.writing import Read
 from restore.branch import Side
-from restore.branches import Compared
+from restore.branches import BranchComparison
 from restore.compensation import (
     Conflict,
     Defer,
@@ -335,7 +335,7 @@ def test_both_are_kept_one_under_a_key_of_its_own_and_undone(
         return said.get(number, KeepSource(also))
 
     def die(
-        opening: Opening, others: list[ChainState], found: Compared, merged: list[Merged], name: bytes
+        opening: Opening, others: list[ChainState], found: BranchComparison, merged: list[Merged], name: bytes
     ) -> list[bytes]:
         if name not in died:
             died.append(name)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, SETTLING, RestoreRequest
@@ -77,7 +77,7 @@ def job(initiating: Cluster, source: Cluster, name: str) -> None:
         places[s] = Place("p-0", 0, table.topic, "", table.log_id, cluster.site, table.home)
     one = Job(logs, places, 7)
 
-    def decide(place: Place, undecided: Undecided) -> int | None:
+    def decide(place: Place, undecided: UndecidedTransaction) -> int | None:
         raise AssertionError("nothing is in doubt")
 
     one.decide = decide
