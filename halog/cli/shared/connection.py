@@ -217,9 +217,7 @@ class Connection:
         """Which mapper decides for which type. A custom one's module is imported when it is first asked."""
         modules_beside(self.config)
         held, known = bindings.read(self.coordinator), mapped_policies.read_all(self.coordinator)
-        made = Places(self.config, self._definition_of, held, known)
-        made.definition = self.definitions.find
-        return made
+        return Places(self.config, self._definition_of, held, known, self.definitions.find)
 
     def mapping_version(self, partition: str) -> int:
         """What requests that name its keys carry (T8)."""

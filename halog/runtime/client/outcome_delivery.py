@@ -28,10 +28,10 @@ ATTEMPT_S = 1.0
 
 
 class Settling:
-    """Of one hosting node. `ballots` is there once the node has joined."""
+    """The `Settling` of a hosting node carries decisions between partitions; it asks by `ballots`."""
 
-    def __init__(self) -> None:
-        self.ballots: Ballots | None = None
+    def __init__(self, ballots: Ballots) -> None:
+        self._ballots = ballots
         self._errands = Errands("halog-settling", EACH, THREADS)
         self._telling = set[tuple[str, str, bytes, bool]]()
         """What partitions that this node serves are told and have not answered: by whom, which, what."""
@@ -57,7 +57,7 @@ class Settling:
             self._told(copy, e, partition, outcome)
 
         self._telling.add(key)
-        if self.ballots is None or not self.ballots.tell(r, told):
+        if not self._ballots.tell(r, told):
             self._telling.discard(key)
             what = (copy.name, e.tx, "commit" if e.commit else "abort")
             self._errands.go(partition, what, partial(self._tell_elsewhere, copy, e, r))
@@ -87,4 +87,4 @@ class Settling:
 
     def _ask(self, r: frames.Decide) -> str | None:
         """None: nobody is there to answer."""
-        return None if self.ballots is None else attempt(self.ballots, r, ATTEMPT_S)
+        return attempt(self._ballots, r, ATTEMPT_S)

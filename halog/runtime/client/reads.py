@@ -44,15 +44,15 @@ class Reads:
         waits: Callable[[str], bool],
         lease_ms: Callable[[str], int],
         room: int = PAGE_BYTES,
+        deliveries: Deliveries | None = None,
     ) -> None:
-        """`room`: bytes of keys in one question."""
+        """`room`: bytes of keys in one question. `deliveries`: those of the copies hosted here, if any are."""
         self._asker = asker
         self._execute = execute
         self._waits = waits
         self._lease_ms = lease_ms
         self._room = room
-        self.deliveries: Deliveries | None = None
-        """Of the copies hosted here."""
+        self._deliveries = deliveries
         self.letting_go = LettingGo(asker)
 
     def _serving(self, partition: str, least: int) -> Copy | None:
@@ -225,8 +225,8 @@ class Reads:
             return reply.lsn
         waiter = Waiter()
         tag = copy.barrier(waiter)
-        if self.deliveries is not None:
-            self.deliveries.follow(copy, tag, waiter.settled, until)
+        if self._deliveries is not None:
+            self._deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic()) or ev.Unknown("no answer in time")
         if isinstance(result, ev.Happened):
             return result.lsn

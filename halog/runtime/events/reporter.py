@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from halog.core import events as ev
 from halog.core.roles import LEADING, Role
@@ -19,8 +19,8 @@ from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, 
 from halog.runtime.events.history import History
 
 if TYPE_CHECKING:
+    from halog.core.partition import Partition
     from halog.core.table.table import PartitionTable
-    from halog.runtime.replica.driver import Copy
 
 INTRUDER_S = 60.0
 """One that is refused tries again at once, and again: it is told once in so long."""
@@ -40,8 +40,18 @@ def migration_told(history: History, before: PartitionTable, now: PartitionTable
         history.tell(told.kind, why, more=told.more, partition=now.name, epoch=now.epoch.number)
 
 
+class ReportedCopy(Protocol):
+    """What is told of a copy comes from its core."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def core(self) -> Partition: ...
+
+
 class Telling:
-    """Of one run of a node."""
+    """A node's `Telling` tells the event history what happens in one run of it."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -54,7 +64,7 @@ class Telling:
 
     # --- copies ---
 
-    def told(self, copy: Copy, e: ev.Tell) -> None:
+    def told(self, copy: ReportedCopy, e: ev.Tell) -> None:
         """Something the core knows."""
         s = copy.core.chain.state
         self.history.tell(
@@ -69,7 +79,7 @@ class Telling:
             logged=e.logged,
         )
 
-    def role_changed(self, copy: Copy, role: str, why: str) -> None:
+    def role_changed(self, copy: ReportedCopy, role: str, why: str) -> None:
         """A copy's role, if operators know the difference."""
         now = _SHOWN.get(role, REPLICA)
         was = self._roles.get(copy.name, REPLICA)

@@ -68,7 +68,7 @@ class Placing:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._stirred = threading.Event()
+        self._stirred = host.tables.stirred
         self._begun = threading.Event()
         self._lost_at: dict[str, int] = {}
         """Partition → the offset its copy was rebuilt for last."""

@@ -126,8 +126,15 @@ class Snapshots:
     """Takes and restores snapshots. One thread calls `tend`; `restore` may run beside it."""
 
     def __init__(
-        self, log: Log, coordinator: Coordinator, state_topic: Callable[[str], str], cluster: str, policy: Policy
+        self,
+        log: Log,
+        coordinator: Coordinator,
+        state_topic: Callable[[str], str],
+        cluster: str,
+        policy: Policy,
+        mirrors: Mirrors | None = None,
     ) -> None:
+        """`mirrors`: who mirrors what; without it there are no other sites."""
         self.log = log
         self.coordinator = coordinator
         self.cluster = cluster
@@ -135,8 +142,7 @@ class Snapshots:
         self._state_topic = state_topic
         self._writers: dict[str, LogTransaction] = {}
         self._marked: dict[str, Known] = {}
-        self.mirrors: Mirrors | None = None
-        """None: there are no other sites."""
+        self.mirrors = mirrors
 
     def _tp(self, copy: Copy) -> TopicPartition:
         return TopicPartition(self._state_topic(copy.core.table.policy), copy.tp.partition)

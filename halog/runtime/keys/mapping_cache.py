@@ -31,20 +31,28 @@ class Known(Mapped, frozen=True, eq=False):
     """By type, as they are asked for."""
 
 
+def _nobody_told() -> None:
+    """Nobody waits for a change."""
+
+
 class Mappings:
     """What one node knows. Thread-safe."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        homes: Collection[str] = (),
+        changed: Callable[[], None] = _nobody_told,
+    ) -> None:
+        """`homes`: the policies that have one, so that another site may serve their partitions some day. `changed` is
+        called behind every change, on any thread."""
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._znodes: dict[str, int] = {}
         """By policy, the version of the znode that is known: what was read may be told late."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called behind every change, on any thread; so is"""
-        self.noted: Callable[[], None] = lambda: None
+        self._changed = changed
+        self._homes = homes
         self.now = Known()
-        self.homes: Collection[str] = ()
-        """Policies that have one, so that another site may serve their partitions some day."""
 
     @property
     def known(self) -> Mapping[str, PolicyMapping]:
@@ -85,14 +93,13 @@ class Mappings:
             self.now = Known(
                 versions, changing, listed, leaving, policies, self.now.sites, mappings=known, updating=updating
             )
-        self.changed()
-        self.noted()
+        self._changed()
 
     def served(self, table: PartitionTable, site: str) -> None:
         """Another site serves it from now on; "": this one does. Told of every partition; of those that no other site
         may ever serve nothing is noted."""
         with self._lock:
             sites = self.now.sites
-            noted = site or table.name in sites or table.policy in self.homes
+            noted = site or table.name in sites or table.policy in self._homes
             if noted and sites.get(table.name) != site:
                 self.now = msgspec.structs.replace(self.now, sites={**sites, table.name: site})

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
@@ -24,6 +25,7 @@ from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.support.clock import monotonic_ms
 
 logger = logging.getLogger("halog.members")
@@ -92,12 +94,48 @@ class _Link:
         return self.up and not self.offline
 
 
+class Challenger(Protocol):
+    """A `Challenger` asks silent runs whether they live; see `halog.runtime.membership.challenges`."""
+
+    def met_soon(self, node: str) -> None:
+        """There is such a node, which is to be heard."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        """Ask a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
+
+
+class _NoChallenger:
+    """Stands for a challenger that asks nobody."""
+
+    def met_soon(self, node: str) -> None:
+        """Nobody is met."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        """Nobody is asked."""
+
+
+def _sees() -> bool:
+    return True
+
+
+def _judges_nobody(sight: Sight) -> str:
+    return ""
+
+
+def _told_nobody(node: str, up: bool, why: str) -> None:
+    """Nobody is told of other nodes."""
+
+
+def _nobody_succeeded(member: Member) -> None:
+    """Nobody is told of runs that others have taken the place of."""
+
+
 class Membership:
-    """Keeps one outgoing connection to every other hosting node. `changed(members, why)` runs on any thread."""
+    """A `Membership` keeps one outgoing connection to every other hosting node, and knows who is up."""
 
     def __init__(
         self,
-        me: NodeInfo,
+        me: Member,
         hello: frames.Hello,
         channel: Channel,
         keep_alive_ms: int,
@@ -105,7 +143,23 @@ class Membership:
         changed: Callable[[frozenset[Member], str], None],
         run: Callable[[Callable[[], None]], None],
         registration_grace_ms: int = 2_000,
+        *,
+        own: OwnState | None = None,
+        coordinated: Callable[[], bool] = _sees,
+        judge: Callable[[Sight], str] = _judges_nobody,
+        tails: Callable[[], dict[str, int]] = dict,
+        noticed: Callable[[str, bool, str], None] = _told_nobody,
+        line: Callable[[str, bool, str], None] = _told_nobody,
+        succeeded: Callable[[Member], None] = _nobody_succeeded,
+        challenger: Challenger | None = None,
     ) -> None:
+        """`changed(members, why)` runs on any thread; `run` does something that may block on another one.
+
+        `own` is told why this node is offline, which `judge` says, given whom it sees; "": it is not (Q1).
+        `coordinated` says whether the own coordinator session sees registrations now. `tails` are the last lsns of the
+        partitions that this node is active for. `noticed` is told of each node that is up again, or no more, by itself:
+        (node, up, why). `line` is told of each line to a node that is cut though that node lives, and once it is whole
+        again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened."""
         self.me = me
         self.channel = channel
         self.changed = changed
@@ -114,33 +168,31 @@ class Membership:
         self.keep_alive_ms = keep_alive_ms
         self.non_response_ms = non_response_ms
         self.registration_grace_ms = registration_grace_ms
-        self.coordinated: Callable[[], bool] = lambda: True
-        """Does our own coordinator session see registrations now?"""
+        self.coordinated = coordinated
         self.lock = threading.Lock()
         self.links: dict[str, _Link] = {}
         self.registered: dict[str, NodeInfo] = {}
-        self.tails: Callable[[], dict[str, int]] = dict
-        self.noticed: Callable[[str, bool, str], None] = lambda node, up, why: None
-        """Told of each node that is up again, or no more, by itself: (node, up, why)."""
-        self.succeeded: Callable[[Member], None] = lambda member: None
-        """Told of each run whose data directory another run has opened."""
-        self.judge: Callable[[Sight], str] = lambda sight: ""
-        """Why this node is offline, given whom it sees; "": it is not (Q1)."""
-        self.offline = ""
-        """What `judge` said last."""
-        self.met: Callable[[str], None] = lambda node: None
-        """Told of each node that is to be heard, at first."""
-        self.challenge: Callable[[Member, int, bool], None] = lambda member, number, lost: None
-        """Asks a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
-        self.line: Callable[[str, bool, str], None] = lambda node, whole, why: None
-        """Told of each line to a node that is cut though that node lives, and once it is whole again."""
+        self.tails = tails
+        self.noticed = noticed
+        self.line = line
+        self.succeeded = succeeded
+        self.judge = judge
+        self.own = own or OwnState()
+        challenger = challenger or _NoChallenger()
+        self.met = challenger.met_soon
+        self.challenge = challenger.ask
         self._answering: frozenset[Member] = frozenset()
         self._sent_ms = 0
         self._ticked_ms = monotonic_ms()
-        self._alive = frozenset({me.member})
+        self._alive = frozenset({me})
         self._notify = threading.Lock()
         self._told = self._alive
         self.closed = False
+
+    @property
+    def offline(self) -> str:
+        """Return why this node is offline, as `judge` said last; "": it is not."""
+        return self.own.why_offline
 
     # --- sources of knowledge ---
 
@@ -150,7 +202,7 @@ class Membership:
         with self.lock:
             self.registered = infos
             for name, info in infos.items():
-                if name == self.me.name or not info.hosts:
+                if name == self.me.node or not info.hosts:
                     continue
                 link = self.links.get(name)
                 if link is None or link.info.incarnation != info.incarnation:
@@ -297,8 +349,8 @@ class Membership:
     def is_lost_at(self, node: str) -> None:
         """That node does not hear this one, though both live: one of them tells it."""
         link = self.links.get(node)
-        if link is not None and not link.cut and self.me.name < node and link.up:
-            self.line(node, False, f"{node} does not hear {self.me.name}")
+        if link is not None and not link.cut and self.me.node < node and link.up:
+            self.line(node, False, f"{node} does not hear {self.me.node}")
 
     # --- connections ---
 
@@ -420,8 +472,8 @@ class Membership:
         """Tell who is gone one by one, each with its own cause, this node first: it is not to stand for who went with
         its quorum. Then who has come."""
         with self._notify:
-            links, me, was = dict(self.links), self.me.member, self.offline
-            self.offline = self.judge(_sight(links))
+            links, me, was = dict(self.links), self.me, self.offline
+            self.own.why_offline = self.judge(_sight(links))
             present = {link.info.member for link in links.values() if link.present}
             alive = frozenset(present if self.offline else present | {me})
             was_answering = self._answering

@@ -75,16 +75,22 @@ UNTIL: Final = "to undo it, and to see what it decided"
 
 
 class Restoring:
-    """Of one host. `definitions`: where a site has those of its classes."""
+    """A host's `Restoring` performs the merges that are asked for. `definitions`: where a site has those of its
+    classes. `due`: where it waits for the epochs that merges open."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], compensate: Compensations, definitions: TopicPartition
+        self,
+        host: Host,
+        reach: Callable[[str], Remote],
+        compensate: Compensations,
+        definitions: TopicPartition,
+        due: Due,
     ) -> None:
         self._host = host
         self._reach = reach
         self._compensate = compensate
         self._definitions = definitions
-        self._due: Due = {}
+        self._due = due
         self._asked: dict[str, Restore] = {}
         """By partition, what was asked for last, as far as this node has heard."""
         self._watched: set[str] = set()
@@ -121,12 +127,6 @@ class Restoring:
     def close(self) -> None:
         """Once the node closes: what is not done is the next active node's."""
         self._workers.shutdown(wait=False, cancel_futures=True)
-
-    def due(self, copy: Copy, e: ev.MergeDue) -> None:
-        """The epoch that a merge is to open was started. With the copy's lock held."""
-        waiting = self._due.get(copy.name)
-        if waiting is not None:
-            waiting.put(e)
 
     def _restore(self, copy: Copy, seen_ms: int) -> None:
         """`seen_ms`: since when this node has known of it; others may have been before it, with slow triggers."""
@@ -285,7 +285,11 @@ class _OneRestore:
         check_keys(self._copy.name, found.keys)
         found = completed(found, self._copy.objects.find)
         settled = self._deciding.settled(found.keys, Into(self._copy.name, name, self._copy.objects.find))
-        self._result = lambda: {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
+
+        def result() -> dict[str, object]:
+            return {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
+
+        self._result = result
         return merge_records(opening_of(e), [theirs.state], found, [s.merged for s in settled], name)
 
     # --- undoing one ---
@@ -306,7 +310,11 @@ class _OneRestore:
         if found.put_back is not None:  # since it was read the last time
             return []
         made = undone(found.report, found.left, self._copy.objects.find)
-        self._result = lambda: made.numbers
+
+        def result() -> dict[str, object]:
+            return made.numbers
+
+        self._result = result
         return merge_records(opening_of(e), [], None, made.merged, found.undoes) if made.merged else []
 
     # --- the epoch that opens with it ---

@@ -18,6 +18,7 @@ from halog.runtime.client.reads import Reads
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
 from halog.runtime.keys.key_owners import Places
+from halog.runtime.node.live_config import Configured
 from halog.runtime.placement.migration import migrate, wait_until_there
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.rpc import frames
@@ -25,12 +26,12 @@ from halog.runtime.rpc.result_errors import to_error
 
 
 class Operators:
-    """Part of a running node."""
+    """`Operators` does what operators ask of a running node."""
 
     def __init__(
         self,
         asker: Asker,
-        config: Config,
+        configured: Configured,
         coordinator: Coordinator,
         reads: Reads,
         places: Places,
@@ -39,11 +40,16 @@ class Operators:
     ) -> None:
         self._afterwards = afterwards
         self._asker = asker
-        self.config = config
+        self._configured = configured
         self._coordinator = coordinator
         self._reads = reads
         self._places = places
         self._history = history
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._configured.config
 
     def check_open(self) -> None:
         """ClosedError if the node is closed; ForkedError in a child of the process that opened it."""

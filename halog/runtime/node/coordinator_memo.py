@@ -57,11 +57,17 @@ def noted(store: Store) -> dict[str, Noted]:
 
 
 class Remembering:
-    """Of one node. `tables`: as it knows them from its watches."""
+    """A node's `Remembering` notes in its store what the coordinator has."""
 
     def __init__(
-        self, coordinator: Coordinator, store: Store, tables: Callable[[], Iterable[tuple[int, PartitionTable]]]
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        tables: Callable[[], Iterable[tuple[int, PartitionTable]]],
+        stirred: threading.Event | None = None,
     ) -> None:
+        """`tables`: as the node knows them from its watches. `stirred` is set when it is to look now, as a mapping has
+        changed."""
         self._coordinator = coordinator
         self._store = store
         self._tables = tables
@@ -69,12 +75,8 @@ class Remembering:
         """As stored by this run."""
         self._seen: dict[str, int] = {}
         """By partition, the version of the table that is stored."""
-        self._stirred = threading.Event()
+        self._stirred = stirred or threading.Event()
         self._due = 0.0
-
-    def stir(self) -> None:
-        """Look now: a mapping has changed."""
-        self._stirred.set()
 
     def turn(self, pause: Callable[[float], bool]) -> None:
         """Wait, and note what is new; `pause` says whether the node closes."""

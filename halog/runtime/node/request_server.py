@@ -48,7 +48,7 @@ Handler = Callable[[Any, object], frames.Reply | None]
 
 
 class Service:
-    """The listening side of a node."""
+    """A `Service` is the listening side of a node."""
 
     def __init__(
         self,
@@ -57,21 +57,23 @@ class Service:
         host: Host | None,
         execute: Execute,
         status: Callable[[], dict[str, object]],
-        known: Container[str],
+        known: Callable[[], Container[str]],
         telling: Telling,
         max_frame: int,
+        counting: Counting,
+        mover: Mover | None,
     ) -> None:
-        """`max_frame`: bytes that a frame may have."""
-        self.known = known
+        """`known`: the nodes of the configuration in force. `max_frame`: bytes that a frame may have. `mover`: of a
+        hosting node."""
+        self._known = known
         self.telling = telling
         self.hello = hello
         self.members = members
         self.host = host
         self.execute = execute
         self.status = status
-        self.mover: Mover | None = None
-        """Of a hosting node."""
-        self.counting = Counting(host)
+        self.mover = mover
+        self.counting = counting
         self._room = room_in(max_frame)
         self._most_read = max_frame // 4
         """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
@@ -142,7 +144,7 @@ class Service:
 
     def _control(self, member: Member, frame: frames.Control) -> None:
         """Of hosting nodes only; anybody else may ask."""
-        if member.node not in self.known:
+        if member.node not in self._known():
             raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
         if isinstance(frame, frames.Died):
             self._died(member, frame.secret)

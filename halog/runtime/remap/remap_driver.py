@@ -26,8 +26,11 @@ from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.replica.driver import Copy
 
 if TYPE_CHECKING:
+    from halog.config import Config
     from halog.runtime.host.host import Host
-    from halog.runtime.node.node import Runtime
+    from halog.runtime.keys.routing import Routing
+    from halog.runtime.membership.members import Membership
+    from halog.runtime.remap.mover import Mover
 
 logger = logging.getLogger("halog.remapping")
 
@@ -46,13 +49,18 @@ it is found together."""
 
 
 class Remapping:
-    """Of one hosting node."""
+    """A hosting node's `Remapping` carries out changes of mappings. `config`: the configuration in force."""
 
-    def __init__(self, runtime: Runtime, host: Host) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, host: Host, members: Membership, config: Callable[[], Config], routing: Routing, mover: Mover
+    ) -> None:
         self._host = host
-        self._mappings = runtime.routing.mappings
-        self._jobs = Jobs(runtime.adapters.coordinator)
+        self._members = members
+        self._config = config
+        self._routing = routing
+        self._mover = mover
+        self._mappings = routing.mappings
+        self._jobs = Jobs(host.coordinator)
         self._left_to: dict[str, str] = {}
         """By policy, the job that moves the objects of its change."""
         self._said: dict[str, tuple[str, int]] = {}
@@ -62,7 +70,7 @@ class Remapping:
 
     def turn(self) -> None:
         """One look, after a pause."""
-        if self._host.pause(LOOK_S) or self._runtime.members.offline:
+        if self._host.pause(LOOK_S) or self._members.offline:
             return
         for policy, mapping in list(self._mappings.known.items()):
             if mapping.changing is None:
@@ -102,27 +110,25 @@ class Remapping:
 
     def _is_first(self, policy: str) -> bool:
         """Two that take themselves for the first do no harm: each step is a compare-and-set."""
-        config, members = self._runtime.config, self._runtime.members
-        zone = config.hosts_of(policy)
-        return members.me.name == min({m.node for m in members.alive}.intersection(zone), default="")
+        zone, members = self._config().hosts_of(policy), self._members
+        return members.me.node == min({m.node for m in members.alive}.intersection(zone), default="")
 
     def _open(self, policy: str, mapping: PolicyMapping) -> None:
         """Make what partitions it adds; once all are served, keys are routed by it."""
-        runtime = self._runtime
-        a, config = runtime.adapters, runtime.config
-        for name in cluster.add_partitions(a.log, a.coordinator, config, policy, mapping):
-            runtime.telling.created(name)
+        host = self._host
+        for name in cluster.add_partitions(host.log, host.coordinator, self._config(), policy, mapping):
+            host.telling.created(name)
         unserved = self._unserved(mapping.partition_names(policy))
         if unserved is not None:
             raise unserved
-        after = mapped_policies.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
+        after = mapped_policies.step(host.coordinator, policy, lambda now: opened(now) if now == mapping else now)
         if after != opened(mapping):  # turned back, or another one by now: its partitions may not be there
             return
         more = {"policy": policy, "version": mapping.version + 1}
-        runtime.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
+        host.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
 
     def _unserved(self, partitions: Iterable[str]) -> HalogError | None:
-        without = [name for name in partitions if self._runtime.router.active(name) is None]
+        without = [name for name in partitions if self._host.router.active(name) is None]
         if not without:
             return None
         return PartitionUnavailableError(f"no node is active for {', '.join(without)}", partition=without[0])
@@ -165,10 +171,10 @@ class Remapping:
         def taken(now: PolicyMapping) -> PolicyMapping:
             return cleaned(now, policy, mapping.version, clean)
 
-        after = mapped_policies.step(self._runtime.adapters.coordinator, policy, taken)
+        after = mapped_policies.step(self._host.coordinator, policy, taken)
         if after.version == mapping.version and after.changing is None:
             more = {"policy": policy, "version": after.version}
-            self._runtime.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
+            self._host.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
 
     def _is_clean(self, policy: str, copy: Copy, mapping: PolicyMapping) -> bool:
         """Look at all objects of a partition that serves this mapping, and move what belongs elsewhere: nothing did,
@@ -178,7 +184,7 @@ class Remapping:
         if not copy.maps_by(version, WAIT_S):
             raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
         if copy.core.ledger.mapping != version:
-            self._runtime.routing.relearn(copy.name, copy.core.ledger.mapping)
+            self._routing.relearn(copy.name, copy.core.ledger.mapping)
             return False
         if policy in self._left_to:
             return False
@@ -189,7 +195,7 @@ class Remapping:
         dirty, elsewhere = False, list[bytes]()
         for found in there:
             try:
-                if self._runtime.mover.misplaced(found, copy, mapping) is None:
+                if self._mover.misplaced(found, copy, mapping) is None:
                     continue
             except HalogError as error:
                 problem = problem or error
@@ -211,7 +217,7 @@ class Remapping:
         if not keys:
             return None
         began = time.monotonic()
-        swept = self._runtime.mover.sweep(copy.name, keys, urgent=False)
+        swept = self._mover.sweep(copy.name, keys, urgent=False)
         by_partition = self._moved.setdefault(policy, {})
         by_partition[copy.name] = by_partition.get(copy.name, 0) + swept.moved
         if swept.moved:

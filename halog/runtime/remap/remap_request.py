@@ -275,8 +275,7 @@ def preview(
     """(from, to) → objects that the change would move; entries of key directories are not counted. MapperError."""
     mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     _check(mapping, policy, layout)
-    asked = Places(config, places.definition_of, places.held)
-    asked.definition = places.definition
+    asked = Places(config, places.definition_of, places.held, definition=places.definition)
     choosing = Choosing(config, Loads(router))
     return count(_moves(asked, choosing, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
 

@@ -32,7 +32,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignments
 
 logger = logging.getLogger("halog.mirror")
 
@@ -74,7 +74,7 @@ class Confirming:
     def __init__(
         self,
         host: Host,
-        mirroring: Mirroring,
+        assignments: MirrorAssignments,
         site: str,
         reach: Callable[[str], Remote],
         topic: TopicPartition,
@@ -82,7 +82,7 @@ class Confirming:
     ) -> None:
         """`policies`: those whose commits are to wait for this site."""
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._site = site
         self._reach = reach
         self._topic = topic
@@ -125,7 +125,7 @@ class Confirming:
         """What this node mirrors from there, and how far the own log has it, by what its copy has read there."""
         found = []
         for copy in list(self._host.copies.values()):
-            if copy.core.table.policy in self._policies and self._mirroring.is_wanted(copy):
+            if copy.core.table.policy in self._policies and self._assignments.is_wanted(copy):
                 state = copy.core.chain.state
                 if state.owner == self._site and state.lsn:
                     found.append((copy.name, state.head))  # not by an epoch that this site has begun, and gave away
@@ -229,11 +229,16 @@ class Looking:
     """Notes whether commits at one other site wait for this one: whoever takes over from there asks it. One thread."""
 
     def __init__(
-        self, host: Host, mirroring: Mirroring, site: str, reach: Callable[[str], Remote], may_drop: Mapping[str, bool]
+        self,
+        host: Host,
+        assignments: MirrorAssignments,
+        site: str,
+        reach: Callable[[str], Remote],
+        may_drop: Mapping[str, bool],
     ) -> None:
         """`may_drop`: of each policy whose commits are to wait for this site, whether they may go on without it."""
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._site = site
         self._reach = reach
         self._may_drop = may_drop
@@ -255,7 +260,7 @@ class Looking:
 
     def _is_mine(self, copy: Copy) -> bool:
         table = copy.core.table
-        return table.owner == self._site and table.policy in self._may_drop and self._mirroring.is_wanted(copy)
+        return table.owner == self._site and table.policy in self._may_drop and self._assignments.is_wanted(copy)
 
     def _look(self, copy: Copy) -> None:
         if self._remote is None:

@@ -24,7 +24,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignments
 
 logger = logging.getLogger("halog.mirror")
 
@@ -43,11 +43,11 @@ class Unfinished:
     """Of one host. One thread."""
 
     def __init__(
-        self, host: Host, mirroring: Mirroring, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, assignments: MirrorAssignments, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
         """`homes`: the policies that have one."""
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._reach = reach
         self._homes = homes
         self._since: dict[str, float] = {}
@@ -56,7 +56,7 @@ class Unfinished:
     def turn(self) -> None:
         """One look at what is mirrored here."""
         mine = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._homes]
-        mine = [c for c in mine if self._mirroring.is_wanted(c)]
+        mine = [c for c in mine if self._assignments.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
             del self._since[name]
         for site in dict.fromkeys(c.core.table.owner for c in mine):

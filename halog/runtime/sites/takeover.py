@@ -32,7 +32,7 @@ from halog.runtime.support.clock import monotonic_ms
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignments
 
 logger = logging.getLogger("halog.mirror")
 
@@ -66,7 +66,7 @@ class Takeovers:
     def __init__(
         self,
         host: Host,
-        mirroring: Mirroring,
+        assignments: MirrorAssignments,
         desks: Desks,
         reach: Callable[[str], Remote],
         votes: Mapping[str, int],
@@ -77,7 +77,7 @@ class Takeovers:
         self._rules = rules
         self._differs = dict[str, str]()
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._desks = desks
         self._reach = reach
         self._votes = votes
@@ -92,7 +92,7 @@ class Takeovers:
     def turn(self) -> None:
         """One look at all copies."""
         copies = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._policies]
-        mine = [c for c in copies if self._policies[c.core.table.policy].may and self._mirroring.is_wanted(c)]
+        mine = [c for c in copies if self._policies[c.core.table.policy].may and self._assignments.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
             del self._candidates[name]
         for desk in self._desks.all.values():

@@ -33,7 +33,7 @@ from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
     from halog.core.active.leader import Leading
-    from halog.runtime.host.host import Host
+    from halog.runtime.host.services import NodeContext
     from halog.runtime.replica.driver import Copy
 
 logger = logging.getLogger("halog.mirror")
@@ -140,7 +140,7 @@ def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
 class Desk:
     """Where one site is asked: its coordinator, by a few threads. This site's own is no other."""
 
-    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
+    def __init__(self, host: NodeContext, site: str, reach: Callable[[str], Remote] | None) -> None:
         self.site = site
         self._host = host
         self._reach = reach
@@ -254,7 +254,7 @@ class Desk:
 class Desks:
     """Of all sites, this one's among them."""
 
-    def __init__(self, host: Host, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+    def __init__(self, host: NodeContext, reach: Callable[[str], Remote], others: Collection[str]) -> None:
         self.own = Desk(host, host.site, None)
         self.all = {host.site: self.own, **{site: Desk(host, site, reach) for site in others}}
 
@@ -268,7 +268,11 @@ class SiteVoting:
     """Asks for the votes of what this node serves. Its answers go to the core, which counts them."""
 
     def __init__(
-        self, host: Host, desks: Desks, after_ms: Mapping[str, int], rules: Mapping[str, str] = MappingProxyType({})
+        self,
+        host: NodeContext,
+        desks: Desks,
+        after_ms: Mapping[str, int],
+        rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see `Held.rule`."""
         self._host = host

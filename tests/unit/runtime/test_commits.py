@@ -128,8 +128,7 @@ def test_a_tool_that_could_not_send_it_again_does_not_know_either(evidence: dict
 
 def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
     node: Any = Outsized(ev.Unknown("its epoch ended"))
-    commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = Deliveries(lambda: node, list)
+    commits = Commits(node, 7, lambda partition: False, Deliveries(lambda: node, list))
     node.answers_early = lambda durability: False
     tx = commits.new_id()
     assert commits.begin("p", tx, WORK, lambda lsn: False)
@@ -163,8 +162,7 @@ def test_its_own_copy_is_believed_in_a_later_epoch_than_that_of_a_late_request(
 def test_what_was_begun_without_waiting_is_unknown_too() -> None:
     """An event loop's commit: begun here, then nobody is active. A site that only mirrors says so at once."""
     node: Any = Node(ev.Unknown("its epoch ended"))
-    commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = Deliveries(lambda: node, list)
+    commits = Commits(node, 7, lambda partition: False, Deliveries(lambda: node, list))
     node.answers_early = lambda durability: False
     tx, told = commits.new_id(), []
     assert commits.begin("p", tx, WORK, lambda lsn: bool(told.append(lsn)))
@@ -197,8 +195,7 @@ def test_what_was_begun_is_never_taken_for_unsent_wherever_its_commit_is_interru
 
 def _given(begun: bool) -> tuple[Commits, bytes]:
     node: Any = Node(ev.Unknown("its epoch ended"))
-    commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = Deliveries(lambda: node, list)
+    commits = Commits(node, 7, lambda partition: False, Deliveries(lambda: node, list))
     node.answers_early = lambda durability: False
     tx = commits.new_id()
     assert not begun or commits.begin("p", tx, WORK, lambda lsn: False)
