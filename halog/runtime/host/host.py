@@ -1,4 +1,4 @@
-"""What a node that hosts partitions runs: its copies, one producer session, one tail of the log, and their threads.
+"""A `Host` is the hosting half of a node: its copies, one producer session, one tail of the log, and their threads.
 
 All copies share the session (rule W1 allows it: its end ends every epoch that writes through it) and the tail, so that
 both are warm when a partition fails over. Each epoch is bound to the session it began with. This module moves events
@@ -94,8 +94,8 @@ class Host:
         requests: CopyRequests,
         roles_seen: Callable[[str, str], None] = _told_nobody,
     ) -> None:
-        """`requests` answers what copies ask of features. `roles_seen` is told of every change of a copy's role:
-        (partition, role)."""
+        """Take what it stands on. `requests` answers what copies ask of features. `roles_seen` is told of every change
+        of a copy's role: (partition, role)."""
         self.me = context.me
         self.site = context.site
         self.settings = settings
@@ -160,7 +160,7 @@ class Host:
             threading.Thread(target=_make, args=(made, make), name="halog-tail-made", daemon=True).start()
 
     def start(self, members: Membership) -> None:
-        """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
+        """Start the threads, once the topics exist, behind `prepare`; copies are added one by one."""
         self.members = members
         self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._batch_read)
@@ -180,7 +180,7 @@ class Host:
             self.keep_on(name, turn)
 
     def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        """A thread that `close` waits for."""
+        """Start a thread that `close` waits for."""
         thread = threading.Thread(target=work, name=f"halog-{name}", daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -295,7 +295,7 @@ class Host:
 
     @property
     def followed(self) -> Tails:
-        """What tells its copies of the log."""
+        """Return what tells its copies of the log."""
         return self._tail
 
     def follow(self, tp: TopicPartition, offset: int) -> None:

@@ -49,7 +49,7 @@ CALM_MS = 10_000
 
 
 class Asking(Protocol):
-    """What is asked of a copy."""
+    """This is what is asked of a copy."""
 
     name: str
     tp: TopicPartition
@@ -77,8 +77,8 @@ class _Question:
 
 
 class LogQuestions:
-    """Of one node. `end(tp, timeout_s)` asks the log; `ready()`: is there a session to append with? `tell(kind, cause,
-    more)` tells the history."""
+    """`LogQuestions` asks the log for one node. `end(tp, timeout_s)` asks the log; `ready()` says whether there is a
+    session to append with; `tell(kind, cause, more)` tells the history."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class LogQuestions:
             return self._open[name]
 
     def _again(self, question: _Question) -> None:
-        """Behind all others."""
+        """Put the question behind all others."""
         name = question.copy.name
         with self._lock:
             self._asked.discard(name)
@@ -175,7 +175,7 @@ class LogQuestions:
         self._is_heard(question.copy, took_ms)
 
     def _is_heard(self, copy: Asking, took_ms: int) -> None:
-        """It has answered, after so long: is it back, if it was away?"""
+        """Note that the log has answered after so long: it may be back, if it was away."""
         with self._lock:
             now, since = monotonic_ms(), self._away_since_ms
             if not since or self._open:
@@ -203,8 +203,8 @@ class LogQuestions:
         self._tell(LOG_AWAY, why, more)
 
     def view(self) -> dict[str, object] | None:
-        """For operators: since when it is away, why, and which partitions wait for it; None: it is not,
-        or nobody waits."""
+        """Return for operators since when it is away, why, and which partitions wait for it; None: it is not, or nobody
+        waits."""
         with self._lock:
             if not self._away_since_ms or not self._open:
                 return None

@@ -1,4 +1,4 @@
-"""Copies that went offline with their node take part again once it is back in the quorums of its zones (Q1)."""
+"""Copies that went offline with their node are restored once it is back in the quorums of its zones (Q1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OfflineCopies:
                     logger.exception("partition %s cannot be restored yet", copy.name)
 
     def _restore(self, copy: Copy) -> None:
-        """From where it stood; from a snapshot, if it was offline for longer than the log is kept."""
+        """Restore it from where it stood; from a snapshot, if it was offline for longer than the log is kept."""
         start, end = self._host.log.bounds(copy.tp)
         if start <= copy.core.next_offset:
             copy.restore(end)

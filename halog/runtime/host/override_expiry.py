@@ -1,4 +1,4 @@
-"""The end of what was to last a while (Q3): a node takes it out of ZooKeeper."""
+"""Takes out of ZooKeeper what was to last a while, once that is over (Q3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Overrides:
         self._copies = copies
 
     def turn(self, closing: threading.Event) -> None:
-        """One look at all of them."""
+        """Take one look at all of them."""
         if not closing.wait(LOOK_S):
             for copy in self._copies():
                 if over := copy.core.overrides.over:

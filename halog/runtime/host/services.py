@@ -1,4 +1,4 @@
-"""What a host and the features of its node stand on, and are given before there is a host."""
+"""A host and the features of its node are given this before there is a host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from halog.runtime.rpc.router import Router
 
 
 class NodeContext:
-    """A `NodeContext` says which node this is, at which site, with which coordinator, and whether it closes."""
+    """Says which node this is, at which site, with which coordinator, and whether it closes."""
 
     def __init__(self, me: Member, site: str, coordinator: Coordinator) -> None:
         self.me = me
@@ -27,8 +27,7 @@ class NodeContext:
 
 
 class TableFeed:
-    """A `TableFeed` takes what is read of partition tables to the router, to the copies hosted here, and to whoever
-    places them."""
+    """Brings what is read of partition tables to the router, to the copies hosted here, and to whoever places them."""
 
     def __init__(self, router: Router, copies: dict[str, Copy]) -> None:
         self.router = router
@@ -46,7 +45,7 @@ class TableFeed:
 
 
 class CopyRequests:
-    """`CopyRequests` answers what copies ask of features. This one is of a node that has none of them."""
+    """Takes what copies ask of features. This one is of a node that has none of them."""
 
     def ask_vote(self, copy: Copy, effect: ev.AskVote) -> None:
         """Ask for the vote of a site; this node asks no site."""

@@ -1,4 +1,5 @@
-"""Who is up, as this node sees it: registrations in the coordinator, connections, and the silence on them (N4, R4).
+"""This module knows who is up, as this node sees it: registrations in the coordinator, connections, and the silence on
+them (N4, R4).
 
 A member is up while it is registered and heard: its frames arrive within the non-response timeout and our connection to
 it stands. A broken connection is tried once more at once; a refused attempt means the process is gone. The first sign
@@ -40,7 +41,7 @@ def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:
 
 
 class _Link:
-    """What is known of one other hosting node."""
+    """A link holds what is known of one other hosting node."""
 
     __slots__ = (
         "challenges",
@@ -90,7 +91,7 @@ class _Link:
 
     @property
     def present(self) -> bool:
-        """Up for everybody, not only reached?"""
+        """Say whether it is up for everybody, not only reached."""
         return self.up and not self.offline
 
 
@@ -197,7 +198,7 @@ class Membership:
     # --- sources of knowledge ---
 
     def registrations(self, infos: dict[str, NodeInfo]) -> None:
-        """The registered nodes changed."""
+        """Take the registered nodes, which changed."""
         dial, replaced = [], []
         with self.lock:
             self.registered = infos
@@ -265,8 +266,8 @@ class Membership:
         return True
 
     def turn(self, closing: threading.Event, every_s: float) -> None:
-        """One turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this node
-        must not fall silent for it."""
+        """Take one turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this
+        node must not fall silent for it."""
         if not closing.wait(every_s):
             self.tick()
 
@@ -313,7 +314,7 @@ class Membership:
             self._dial_soon(link.info.name)
 
     def _look_after(self, link: _Link, now: int) -> None:
-        """One that is not heard: does it live?"""
+        """Look whether one that is not heard lives."""
         if link.cut and not self._lives(link, now):
             told, link.cut, link.cut_told = link.cut_told, False, False
             if told:
@@ -329,12 +330,13 @@ class Membership:
             self._tell_cut(link, "it was never heard")
 
     def _tell_cut(self, link: _Link, why: str) -> None:
-        """That it lives and is not heard. Of one that has just come only once there was time to connect."""
+        """Tell that it lives and is not heard. Of one that has just come this is told only once there was time to
+        connect."""
         link.cut_told = True
         self.line(link.info.name, False, why)
 
     def _lives(self, link: _Link, now: int) -> bool:
-        """Not heard, and known to live by what it answered just now?"""
+        """Say whether it is not heard, and known to live by what it answered just now."""
         barred = link.dead or link.left or bool(link.offline) or link.up or self._expired(link)
         return not barred and link.challenges.lives(now, min(link.heard_ms, link.unreached_ms or link.heard_ms))
 
@@ -347,7 +349,7 @@ class Membership:
             link.challenges.over()
 
     def is_lost_at(self, node: str) -> None:
-        """That node does not hear this one, though both live: one of them tells it."""
+        """Tell of a line that is cut: that node does not hear this one, though both live. One of the two tells it."""
         link = self.links.get(node)
         if link is not None and not link.cut and self.me.node < node and link.up:
             self.line(node, False, f"{node} does not hear {self.me.node}")
@@ -389,7 +391,7 @@ class Membership:
         # It is up once it is heard, too.
 
     def _reached(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, str]:
-        """A connection that took our first frames; or None, and why."""
+        """Return a connection that took our first frames; or None, and why."""
         try:
             peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
         except HalogError as e:
@@ -455,7 +457,7 @@ class Membership:
     # --- what follows ---
 
     def _down(self, link: _Link, why: str, *, dead: bool = False) -> None:
-        """`dead`: is that evidence that its process is no more, or will be replaced in any case?"""
+        """Take it for down. `dead`: this is evidence that its process is no more, or will be replaced in any case."""
         link.dead = link.dead or dead
         if link.up:
             told = link.left or not link.present  # else it told so itself

@@ -1,4 +1,4 @@
-"""The node quorum at work (Q1): whether this node may serve, judged from whom its connections reach.
+"""Says whether this node may serve, judged from whom its connections reach: the node quorum at work (Q1).
 
 The channel decides, not the registrations: a node that is cut off from everybody cannot read these, and hears within
 the non-response timeout that nobody answers. While ZooKeeper is away the channel still tells who is there, so nobody
@@ -34,7 +34,7 @@ _TOLD: dict[State, Kind] = {State.ACTIVE: ZONE_WHOLE, State.PARTIAL: ZONE_PARTIA
 
 
 def zones_of(config: Config, node: str) -> list[Zone]:
-    """The zones a node is in, as the core counts them."""
+    """Return the zones a node is in, as the core counts them."""
     made = []
     for name, zone in config.zones.items():
         nodes = config.nodes_of(name)
@@ -47,7 +47,7 @@ def zones_of(config: Config, node: str) -> list[Zone]:
 
 
 class _Standing:
-    """This node in one of its zones."""
+    """A standing is how this node stands in one of its zones."""
 
     __slots__ = ("counted", "state", "switch", "zone")
 
@@ -59,21 +59,21 @@ class _Standing:
 
     @property
     def why(self) -> str:
-        """Why the node is offline for this zone; "": it is not."""
+        """Return why the node is offline for this zone; "": it is not."""
         if self.state is not State.DISABLED:
             return ""
         return f"zone {self.zone.name} has no quorum here: {self.counted}"
 
 
 class _Watching(NamedTuple):
-    """Where switches are read, and who is told when one moves."""
+    """Switches are read there, and `changed` is told when one moves."""
 
     coordinator: Coordinator
     changed: Callable[[], None]
 
 
 class Zoning:
-    """A hosting node's `Zoning` judges in one run whether the node may serve."""
+    """Says whether a hosting node may serve, in one run of it."""
 
     def __init__(self, me: str, zones: list[Zone], history: History) -> None:
         self._me = me
@@ -96,7 +96,7 @@ class Zoning:
     # --- judging ---
 
     def judge(self, sight: Sight) -> str:
-        """Why this node is offline, seeing these others; "": it is not. Called by one thread at a time."""
+        """Return why this node is offline, seeing these others; "": it is not. One thread at a time calls this."""
         self._sight = sight
         for s in self._standings.values():
             s.counted = count(s.zone, self._me, sight)
@@ -143,7 +143,7 @@ class Zoning:
             coordinator.watch(path_of(name), lambda _, found: self._moved(name, found))
 
     def _learn_switch(self, coordinator: Coordinator, s: _Standing) -> None:
-        """Of a zone that this node is in, or that has a quorum, only now."""
+        """Learn the switch of a zone that this node is in, or that has a quorum, only now."""
         try:
             s.switch = read_switch(coordinator, s.zone.name)
         except HalogError as e:
@@ -215,11 +215,11 @@ class Zoning:
 
     @property
     def reaches(self) -> list[str]:
-        """The others that count here for a quorum, offline or not."""
+        """Return the others that count here for a quorum, offline or not."""
         return sorted(self._sight.reached)
 
     def view(self) -> list[dict[str, object]]:
-        """Plain values, a zone each."""
+        """Return plain values, a zone each."""
         return [
             {
                 "zone": s.zone.name,

@@ -1,4 +1,4 @@
-"""What an operator asks of a node; the command line's side of the runtime."""
+"""This module does what an operator asks of a node; it is the command line's side of the runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from halog.runtime.rpc.result_errors import to_error
 
 
 class Operators:
-    """`Operators` does what operators ask of a running node."""
+    """Serves the operators of a running node."""
 
     def __init__(
         self,
@@ -48,21 +48,21 @@ class Operators:
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
+        """Return the configuration in force."""
         return self._configured.config
 
     def check_open(self) -> None:
-        """ClosedError if the node is closed; ForkedError in a child of the process that opened it."""
+        """Raise ClosedError if the node is closed, ForkedError in a child of the process that opened it."""
         self._asker.check_open()
 
     def check_forked(self) -> None:
-        """ForkedError, as there; what a closed node knew may still be looked at."""
+        """Raise ForkedError, as `check_open` does; what a closed node knew may still be looked at."""
         self._asker.check_forked()
 
     @property
     def up(self) -> list[str]:
-        """The registered nodes that host partitions, as the coordinator has them: a node that has just started knows no
-        others yet, and applications enable partitions then."""
+        """Return the registered nodes that host partitions, as the coordinator has them. A node that has just started
+        knows no others yet, and applications enable partitions then."""
         self.check_open()
         names = self._coordinator.children("nodes")
         return [info.name for info in read_nodes(self._coordinator, names).values() if info.hosts]
@@ -93,8 +93,8 @@ class Operators:
                 raise to_error(result, partition)
 
     def rebalance(self, policy: str, config: Config | None = None, *, wait_s: float = 0.0) -> int:
-        """Change where a policy has keys to what `config` says (without one: what this node's says), and move the
-        objects there while they are used (P13, T8); the version of the mapping that comes of it.
+        """Move objects to other partitions under traffic (P13, T8): change where a policy has keys to what `config`
+        says (without one: what this node's says). Returns the version of the mapping that comes of it.
 
         Returns once the change is begun; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
@@ -113,8 +113,8 @@ class Operators:
         return wishes.turn_back(self._coordinator, policy)
 
     def moves(self, policy: str, config: Config | None = None) -> Mapping[tuple[str, str], int]:
-        """How many objects a `rebalance` with this configuration would move from which partition to which. Reads all
-        of the policy; moves nothing."""
+        """Return how many objects a `rebalance` with this configuration would move from which partition to which. It
+        reads all of the policy, and moves nothing."""
         self.check_open()
         scan = partial(self._reads.scan, prefix=b"")
         router = self._asker.router

@@ -90,10 +90,10 @@ def make_afar(c: Config, a: Adapters) -> Afar:
 
 
 class SiteElections:
-    """`SiteElections` has what a node needs where sites take over by votes: whom it asks, by which rules."""
+    """Holds what a node needs where sites take over by votes: whom it asks, and by which rules."""
 
     def __init__(self, c: Config, a: Adapters, context: NodeContext, voted: Mapping[str, PolicyConfig]) -> None:
-        """`voted`: the policies for which sites vote."""
+        """Take `voted`, the policies for which sites vote."""
         self.desks = Desks(context, a.reach, tuple(c.other_sites))
         self.rules = {n: rule_of(p.takeover, p.takeover_after_ms, c.site_votes) for n, p in voted.items()}
         self.after = {n: taken_over(c, p) for n, p in voted.items()}

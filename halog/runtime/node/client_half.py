@@ -1,4 +1,5 @@
-"""What a node does for its application: where keys belong, reads, commits, and objects that are moved."""
+"""This module makes what a node does for its application: where keys belong, reads, commits, and objects that are
+moved."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class ClientHalf:
         deliveries: Deliveries | None,
         execute: Execute,
     ) -> None:
-        """`counting` and `deliveries`: of the copies hosted here, if any are."""
+        """Make the parts; `counting` and `deliveries` are of the copies hosted here, if any are."""
         loads = Loads(known.router, None if counting is None else counting.told)
         self.routing = Routing(
             places, known.mappings, known.router, loads, repr(run.member).encode(), lambda: asker.closed

@@ -1,4 +1,4 @@
-"""Doing what `halog.runtime.node.cluster_recovery` found, while no node runs.
+"""This module does what `halog.runtime.node.cluster_recovery` found, while no node runs.
 
 The znode `recovery` stands from before the first change to behind the last: no node starts meanwhile, and who repeats
 it after a death finds what is done, and does the rest. First what only stores hold goes into the logs, then the
@@ -49,13 +49,13 @@ def carry_out(plan: Plan, log: Log, coordinator: Coordinator, said: Progress) ->
 
 
 def running(coordinator: Coordinator) -> list[str]:
-    """Hosting nodes that are registered."""
+    """Return the hosting nodes that are registered."""
     infos = nodes.read_nodes(coordinator, coordinator.children("nodes"))
     return sorted(info.name for info in infos.values() if info.hosts)
 
 
 def check_stopped(coordinator: Coordinator) -> None:
-    """RefusedError where a node runs."""
+    """Raise RefusedError where a node runs."""
     if up := running(coordinator):
         raise RefusedError(f"{', '.join(up)} run: stop all nodes, and repeat this; nothing was changed", nodes=up)
 

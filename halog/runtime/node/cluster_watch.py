@@ -1,4 +1,4 @@
-"""What a node hears from the coordinator while it runs: tables that change, and nodes that come and go."""
+"""Tells a running node's parts what it hears from the coordinator: tables change, nodes come and go."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ClusterWatch:
         self._coordinator.watch_children("nodes", self._nodes_changed)
 
     def _nodes_changed(self, names: list[str]) -> None:
-        """The watch tells a change once: what could not be read then is read later."""
+        """Read the registered nodes. The watch tells a change once: what cannot be read now is read later."""
         with self._lock:  # what is read later is applied later
             try:
                 infos = nodes.read_nodes(self._coordinator, self._coordinator.children("nodes"))

@@ -1,4 +1,4 @@
-"""What a node's store keeps of the coordinator, in case that loses its data: see `halog.runtime.node.cluster_recovery`.
+"""A node's store keeps this of the coordinator, in case that loses its data: see `halog.runtime.node.cluster_recovery`.
 
 Key, behind `halog:znode:`, the path; its value is MessagePack [when it was noted, in ms since 1970, the content]. Kept
 are partition tables, policies with their mappings, bindings, activated configurations, zones that were switched, and
@@ -39,14 +39,14 @@ _NOTED = msgspec.msgpack.Decoder(tuple[int, bytes])
 
 
 class Noted(NamedTuple):
-    """The content of a znode, and when it was noted, by the clock of the node that did."""
+    """This is the content of a znode, and when it was noted, by the clock of the node that did."""
 
     at_ms: int
     data: bytes
 
 
 def noted(store: Store) -> dict[str, Noted]:
-    """By path. What cannot be read is passed over: it is a help, not a promise."""
+    """Return what was noted, by path. What cannot be read is passed over: it is a help, not a promise."""
     found = {}
     for key, value in store.scan(_PREFIX):
         try:
@@ -57,7 +57,7 @@ def noted(store: Store) -> dict[str, Noted]:
 
 
 class Remembering:
-    """A node's `Remembering` notes in its store what the coordinator has."""
+    """Keeps in a node's store what the coordinator has."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Remembering:
         tables: Callable[[], Iterable[tuple[int, PartitionTable]]],
         stirred: threading.Event | None = None,
     ) -> None:
-        """`tables`: as the node knows them from its watches. `stirred` is set when it is to look now, as a mapping has
-        changed."""
+        """Note `tables` as the node knows them from its watches. `stirred` is set when it is to look now, as a mapping
+        has changed."""
         self._coordinator = coordinator
         self._store = store
         self._tables = tables
@@ -125,8 +125,8 @@ class Remembering:
 
 
 def newest(stores: Iterable[Mapping[str, Noted]]) -> dict[str, bytes]:
-    """Of what several nodes have noted: each path as it was noted last; a mark only if the node
-    has it that looked last."""
+    """Return the newest of what several nodes have noted: each path as it was noted last. A mark counts only if the
+    node has it that looked last."""
     kept = [found for found in stores if found]
     latest = max(kept, key=lambda found: max(n.at_ms for n in found.values()), default={})
     merged: dict[str, Noted] = {}

@@ -1,4 +1,5 @@
-"""What a node knows of its cluster: partition tables, nodes, mappings, and the states of partitions."""
+"""This module makes what a node knows of its cluster: partition tables, nodes, mappings, and the states of
+partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Knowledge:
     def __init__(
         self, config: Config, adapters: Adapters, run: NodeRun, history: History, copies: dict[str, Copy]
     ) -> None:
-        """`copies`: those hosted here, by partition; they hear of tables, too."""
+        """Make the parts; `copies` are those hosted here, by partition, which hear of tables, too."""
         self._coordinator = adapters.coordinator
         self.own = OwnState()
         self.mapping_changed = threading.Event()

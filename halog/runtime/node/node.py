@@ -1,4 +1,4 @@
-"""A node: what an application holds. Implements `Backend` for transactions, here or across the network.
+"""A node is what an application holds. It implements `Backend` for transactions, here or across the network.
 
 A node named in a zone hosts partitions (`Host`); any other name is a client: it uses objects, hosts nothing and keeps
 nothing on disk. Work is done where the partition is active: here without any I/O but the log's, else by asking the
@@ -209,17 +209,17 @@ class Runtime:
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
+        """Return the configuration in force."""
         return self.configured.config
 
     @property
     def info(self) -> NodeInfo:
-        """What this node says of itself."""
+        """Return what this node says of itself."""
         return self._registration.info
 
     @property
     def session_state(self) -> SessionState:
-        """How its session with the coordinator stands."""
+        """Return how its session with the coordinator stands."""
         return self._registration.state
 
     # --- life ---
@@ -343,7 +343,7 @@ class Runtime:
         return self.fetch(partition, (key,), mapping=mapping)[0]
 
     def status(self) -> dict[str, object]:
-        """Plain values: this node, whom it sees, and its copies."""
+        """Return plain values: this node, whom it sees, and its copies."""
         return status(self)
 
 

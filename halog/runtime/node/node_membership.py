@@ -1,4 +1,4 @@
-"""A node's part in its cluster's membership: whom it sees up, and whom it asks whether they live."""
+"""A node takes part in its cluster's membership: it knows whom it sees up, and whom it asks whether they live."""
 
 from __future__ import annotations
 

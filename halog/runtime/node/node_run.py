@@ -1,4 +1,4 @@
-"""Which node this is, and which run of it."""
+"""Says which node this is, and which run of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The node's name."""
+        """Return the node's name."""
         return self.member.node
 
 

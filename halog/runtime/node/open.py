@@ -1,4 +1,4 @@
-"""`halog.node(...)`: from a configuration to a node that is part of the cluster."""
+"""`halog.node(...)` leads from a configuration to a node that is part of the cluster."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ T = TypeVar("T")
 
 
 class Node(Verbs):
-    """A node of a running cluster; `runtime` is for operators and tests."""
+    """A `Node` is a node of a running cluster; `runtime` is for operators and tests."""
 
     def __init__(self, runtime: Runtime, registry: Registry, definitions: schemas.Definitions) -> None:
-        """`definitions`: those that are stored, for objects written by older classes."""
+        """Hold a runtime. `definitions` are those that are stored, for objects written by older classes."""
         super().__init__(
             runtime,
             registry,
@@ -63,7 +63,7 @@ class Node(Verbs):
 
 
 class _Classes:
-    """The application's classes, as a node publishes them and knows where their objects belong."""
+    """A node publishes the application's classes by this, and knows where their objects belong."""
 
     def __init__(self, settings: Config, name: str, registry: Registry, outside: Adapters) -> None:
         self._settings = settings
@@ -155,7 +155,8 @@ def node(
 
 
 def _patiently(until: float, attempt: Callable[[], T]) -> T:
-    """Again until then, while all that is wrong is that the coordinator, which was reached, gives no answer."""
+    """Make an attempt again until then, while all that is wrong is that the coordinator, which was reached, gives no
+    answer."""
     while True:
         try:
             return attempt()

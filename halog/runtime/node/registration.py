@@ -1,4 +1,4 @@
-"""A node's session with the coordinator, and its registration there, which ends with the session."""
+"""Keeps a node registered with the coordinator: a registration ends with its session there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Answers requests of other nodes. One frame in, one reply out; a commit is answered by whichever thread learns its
-result, everything else by the connection's own thread.
-"""
+"""Requests of other nodes are answered here. One frame comes in, one reply goes out. A commit is answered by whichever
+thread learns its result, everything else by the connection's own thread."""
 
 from __future__ import annotations
 
@@ -63,8 +62,8 @@ class Service:
         counting: Counting,
         mover: Mover | None,
     ) -> None:
-        """`known`: the nodes of the configuration in force. `max_frame`: bytes that a frame may have. `mover`: of a
-        hosting node."""
+        """Listen for a node. `known` returns the nodes of the configuration in force. `max_frame` is how many bytes a
+        frame may have. `mover` is there in a hosting node."""
         self._known = known
         self.telling = telling
         self.hello = hello
@@ -137,13 +136,13 @@ class Service:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
 
     def _refused(self, node: str, why: str) -> FrameError:
-        """An intruder (Q5). It tries again and again; the history names it once a minute, and the connection's end says
-        no more."""
+        """Note an intruder (Q5), and return the error that ends its connection. It tries again and again; the history
+        names it once a minute, and the connection's end says no more."""
         self.telling.intruder(node, why)
         return FrameError(f"{node} is refused: {why}", told=True)
 
     def _control(self, member: Member, frame: frames.Control) -> None:
-        """Of hosting nodes only; anybody else may ask."""
+        """Take a control frame. Only hosting nodes send them; anybody else may ask."""
         if member.node not in self._known():
             raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
         if isinstance(frame, frames.Died):

@@ -1,4 +1,4 @@
-"""What a node knows of itself that its requests go by."""
+"""Says what a node knows of itself; its requests go by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request, on its way to the active node of a partition until that answers: waits, retries, follows (R5).
+"""Brings one request to the active node of a partition until that answers: waits, retries, follows (R5).
 
 It is repeated only where repeating is harmless, and every request is: commits carry their transaction id, and what may
 take long has a number, under which it runs once (`halog.runtime.replica.repeated_requests`). What only asks has no
@@ -61,7 +61,8 @@ _STAYS: Final = frozenset((frames.HandOver, frames.Votes, frames.Move, frames.Ca
 
 
 class Open:
-    """Of one commit, or one vote, over all its requests: what may be, or become, of those that nobody has settled."""
+    """One commit, or one vote, has an `Open` over all its requests: it says what may be, or become, of those that
+    nobody has settled."""
 
     __slots__ = ("_late", "epoch", "presented")
 
@@ -89,7 +90,8 @@ class Open:
 
 
 class Request:
-    """`site`: the only one at which it may be asked for; None: wherever the partition is served."""
+    """Asks the active node of a partition until it answers. `site`: the only one at which it may be asked for; None:
+    wherever the partition is served."""
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class Request:
             raise error if self._unknown is None else perhaps_done(self._partition, error)
 
     def _place(self) -> Known:
-        """Who knows about the site that serves it."""
+        """Return what knows about the site that serves it."""
         site = self._router.site_of(self._partition)
         if site != self._at:
             self._at = site
@@ -198,7 +200,7 @@ class Request:
     # --- one attempt ---
 
     def _attempt(self, where: Known) -> frames.Reply | None:
-        """None: there may be another one."""
+        """Make one attempt. Returns None if there may be another one."""
         target = self._hint or where.active(self._partition)
         try:
             reply = self._asked(where, target)
@@ -362,7 +364,7 @@ def _arrived(error: BaseException, data: bytes) -> bool:
 
 
 def bound_to(frame: frames.Request) -> str | None:
-    """The only site at which a request makes sense; None: wherever its partition is served."""
+    """Return the only site at which a request makes sense; None: wherever its partition is served."""
     if type(frame) is frames.Submit or type(frame) is frames.Prepare:
         return frame.work.site
     if type(frame) is frames.Invoke:
@@ -371,7 +373,7 @@ def bound_to(frame: frames.Request) -> str | None:
 
 
 def check_here(partition: str, site: str | None, router: Router) -> None:
-    """SwitchedError where what rests on another site's history is about to be done on this very node."""
+    """Raise SwitchedError where what rests on another site's history is about to be done on this very node."""
     if site:
         raise switched(partition, site, router.site)
 
@@ -387,4 +389,4 @@ def switched(partition: str, was: str, now: str) -> SwitchedError:
 
 
 class LocalError(AvailabilityError):
-    """Not an error: the caller's own node is active; do it here."""
+    """This is not an error: the caller's own node is active; do it here."""

@@ -1,4 +1,4 @@
-"""Who is active for a partition, and how to reach it: in this site, or in the one that serves it (R5, M5).
+"""Knows who is active for a partition, and how to reach it: in this site, or in the one that serves it (R5, M5).
 
 The router knows the partition tables (watched in the coordinator) and the registered nodes' addresses, and asks other
 sites (`halog.runtime.rpc.remote_sites`) for what this one only mirrors. How a request gets its answer is in `Request`.
@@ -29,7 +29,7 @@ def _served_for_nobody(table: PartitionTable, site: str) -> None:
 
 
 def _not_looked(partition: str) -> None:
-    """Nobody reads tables at once: what is known stays."""
+    """Do nothing: nobody reads tables at once, and what is known stays."""
 
 
 def _none_missing(table: PartitionTable | None) -> str:
@@ -54,11 +54,11 @@ class Router(Known):
         look: Callable[[str], None] = _not_looked,
         missing: Callable[[PartitionTable | None], str] = _none_missing,
     ) -> None:
-        """`site`: the name of its own site. `afar`: the other sites; without it nothing goes there. `own`: while it
-        says that this node is offline, nothing is asked for in its name. `seen` is told of every table that is not
-        older than the one before; `served` which other site serves a partition, or "", before anything is asked for
-        there. `look` reads a partition's table at once. `missing` says which server is away that a partition needs;
-        "": none, as far as this process finds."""
+        """Know one's own site, whose name is `site`. `afar`: the other sites; without it nothing goes there. `own`:
+        while it says that this node is offline, nothing is asked for in its name. `seen` is told of every table that is
+        not older than the one before; `served` which other site serves a partition, or "", before anything is asked for
+        there. `look` reads a partition's table at once. `missing` says which server is away that a partition needs; "":
+        none, as far as this process finds."""
         super().__init__(channel)
         self.me = me
         self.attempt_s = attempt_s
@@ -87,7 +87,7 @@ class Router(Known):
     # --- which site ---
 
     def site_of(self, partition: str) -> str:
-        """The other site that serves it, as far as this one knows; "": this one, also while it hands over."""
+        """Return the other site that serves it, as far as this one knows; "": this one, also while it hands over."""
         known = self.tables.get(partition)
         return HERE if known is None else _serving(known[1])
 
@@ -98,8 +98,8 @@ class Router(Known):
         return self.site_of(partition) != site
 
     def place(self, site: str, partition: str, until: float) -> Known:
-        """Who knows about the nodes of a site that serves this partition. PartitionUnavailableError says why that one
-        cannot be asked."""
+        """Return what knows about the nodes of a site that serves this partition. PartitionUnavailableError says why
+        that one cannot be asked."""
         if site == HERE:
             return self
         if self.afar is None:
@@ -127,7 +127,7 @@ class Router(Known):
         return Request(self, partition, frame, deadline_s, local, site, open_ or Open()).answer()
 
     def once(self, where: Known, target: str | None, data: bytes, until: float) -> frames.Reply:
-        """One attempt at one node."""
+        """Make one attempt at one node."""
         if where is self:
             return self._once(target, data, until)
         if target is None:
