@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
     from halog.config import Config
     from halog.ports import Store
-    from halog.runtime.node.cluster_recovery import Plan, Recovered
+    from halog.runtime.node.cluster_recovery import Recovered, RecoveryPlan
 
 
 def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
@@ -143,11 +143,11 @@ def recover(
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
 
 
-def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
-    from halog.runtime.node.cluster_recovery import Looking
+def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> RecoveryPlan:
+    from halog.runtime.node.cluster_recovery import RecoverySurvey
 
     log, coordinator = connection.adapters.log, connection.coordinator
-    return Looking(log, coordinator, connection.config, stores, missing, say).plan()
+    return RecoverySurvey(log, coordinator, connection.config, stores, missing, say).plan()
 
 
 @contextmanager
@@ -199,7 +199,9 @@ def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
         return None
 
 
-def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str) -> None:
+def _check(
+    plan: RecoveryPlan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str
+) -> None:
     """RefusedError where it cannot be done, or could lose something that nobody has accepted."""
     from halog.errors import LogError, RefusedError
 
@@ -231,7 +233,7 @@ def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], clus
         )
 
 
-def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None:
+def _tell(connection: Connection, plan: RecoveryPlan, accepted: tuple[str, ...]) -> None:
     """Who has done it; no node can know."""
     from halog.cli.shared.event_log import note
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
@@ -275,7 +277,7 @@ def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None
 # --- showing ---
 
 
-def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
+def _show(plan: RecoveryPlan, format_: str, cluster: str, *, dry_run: bool) -> None:
     if format_ == "json":
         emit_json(_document(plan, cluster, dry_run=dry_run))
         return
@@ -324,7 +326,7 @@ def _epoch(p: Recovered) -> int:
     return p.history.state.epoch.number if p.table is None else p.table.epoch.number
 
 
-def _document(plan: Plan, cluster: str, *, dry_run: bool) -> dict[str, Any]:
+def _document(plan: RecoveryPlan, cluster: str, *, dry_run: bool) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "dry_run": dry_run,

@@ -14,7 +14,7 @@ from halog.errors import HalogError
 from halog.metadata.nodes import read_nodes
 from halog.metadata.zone_switches import read_switch
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import Connection
@@ -45,7 +45,7 @@ def hear_zones(connection: Connection, site: str, zones: Sequence[str]) -> Heard
 
 def ask_site(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
     """What each hosting node of another site says of itself, or {"error": why}; `infos`: those registered there."""
-    known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)
+    known = ClusterView(connection.adapters.channel, connection.config.other_sites[site].nodes)
     known.nodes_seen(dict(infos))
     hosts = [name for name, info in infos.items() if info.hosts]
 

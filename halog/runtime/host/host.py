@@ -27,7 +27,7 @@ from halog.runtime.host.lease_renewal import Leasing
 from halog.runtime.host.log_probe import ASKERS, LogQuestions
 from halog.runtime.host.log_reader import LogReader
 from halog.runtime.host.log_tails import Tails
-from halog.runtime.host.override_expiry import Overrides
+from halog.runtime.host.override_expiry import OverrideExpiry
 from halog.runtime.host.push_batches import Pushes
 from halog.runtime.host.services import CopyRequests, NodeContext, TableFeed
 from halog.runtime.host.snapshotter import Snapshots
@@ -133,7 +133,7 @@ class Host:
         """Called after each batch of the log that was read."""
         self._roles_seen = roles_seen
         self._refreshing = Refreshing(coordinator, self.table_seen)
-        self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
+        self._overrides = OverrideExpiry(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
         self._ticks = 0

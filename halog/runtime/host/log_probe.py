@@ -48,7 +48,7 @@ CALM_MS = 10_000
 """or until so long no question has gone unanswered."""
 
 
-class Asking(Protocol):
+class AskedCopy(Protocol):
     """This is what is asked of a copy."""
 
     name: str
@@ -60,7 +60,7 @@ class Asking(Protocol):
 class _Question:
     __slots__ = ("asked_ms", "copy", "round", "serves", "since_ms", "tried")
 
-    def __init__(self, copy: Asking, e: ev.AskLog) -> None:
+    def __init__(self, copy: AskedCopy, e: ev.AskLog) -> None:
         self.copy = copy
         self.round = e.round
         self.since_ms = e.since_ms
@@ -100,10 +100,10 @@ class LogQuestions:
         self._why = ""
         self._unanswered_ms = 0
         """What was met last, and when."""
-        self._last: Asking | None = None
+        self._last: AskedCopy | None = None
         """Whose question was answered last, while it is away: by that it is found out whether it is back."""
 
-    def ask(self, copy: Asking, e: ev.AskLog) -> None:
+    def ask(self, copy: AskedCopy, e: ev.AskLog) -> None:
         """The copy wants to know; a later question replaces its earlier one."""
         with self._lock:
             self._open[copy.name] = _Question(copy, e)
@@ -174,7 +174,7 @@ class LogQuestions:
         question.copy.post(ev.LogAnswered(question.round))
         self._is_heard(question.copy, took_ms)
 
-    def _is_heard(self, copy: Asking, took_ms: int) -> None:
+    def _is_heard(self, copy: AskedCopy, took_ms: int) -> None:
         """Note that the log has answered after so long: it may be back, if it was away."""
         with self._lock:
             now, since = monotonic_ms(), self._away_since_ms

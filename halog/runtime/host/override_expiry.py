@@ -18,7 +18,7 @@ LOOK_S = 0.5
 """How often a node looks whether an override that is over is to be taken out: its copies count it no more."""
 
 
-class Overrides:
+class OverrideExpiry:
     """Takes the overrides of the partitions hosted here out of ZooKeeper when their time is over. Their copies count
     them no more by then (`halog.core.active.quorum_overrides`), whether this comes to anything or not: it is for the
     other nodes, and for operators."""

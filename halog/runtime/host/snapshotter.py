@@ -102,7 +102,7 @@ class Policy(msgspec.Struct, frozen=True):
     keep_records: int
 
 
-class Known(NamedTuple):
+class KnownMarker(NamedTuple):
     """The last marker this node knows of."""
 
     mark: Mark
@@ -141,7 +141,7 @@ class Snapshots:
         self.policy = policy
         self._state_topic = state_topic
         self._writers: dict[str, LogTransaction] = {}
-        self._marked: dict[str, Known] = {}
+        self._marked: dict[str, KnownMarker] = {}
         self.mirrors = mirrors
 
     def _tp(self, copy: Copy) -> TopicPartition:
@@ -184,12 +184,12 @@ class Snapshots:
         waited = time.monotonic() - known.at >= self.policy.every_ms / 1000
         return behind >= self.policy.every_records or (behind > 0 and waited)
 
-    def _known_marker(self, copy: Copy) -> Known:
+    def _known_marker(self, copy: Copy) -> KnownMarker:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
             mark = Mark() if found is None else Mark.from_bytes(found.data)
-            known = self._marked[copy.name] = Known(mark, time.monotonic())
+            known = self._marked[copy.name] = KnownMarker(mark, time.monotonic())
         return known
 
     def _since(self, copy: Copy) -> int:
@@ -281,7 +281,7 @@ class Snapshots:
         self.coordinator.sync(self._path(copy))
         found = self._read_mark(copy)
         mark = Mark() if found is None else Mark.from_bytes(found.data)
-        self._marked[copy.name] = Known(mark, time.monotonic())
+        self._marked[copy.name] = KnownMarker(mark, time.monotonic())
         marked = marked_up_to(self.log, self._tp(copy), mark, position.state.log_id)
         if marked > position.next_offset:
             raise RefusedError(
@@ -338,7 +338,7 @@ class Snapshots:
             self.coordinator.create(self._path(copy), mark.to_bytes(form))
         elif not since or int(found.data.split()[0]) < position.state.lsn:
             self.coordinator.set(self._path(copy), mark.to_bytes(form), found.version)
-        self._marked[copy.name] = Known(mark, time.monotonic())
+        self._marked[copy.name] = KnownMarker(mark, time.monotonic())
         if last.rows and last.lsn != lsn:
             self._write(copy, ledger_rows.gone(last.lsn, last.rows))
 

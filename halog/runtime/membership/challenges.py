@@ -21,7 +21,7 @@ logger = logging.getLogger("halog.members")
 DOWN = 0
 
 
-class Line(msgspec.Struct, frozen=True):
+class Challenge(msgspec.Struct, frozen=True):
     """This is the znode. `asker` and `of` are runs: what is written to another run of either counts for nothing."""
 
     asker: int
@@ -85,7 +85,7 @@ class Challenging:
 
     def _ask(self, other: Member, number: int, *, lost: bool) -> None:
         path = f"lines/{other.node}/{self._me.node}"
-        question = Line(self._me.incarnation, other.incarnation, number, 0, lost)
+        question = Challenge(self._me.incarnation, other.incarnation, number, 0, lost)
         data, known = msgspec.json.encode(question), self._versions.get(other.node)
         if known is not None:
             try:
@@ -126,7 +126,7 @@ class Challenging:
             logger.debug("a challenge came to nothing: %s", error)
 
 
-def _line(found: Versioned | None) -> Line | None:
+def _line(found: Versioned | None) -> Challenge | None:
     if found is None:
         return None
     try:
@@ -135,4 +135,4 @@ def _line(found: Versioned | None) -> Line | None:
         return None
 
 
-_DECODER = msgspec.json.Decoder(Line)
+_DECODER = msgspec.json.Decoder(Challenge)

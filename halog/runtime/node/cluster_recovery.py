@@ -28,7 +28,7 @@ from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime.keys import policy_agreement as agreement
 from halog.runtime.node import cluster_identity as belonging, log_history as histories
 from halog.runtime.node.coordinator_memo import newest, noted
-from halog.runtime.node.log_history import History
+from halog.runtime.node.log_history import LogHistory
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.store import replaced_mark as replaced, unlogged_tail as left
 from halog.runtime.store.encoding import StoredPosition, unpack_position
@@ -44,7 +44,7 @@ class Recovered(msgspec.Struct, frozen=True):
     name: str
     policy: str
     tp: TopicPartition
-    history: History
+    history: LogHistory
     table: PartitionTable | None
     replaces: int = -1
     remembered: bool = False
@@ -56,8 +56,8 @@ class Recovered(msgspec.Struct, frozen=True):
     """So many commits that is."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """A `Plan` says what is to be done."""
+class RecoveryPlan(msgspec.Struct, frozen=True):
+    """A `RecoveryPlan` says what is to be done."""
 
     config: Config
     id: str
@@ -89,9 +89,9 @@ class Plan(msgspec.Struct, frozen=True):
 Progress = Callable[[str], None]
 
 
-class Looking:
-    """`Looking` takes one look at everything. `stores`: by node, open. `missing`: by node, why its store cannot be
-    read."""
+class RecoverySurvey:
+    """A `RecoverySurvey` takes one look at everything. `stores`: by node, open. `missing`: by node, why its store
+    cannot be read."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Looking:
         version = versions.Version.from_bytes(versions.ACTIVE, data)
         return merged(own, parse_config(version.config, f"version {version.number}", Path()))
 
-    def plan(self) -> Plan:
+    def plan(self) -> RecoveryPlan:
         """Return what is to be done. LogError and StoreError where something cannot be read now."""
         restored = dict(self._policies())
         held = {name: mapped_policies.told(msgspec.json.decode(data)) for name, data in restored.items()}
@@ -135,7 +135,7 @@ class Looking:
             if any(p.policy == name for p in found):
                 self._check_stores(name)
         told, unsure = self._mappings(restored, found)
-        return Plan(
+        return RecoveryPlan(
             self._config,
             self._id(),
             tuple(found),
@@ -260,7 +260,7 @@ class Looking:
                 f"{self._config.source} names other brokers"
             )
 
-    def _remembered(self, name: str, history: History) -> PartitionTable | None:
+    def _remembered(self, name: str, history: LogHistory) -> PartitionTable | None:
         """Return the latest table that a node has noted of this very history."""
         data = self._kept.get(f"partitions/{name}")
         table = None if data is None else PartitionTable.from_bytes(data)
@@ -286,7 +286,7 @@ class Looking:
             if data is not None:
                 yield unpack_position(data)
 
-    def _tail(self, config: Config, policy: str, history: History) -> tuple[Tail | None, str]:
+    def _tail(self, config: Config, policy: str, history: LogHistory) -> tuple[Tail | None, str]:
         """Return the latest tail that any store has behind this history, and whose it is."""
         if Sync[config.policies[policy].local_sync] is not Sync.NO_SYNC or history.state.owner:
             return None, ""
@@ -375,7 +375,7 @@ class Looking:
 _NOWHERE: Final = Target((), 0)
 
 
-def by_file(plan: Plan, policies: Iterable[str]) -> Plan:
+def by_file(plan: RecoveryPlan, policies: Iterable[str]) -> RecoveryPlan:
     """Return the plan in which keys of these policies belong where the configuration says, under the version that their
     logs serve."""
     znodes = dict(plan.znodes)
@@ -388,7 +388,7 @@ def by_file(plan: Plan, policies: Iterable[str]) -> Plan:
 
 
 def _made(
-    base: PartitionTable, history: History, tail: Tail | None, tp: TopicPartition, site: str, home: str
+    base: PartitionTable, history: LogHistory, tail: Tail | None, tp: TopicPartition, site: str, home: str
 ) -> PartitionTable:
     """Return the table of a partition that goes on behind its history: nobody is active, its log has all there is."""
     state, last = history.state, 0 if tail is None or not tail.run else tail.run[-1].header.epoch.number

@@ -16,7 +16,7 @@ from halog.metadata import nodes
 from halog.metadata.identity import who
 from halog.ports import Coordinator, Log
 from halog.runtime.node import cluster_identity as belonging
-from halog.runtime.node.cluster_recovery import Plan, Progress, Recovered
+from halog.runtime.node.cluster_recovery import Progress, Recovered, RecoveryPlan
 from halog.runtime.node.log_repair import Appending
 from halog.runtime.support.clock import wall_ms
 from halog.runtime.topics.state_topic import FORMAT, WITH_LEDGER, WITH_MAPPING, Mark
@@ -25,7 +25,7 @@ ALONE = "recovering"
 """Ephemeral: of the process that is at it."""
 
 
-def carry_out(plan: Plan, log: Log, coordinator: Coordinator, said: Progress) -> None:
+def carry_out(plan: RecoveryPlan, log: Log, coordinator: Coordinator, said: Progress) -> None:
     """Do it. RefusedError, and nothing was changed, where a node runs or somebody else is at it."""
     if not coordinator.create(ALONE, msgspec.json.encode({"by": who()}), ephemeral=True):
         raise RefusedError("another recovery of this cluster is under way: let it end")

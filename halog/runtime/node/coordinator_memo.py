@@ -38,19 +38,19 @@ _PREFIX: Final = b"halog:znode:"
 _NOTED = msgspec.msgpack.Decoder(tuple[int, bytes])
 
 
-class Noted(NamedTuple):
+class NotedZnode(NamedTuple):
     """This is the content of a znode, and when it was noted, by the clock of the node that did."""
 
     at_ms: int
     data: bytes
 
 
-def noted(store: Store) -> dict[str, Noted]:
+def noted(store: Store) -> dict[str, NotedZnode]:
     """Return what was noted, by path. What cannot be read is passed over: it is a help, not a promise."""
     found = {}
     for key, value in store.scan(_PREFIX):
         try:
-            found[key[len(_PREFIX) :].decode()] = Noted(*_NOTED.decode(value))
+            found[key[len(_PREFIX) :].decode()] = NotedZnode(*_NOTED.decode(value))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             logger.warning("what is noted in the store under %r cannot be read", key)
     return found
@@ -124,12 +124,12 @@ class Remembering:
                     yield path, found.data
 
 
-def newest(stores: Iterable[Mapping[str, Noted]]) -> dict[str, bytes]:
+def newest(stores: Iterable[Mapping[str, NotedZnode]]) -> dict[str, bytes]:
     """Return the newest of what several nodes have noted: each path as it was noted last. A mark counts only if the
     node has it that looked last."""
     kept = [found for found in stores if found]
     latest = max(kept, key=lambda found: max(n.at_ms for n in found.values()), default={})
-    merged: dict[str, Noted] = {}
+    merged: dict[str, NotedZnode] = {}
     for found in kept:
         for path, one in found.items():
             if (not _is_mark(path) or path in latest) and (path not in merged or merged[path].at_ms < one.at_ms):

@@ -25,8 +25,8 @@ READ_S: Final = 60.0
 """For one piece, where the log is slow."""
 
 
-class History(NamedTuple):
-    """A `History` says how far the history of one partition goes."""
+class LogHistory(NamedTuple):
+    """A `LogHistory` says how far the history of one partition goes."""
 
     state: ChainState
     """Where it ends."""
@@ -54,7 +54,7 @@ def read(
     site: str,
     home: str,
     stored: Callable[[bytes], Iterable[StoredPosition]] = lambda log_id: (),
-) -> History | None:
+) -> LogHistory | None:
     """Return the history in a log; None if there never was one. `home`: the other site it begins at, or "". `stored`:
     how far stores of nodes got with that log id. LogError where the log cannot be read as one history."""
     begins, end = log.bounds(tp)
@@ -78,7 +78,7 @@ def read(
     state = ChainState(log_id, site, owner=home) if start is None else start.state
     mapping, offset = (0, 0) if start is None else (start.mapping, start.next_offset)
     state, mapping = _on(state, mapping, entries(log, tp, offset, end))
-    return History(state, mapping, begins, end, marker, marked_end)
+    return LogHistory(state, mapping, begins, end, marker, marked_end)
 
 
 def _on(state: ChainState, mapping: int, behind: Iterable[Entry]) -> tuple[ChainState, int]:

@@ -33,8 +33,8 @@ def _ours(runtime: Runtime) -> Runtime:
     return runtime
 
 
-class Partition:
-    """A `Partition` shows one partition as this node knows it now. It holds nothing: every look is a new one."""
+class PartitionHandle:
+    """A `PartitionHandle` shows one partition as this node knows it now. It holds nothing: every look is a new one."""
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         self._of = runtime
@@ -145,7 +145,7 @@ class Partition:
             wait_until_there(self._runtime.router, asked.table, asked.target, wait_s)
 
 
-class Partitions(Mapping[str, Partition]):
+class Partitions(Mapping[str, PartitionHandle]):
     """All partitions by name, those of other nodes included."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -155,10 +155,10 @@ class Partitions(Mapping[str, Partition]):
     def _runtime(self) -> Runtime:
         return _ours(self._of)
 
-    def __getitem__(self, name: str) -> Partition:
+    def __getitem__(self, name: str) -> PartitionHandle:
         if name not in self._runtime.router.tables:
             raise UnknownNameError.of("partition", name, self._runtime.router.tables)
-        return Partition(self._runtime, name)
+        return PartitionHandle(self._runtime, name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._runtime.router.tables

@@ -26,7 +26,7 @@ RETRY_S = 0.01
 AS_REGISTERED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Known:
+class ClusterView:
     """Keeps what is known of one site, for all threads of a node. `addresses`: host:port of nodes that are reached
     otherwise than they have registered (N2)."""
 

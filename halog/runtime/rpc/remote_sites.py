@@ -20,7 +20,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.metadata.nodes import read_nodes
 from halog.ports import Channel, UnknownResult, Versioned
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.support.adapters import Remote
 
 logger = logging.getLogger("halog.afar")
@@ -48,7 +48,7 @@ def mirrored(partition: str, site: str, why: str = "") -> PartitionUnavailableEr
     )
 
 
-class Far(Known):
+class Far(ClusterView):
     """A `Far` is one other site. `prepare` is called once it is reached, before anybody asks there; HalogErrors are
     reasons to begin again."""
 

@@ -13,7 +13,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import NotActiveError, UnreachableError
 from halog.ports import Channel
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.errors import from_frame
 from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.rpc.remote_sites import Afar, mirrored
@@ -36,7 +36,7 @@ def _none_missing(table: PartitionTable | None) -> str:
     return ""
 
 
-class Router(Known):
+class Router(ClusterView):
     """A `Router` brings requests to the node that is active, and is what a node knows of its own site. All threads of
     the node share it."""
 
@@ -71,7 +71,7 @@ class Router(Known):
         self._missing = missing
 
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
-        """See Known."""
+        """See ClusterView."""
         self.served(table, _serving(table))
         self.seen(name, version, table)
 
@@ -97,7 +97,7 @@ class Router(Known):
         self.look(partition)
         return self.site_of(partition) != site
 
-    def place(self, site: str, partition: str, until: float) -> Known:
+    def place(self, site: str, partition: str, until: float) -> ClusterView:
         """Return what knows about the nodes of a site that serves this partition. PartitionUnavailableError says why
         that one cannot be asked."""
         if site == HERE:
@@ -126,7 +126,7 @@ class Router(Known):
         what all of them do. OutcomeUnknownError has its epoch as evidence, `epoch`."""
         return Request(self, partition, frame, deadline_s, local, site, open_ or Open()).answer()
 
-    def once(self, where: Known, target: str | None, data: bytes, until: float) -> frames.Reply:
+    def once(self, where: ClusterView, target: str | None, data: bytes, until: float) -> frames.Reply:
         """Make one attempt at one node."""
         if where is self:
             return self._once(target, data, until)
