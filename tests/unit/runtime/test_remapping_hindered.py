@@ -111,7 +111,9 @@ def test_only_the_change_whose_partitions_were_made_is_opened(monkeypatch: pytes
         monkeypatch.setattr(remapping, "_open", lambda *args: None)
         begin(cluster, ring_size=999)
         begun = mapping(cluster)
-        other = msgspec.structs.replace(begun, changing=MappingChange(msgspec.structs.replace(begun.now, ring_size=500)))
+        other = msgspec.structs.replace(
+            begun, changing=MappingChange(msgspec.structs.replace(begun.now, ring_size=500))
+        )
         RemapDriver._open(remapping, POLICY, other)
         assert mapping(cluster) == begun
         monkeypatch.undo()
