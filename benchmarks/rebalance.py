@@ -32,7 +32,7 @@ from benchmarks.model import Kept
 from benchmarks.processes import ROOT, Child
 from benchmarks.run import machine, say
 from benchmarks.scene import Scene, wait_until
-from halog.cli.shared.connection import Connection, connect
+from halog.cli.shared.connection import ClusterConnection, connect
 from halog.config import PolicyConfig, load_config
 from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
@@ -220,7 +220,7 @@ def _judged(config: Path, new: Path, count: int, traffic: Child) -> Verdict:
         return judge(_all(connection), count, there, perhaps, _placed(config), _placed(new))
 
 
-def _all(connection: Connection) -> Iterator[tuple[str, int, bytes]]:
+def _all(connection: ClusterConnection) -> Iterator[tuple[str, int, bytes]]:
     """As the active nodes have it."""
     info = DEFAULT.info(Kept)
     for table in connection.tables:

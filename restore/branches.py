@@ -1,7 +1,7 @@
-"""Two sites' logs of one partition, read as two branches, and compared: where they parted, and every key that either
-touched since (F4, M3).
+"""This module reads two sites' logs of one partition as two branches and compares them: where they parted, and every
+key that either touched since (F4, M3).
 
-Where they parted the lineages tell, which are known from where each history ends. A transaction that both have, because
+The lineages tell where they parted; they are known from where each history ends. A transaction that both have, because
 one branch recovered what the other had accepted, is on neither.
 """
 
@@ -19,7 +19,8 @@ from restore.plan import Choice, chosen
 
 
 class Compared(NamedTuple):
-    """Two branches, and every key that either touched behind the fork. `keys` is empty unless they have forked."""
+    """A `Compared` has two branches, and every key that either touched behind the fork. `keys` is empty unless they
+    have forked."""
 
     relation: Relation
     keys: tuple[Difference, ...]
@@ -28,12 +29,12 @@ class Compared(NamedTuple):
 
     @property
     def forked(self) -> bool:
-        """Has each what the other lacks?"""
+        """Say whether each has what the other lacks."""
         return isinstance(self.relation, Fork)
 
     @property
     def fork_lsn(self) -> int:
-        """The last lsn of both; where nothing has forked, where the shorter one ends."""
+        """Return the last lsn of both; where nothing has forked, where the shorter one ends."""
         match self.relation:
             case Fork(at=at):
                 return max(point.lsn for point in at)
@@ -43,7 +44,7 @@ class Compared(NamedTuple):
                 return 0
 
     def said(self, source: str, initiating: str) -> str:
-        """The relation for people, by the names of the sites."""
+        """Return the relation for people, by the names of the sites."""
         match self.relation:
             case Fork():
                 return "parted"
@@ -56,7 +57,7 @@ class Compared(NamedTuple):
 
 
 class Found(Protocol):
-    """An object as the source's node has it."""
+    """A `Found` is an object as the source's node has it."""
 
     @property
     def ref(self) -> bytes: ...
@@ -68,8 +69,9 @@ class Found(Protocol):
 def compared(
     source: Side, initiating: Side, *, three_way: bool = True, decide: Decide = aborted, even: Even | None = None
 ) -> Compared:
-    """How two sites' histories of a partition are related, and what a merge would find; `even`: see `restore.merge`.
-    DivergedError if one of them is no history, or they contradict each other; DeadlineError if a log is silent."""
+    """Return how two sites' histories of a partition are related, and what a merge would find; `even`: see
+    `restore.merge`. DivergedError if one of them is no history, or they contradict each other; DeadlineError if a log
+    is silent."""
     relation = compare(history_of(source.state), history_of(initiating.state))
     if not isinstance(relation, Fork):
         return Compared(relation, ())
@@ -87,7 +89,7 @@ def merged_at(
     three_way: bool = True,
     even: Even | None = None,
 ) -> Compared:
-    """The same, both branches having been read: the source's, and the initiating one."""
+    """Compare as `compared` does, after both branches have been read: the source's, and the initiating one."""
     lines = [[a for a, _ in b.committed] for b in (ours, theirs)]
     relation = compare(history_of(source.state, lines[0]), history_of(initiating.state, lines[1]))
     assert isinstance(relation, Fork)
@@ -106,14 +108,14 @@ def merged_at(
 
 
 def _alone(one: Branch, other: Branch, both: Collection[object]) -> list[Committed]:
-    """What one of them has, and the other has not."""
+    """Return what one of them has and the other has not."""
     there = frozenset(other.brought)
     return [c for a, c in one.committed if c.changes and a.first_written not in both and a.tx not in there]
 
 
 def completed(found: Compared, find: Callable[[bytes], Found | None]) -> Compared:
-    """With what the source has, where a policy that keeps no before-images does not tell what stood there at the fork:
-    `find` knows the source's objects, as the branch left them."""
+    """Return the comparison with the source's objects filled in, where a policy without before-images does not tell
+    what stood there at the fork. `find` knows the source's objects, as the branch left them."""
     return found._replace(keys=tuple(_completed(d, find) for d in found.keys))
 
 
@@ -128,7 +130,7 @@ def _completed(d: Difference, find: Callable[[bytes], Found | None]) -> Differen
 
 
 def outcomes(found: Compared) -> tuple[Choice, ...]:
-    """What would stand afterwards if nobody decides otherwise: the manual's defaults."""
+    """Return what would stand afterwards if nobody decides otherwise: the manual's defaults."""
     return tuple(chosen(found.keys, _by_default, _never))
 
 

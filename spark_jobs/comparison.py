@@ -1,12 +1,13 @@
-"""The two logs of a forked policy, followed forwards, and what each branch did behind the fork, on disk.
+"""This module follows the two logs of a forked policy forwards, and keeps what each branch did behind the fork on disk.
 
-Two streaming queries over both sites' Kafka: the first follows every log to where it ended when the job looked first,
-and from where they stand then the fork of each partition is found; the second goes on from the last place in front of
-the fork, and writes what was committed behind it, folded, a directory for each micro-batch. A micro-batch that is done
-again writes its directory again; only those that are noted as done are read. So however often the job is killed, every
-transaction is in there once. `Comparison.rows` puts the pieces together and classifies them, whenever it is asked.
+There are two streaming queries over both sites' Kafka. The first follows every log to where it ended when the job
+looked first; where the logs stand then tells the fork of each partition. The second goes on from the last place in
+front of the fork, and writes what was committed behind it, folded, a directory for each micro-batch. A micro-batch that
+is done again writes its directory again; only those that are noted as done are read. So every transaction is in there
+once, however often the job is killed. `Comparison.rows` puts the pieces together and classifies them, whenever it is
+asked.
 
-While it reads, and `hold_ms` longer, both sites' logs are held from where it stands.
+While the job reads, and `hold_ms` longer, both sites' logs are held from where it stands.
 """
 
 from __future__ import annotations
@@ -55,29 +56,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_OFFSETS: Final = 1_000_000
-"""Records of one micro-batch, of each site: what a kill costs, some ten seconds. Executors keep a thousand of them."""
+"""Records of one micro-batch, of each site. A kill costs so many, some ten seconds. Executors keep a thousand of
+them."""
 HOLD_MS: Final = 900_000
-"""How long a job that was killed may take to be started again."""
+"""How long it may take until a job that was killed is started again."""
 PASSES: Final = 20
-"""At a log whose end is hidden by a transaction that is open."""
+"""How often a log is read whose end an open transaction hides."""
 HIDDEN_S: Final = 1.0
 WHY: Final = "a Spark job compares two sites' histories"
 
 TRACE, BEHIND, READ = "trace", "behind", "read"
-"""Stages."""
+"""The stages."""
 FOLDED_DIRECTORY: Final = "folded"
 
 Tell = Callable[[str, int, int], None]
-"""Progress: (stage, partitions, records so far)."""
+"""Reports progress: (stage, partitions, records so far)."""
 Keep = Callable[[Remote, Place, Carried], None]
-"""The source, a partition of it that has forked, and how far its log was read."""
+"""Takes the source, a partition of it that has forked, and how far its log was read."""
 Done = Callable[["DataFrame", int], "Progress"]
-"""What a micro-batch makes of the progress."""
+"""Returns the progress after a micro-batch."""
 NOT_KNOWN: Final = Parted(False, "", 0)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What a comparison that is started again must know. Branches by `branch_of`."""
+    """A `Progress` is what a comparison that is started again must know. Branches are numbered by `branch_of`."""
 
     job: str
     ends: dict[int, int]
@@ -86,33 +88,34 @@ class Progress(msgspec.Struct, frozen=True):
     batch: int = -1
     """The last micro-batch of the stage that is done."""
     carried: dict[int, bytes] = {}
-    """How far each log was followed in the stage."""
+    """How far each log was followed in this stage."""
     waypoints: dict[int, list[bytes]] = {}
     """Earlier such places, oldest first."""
     recovered: dict[int, list[Accepted]] = {}
     parted: dict[int, Parted] = {}
-    """By place; known behind the first stage."""
+    """How branches parted, by place; known after the first stage."""
     before: dict[int, bytes] = {}
-    """Of branches whose beginning was come by, the hash of the record they stand on."""
+    """The hash of the record that a branch stands on, for branches whose beginning was met."""
     gone: tuple[Gone, ...] = ()
-    """Transactions that the other branch turned out to have as well; known when all was read."""
+    """Transactions that turned out to be on the other branch as well; known when all was read."""
     decided: dict[int, dict[bytes, bool]] = {}
-    """Transactions that were in doubt where a branch ends: which of them were committed; known then, too."""
+    """Transactions that were in doubt where a branch ends, and which of them were committed; known then, too."""
     definitions: tuple[str, ...] = ()
-    """Of types that have several, as both sites knew them when all was read; the source's come first."""
+    """The definitions of types that have several, as both sites knew them when all was read; the source's come
+    first."""
     out: str = ""
-    """The directory that was last written from here."""
+    """The directory that this job wrote to last."""
 
     def offset(self, number: int) -> int:
-        """Up to where a branch was followed."""
+        """Return how far a branch was followed."""
         return Carried.unpack(self.carried[number]).next_offset
 
     def traced(self, number: int) -> Traced:
-        """What the first stage has found out about a branch."""
+        """Return what the first stage has found out about a branch."""
         return Traced(Carried.unpack(self.carried[number]).state, self.recovered.get(number, []))
 
     def places_of(self, number: int) -> list[bytes]:
-        """All that are known of a branch in this stage, oldest first."""
+        """Return all known places of a branch in this stage, oldest first."""
         return [*self.waypoints.get(number, ()), self.carried[number]]
 
 
@@ -120,7 +123,8 @@ _PROGRESS: Final = msgspec.msgpack.Decoder(Progress)
 
 
 class Report(NamedTuple):
-    """How the branches of each partition are related; and of this run alone: micro-batches, seconds."""
+    """A `Report` says how the branches of each partition are related; micro-batches and seconds are those of this run
+    alone."""
 
     partitions: dict[str, Parted]
     batches: int
@@ -128,10 +132,12 @@ class Report(NamedTuple):
 
 
 class Comparison:
-    """One job, for these partitions of the policy (none named: all). `source`: the other site; the configuration's own
-    is the initiating one. `decide`: what became of what was in doubt where initiating branches end, which else counts
-    as not committed. `keep`: called when all was read, before the logs are held no more. ConfigError where nothing can
-    be compared."""
+    """A `Comparison` is one job, for these partitions of the policy (none named: all).
+
+    `source`: the other site; the configuration's own site is the initiating one. `decide`: what became of transactions
+    in doubt where initiating branches end; otherwise they count as not committed. `keep`: called when all was read,
+    before the logs are released. ConfigError where nothing can be compared.
+    """
 
     def __init__(
         self,
@@ -169,7 +175,7 @@ class Comparison:
         self._batches = 0
 
     def run(self) -> Report:
-        """Read both logs, as far as that is not done. Whatever fails leaves a checkpoint to go on from."""
+        """Read both logs, as far as that is not done. Any failure leaves a checkpoint to go on from."""
         began = time.monotonic()
         found = saved.load_as(_PROGRESS, self._directory, self._progress.job)
         if found is not None:
@@ -185,22 +191,22 @@ class Comparison:
         return Report(related, self._batches, time.monotonic() - began)
 
     def rows(self, *, three_way: bool = True) -> DataFrame:
-        """Every key that either branch touched, classified; lazy. `CLASSIFIED` has the columns."""
+        """Return every key that either branch touched, classified; lazy. `CLASSIFIED` has the columns."""
         return self.told(three_way=three_way).drop(*IDS)
 
     def told(self, *, three_way: bool = True) -> DataFrame:
-        """The same with all columns of `CLASSIFIED`."""
+        """Return the same with all columns of `CLASSIFIED`."""
         places, progress = self._places[INITIATING], self._progress
         names = [places[i].name if i in places else "" for i in range(max(places) + 1)]
         return classify_all(self.folded_rows(), names, progress.gone, progress.definitions, three_way=three_way)
 
     @property
     def progress(self) -> Progress:
-        """What it has found out."""
+        """Return what the job has found out."""
         return self._progress
 
     def folded_rows(self) -> DataFrame:
-        """`FOLDED`, as far as it has read."""
+        """Return `FOLDED`, as far as it has been read."""
         files = [str(self._folded_at(number)) for number in range(self._progress.batch + 1)]
         files += [str(self._decided_at)] if self._decided_at.exists() else []
         if not files:
@@ -208,7 +214,8 @@ class Comparison:
         return self._spark.read.schema(FOLDED).parquet(*files)
 
     def writes(self, out: Path) -> None:
-        """`out` is about to be written over. ConfigError for a directory with anything that is not from here."""
+        """Note that `out` is about to be written over. ConfigError for a directory with anything that this job has not
+        written."""
         name = str(out.absolute())
         if self._progress.out != name and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ConfigError(f"{out} is there, and nothing that this job has written from {self._directory}")
@@ -244,7 +251,7 @@ class Comparison:
             held.release()
 
     def _branches(self) -> Iterator[tuple[int, int, Place]]:
-        """(number, side, place) of those that are followed in this stage; at the beginning, of all."""
+        """Yield (number, side, place) of the branches that are followed in this stage; at the beginning, of all."""
         for side in SIDES:
             for index, place in self._places[side].items():
                 number = branch_of(index, side)
@@ -252,7 +259,7 @@ class Comparison:
                     yield number, side, place
 
     def _begin(self, logs: Mapping[int, Log]) -> None:
-        """LogError where a log is trimmed, and no snapshot has what is missing."""
+        """Note where each log begins and ends. LogError where a log is trimmed, and no snapshot has what is missing."""
         ends, carried = {}, {}
         for number, side, place in self._branches():
             begin, end = begins_at(logs[side], place)
@@ -260,7 +267,7 @@ class Comparison:
         self._save(msgspec.structs.replace(self._progress, ends=ends, carried=carried))
 
     def _follow(self, work: Callable[[dict[int, Branch]], Any], columns: str, done: Done) -> None:
-        """Every log of the stage to its end. RefusedError if one was trimmed meanwhile."""
+        """Follow every log of the stage to its end. RefusedError if one was trimmed meanwhile."""
         progress = self._progress
         for side in SIDES:
             places = {place.index: number for number, of, place in self._branches() if of == side}
@@ -284,7 +291,7 @@ class Comparison:
         raise LogError(f"the log of {left[0]} does not show its end: a transaction in it is open; try again")
 
     def _left(self) -> list[str]:
-        """Whose log is not followed to its end yet."""
+        """Return the logs that are not followed to their end yet."""
         progress = self._progress
         return [
             f"{place.name} at site {place.site}"
@@ -293,7 +300,7 @@ class Comparison:
         ]
 
     def _stream(self) -> DataFrame:
-        """Both sites' rows; a query that was begun goes on where its checkpoint stands."""
+        """Return both sites' rows; a query that was begun goes on where its checkpoint stands."""
         bootstraps = {SOURCE: remote_site(self._site.own, self._source)[0], INITIATING: self._site.bootstrap}
         frames = []
         for side in SIDES:
@@ -306,7 +313,7 @@ class Comparison:
         return frames[SOURCE].unionAll(frames[INITIATING])
 
     def _wanted(self) -> dict[int, Branch]:
-        """What executors are given."""
+        """Return the branches that executors are given."""
         progress, found = self._progress, {}
         for number, side, place in self._branches():
             one = progress.parted.get(place.index, NOT_KNOWN)
@@ -329,7 +336,7 @@ class Comparison:
         return msgspec.structs.replace(progress, batch=batch, recovered=recovered, carried=carried, waypoints=waypoints)
 
     def _find_forks(self) -> None:
-        """Where each partition's branches parted, and from where they are to be read again."""
+        """Find where each partition's branches parted, and from where they are to be read again."""
         progress, sites = self._progress, (self._source, self._site.config.site.name)
         found: dict[int, Parted] = {}
         carried: dict[int, bytes] = {}
@@ -342,7 +349,7 @@ class Comparison:
         self._save(Progress(progress.job, progress.ends, BEHIND, carried=carried, parted=found))
 
     def _in_front_of(self, one: Parted, place: Place, places: Sequence[bytes]) -> bytes:
-        """Where to go on from behind the fork. LogError where the log was not read from there."""
+        """Return where to go on from behind the fork. LogError where the log was not read from there."""
         side = INITIATING if place.site == self._site.config.site.name else SOURCE
         found = last_before(one.begin[side], places)
         if found is None:
@@ -355,7 +362,7 @@ class Comparison:
         return found
 
     def _check_forks(self) -> None:
-        """DivergedError where the branches of a partition do not stand on the same record."""
+        """Check that the branches of a partition stand on the same record. DivergedError where they do not."""
         before = self._progress.before
         for index, place in self._places[INITIATING].items():
             if before.get(branch_of(index, SOURCE)) != before.get(branch_of(index, INITIATING)):
@@ -365,7 +372,7 @@ class Comparison:
                 )
 
     def _settle(self, decide: Decide) -> dict[int, dict[bytes, bool]]:
-        """What was in doubt where initiating branches end, and what of that was done."""
+        """Decide what was in doubt where initiating branches end, and keep what of that was committed."""
         branches = {number: of for number, of in self._wanted().items() if of.side == INITIATING}
         found = decided_rows(branches, decide)
         rows = [row for told in found.values() for row in told.rows]

@@ -1,7 +1,8 @@
-"""Transactions that were in doubt where an initiating branch was closed, as pieces of what it did (S1, T2).
+"""This module decides transactions that were in doubt where an initiating branch was closed, as pieces of what the
+branch did (S1, T2).
 
-Whoever compares only takes them for not committed. Who merges asks the branch of their first partition, once, and notes
-what it said: it is closed, too, and says the same for ever. Knows no Spark.
+A job that only compares takes them as not committed. A job for a merge asks the branch of their first partition, once,
+and notes the answer: that branch is closed, too, and says the same for ever. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from spark_jobs.history import Carried, History
 from spark_jobs.snapshot import Place
 
 Decide = Callable[[Place, Undecided], int | None]
-"""Was it committed? Then the log's time, in ms since 1970, of the last record of the branch; else None."""
+"""Was it committed? Then it returns the log's time, in ms since 1970, of the last record of the branch; otherwise
+None."""
 
 
 class Decided(NamedTuple):
-    """Of one branch."""
+    """A `Decided` is what was decided for one branch."""
 
     decided: dict[bytes, bool]
     rows: list[Folded]
 
 
 def decided_rows(branches: Mapping[int, Branch], decide: Decide) -> dict[int, Decided]:
-    """Of these, followed to their ends."""
+    """Decide for these branches, which were followed to their ends."""
     return {number: _decided(of, decide) for number, of in branches.items()}
 
 

@@ -1,9 +1,10 @@
-"""A change of a policy's mapping, with Spark finding what is to move and the nodes moving it (S1, P13, T8).
+"""This module changes a policy's mapping: Spark finds what is to move, and the nodes move it (S1, P13, T8).
 
-Begun, or joined where it is under way: the job says that it does the bulk of it (`halog.metadata.move_jobs`), shows
-every object to the mapper, hands those that belong elsewhere to the nodes, says that it has ended, and waits until the
-nodes have looked through their partitions and found nothing that is left. Killed at any point it can be started again,
-from its checkpoint or without; if nobody starts it, the nodes go on by themselves.
+The job begins the change, or joins it where it is under way. It says that it does the bulk of it
+(`halog.metadata.move_jobs`), shows every object to the mapper, hands those that belong elsewhere to the nodes, and says
+that it has ended. Then it waits until the nodes have looked through their partitions and found nothing that is left. It
+can be killed at any point and started again, from its checkpoint or without; if nobody starts it, the nodes go on by
+themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from halog.metadata import mapped_policies
 from halog.metadata.move_jobs import JobAnnouncement
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.announcement import Announcement
-from halog.runtime.remap.remap_request import DONE, MOVES, Progress
+from halog.runtime.remap.remap_request import DONE, MOVES, RemapProgress
 from halog.runtime.rpc.router import Router
 from spark_jobs.finder import HOLD_MS, Finder, Report, Tell
 from spark_jobs.node_mover import ATTEMPT_S, NodeMover
@@ -29,19 +30,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_OFFSETS: Final = 100_000
-"""Rows of one micro-batch: half a minute of moving, which is what a kill costs; its own overhead is a second."""
-Seen = Callable[[Progress], None]
+"""Rows of one micro-batch. A kill costs half a minute of moving; the overhead of a micro-batch is a second."""
+Seen = Callable[[RemapProgress], None]
 
 
 class Outcome(NamedTuple):
-    """What came of it."""
+    """An `Outcome` is what came of the change."""
 
-    progress: Progress
+    progress: RemapProgress
     report: Report
 
 
 class Job(NamedTuple):
-    """One change by Spark. `wait_s`: how long the change may take to open, and, behind the job, to be done."""
+    """A `Job` is one change by Spark. `wait_s`: how long the change may take to open, and again how long to be done
+    after the job."""
 
     site: Site
     spark: SparkSession
@@ -55,9 +57,11 @@ class Job(NamedTuple):
     seen: Seen = lambda progress: None
 
     def run(self) -> Outcome:
-        """RefusedError: the change cannot be begun, or was turned back, or another job goes on with this one's work;
-        DeadlineError: the nodes are not done in time, and go on; AvailabilityError: no node answers. Then, and
-        whatever else ends it, it can be run again with the same checkpoint."""
+        """Run the change. Whatever ends it, it can be run again with the same checkpoint.
+
+        RefusedError: the change cannot be begun, or was turned back, or another job goes on with this one's work;
+        DeadlineError: the nodes are not done in time, and go on; AvailabilityError: no node answers.
+        """
         coordinator, policy = self.site.coordinator, self.policy
         layout, router = wishes.wished(self.wanted, policy), self.site.router(ATTEMPT_S)
         wishes.check(coordinator, router, self.wanted, policy)

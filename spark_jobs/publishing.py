@@ -1,9 +1,9 @@
-"""What a comparison has found, written to the source's Kafka for the nodes that merge there (S1, M2).
+"""This module writes what a comparison has found to the source's Kafka, for the nodes that merge there (S1, M2).
 
 The initiating branches are closed first: they grow no more, and each names its merge. Then both branches are followed
-and folded (`Comparison`), and what was found becomes records, in a directory of the checkpoint. From there they go to
-the topic; when all are there, a manifest follows, and a znode that names it. Each step is noted when it is done, and
-done again if it was not: records that come twice count once, since each names its chunk, and nobody looks at a record
+and folded (`Comparison`), and the findings become records, in a directory of the checkpoint. From there they go to the
+topic; when all are there, a manifest follows, and a znode that names it. Each step is noted when it is done, and done
+again if it was not. Records that come twice count once, since each names its chunk, and no reader looks at a record
 that no manifest counts. So the job may be killed at any moment, and started again with the same directory.
 """
 
@@ -25,7 +25,7 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.identity import who
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch, spark_results as classified
-from halog.runtime.merge.in_doubt import Elsewhere
+from halog.runtime.merge.in_doubt import RemoteDecisions
 from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics import topic_names
@@ -44,44 +44,44 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CLOSE_S: Final = 60.0
-"""For nodes to close a branch: their epochs end, and their log is fenced."""
+"""How long nodes may take to close a branch: their epochs end, and their log is fenced."""
 LOOK_S: Final = 0.3
 RESULTS_DIRECTORY: Final = "results"
 PUBLISHED_DIRECTORY: Final = "published"
 FOUND, SENT = "found", "sent"
-"""Stages that are done."""
+"""The stages that are done."""
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What a job that is started again must know, beside what the comparison notes."""
+    """A `Published` is what a job that is started again must know, beside what the comparison notes."""
 
     job: str
     run: bytes
     stage: str = ""
     begin: dict[int, int] = {}
-    """By place: where the topic ended before all of it was sent there."""
+    """For each place, where the topic ended before all of it was sent there."""
 
 
 _PUBLISHED: Final = msgspec.msgpack.Decoder(Published)
 
 
 class Outcome(NamedTuple):
-    """What was found, and by partition how many objects were handed on."""
+    """An `Outcome` is what was found, and by partition how many objects were handed on."""
 
     report: Report
     keys: dict[str, int]
 
 
 def keep(site: str, source: Remote, place: Place, read: Carried) -> None:
-    """Hold the source's log until it has merged: what was done there since is read then, and what was in doubt. `site`:
-    the initiating one."""
+    """Hold the source's log until it has merged: it then reads what was done there since, and what was in doubt.
+    `site`: the initiating one."""
     votes = (u.offset for u in History(read).ledger.undecided.values())
     classified.hold(source.coordinator, place.name, site, min([read.next_offset, *votes]))
 
 
 class Publishing:
-    """One job, for these partitions of a policy (none named: all), but for those that are `done`: they were merged
-    already. The configuration's own site is the initiating one."""
+    """A `Publishing` is one job, for these partitions of a policy (none named: all), without those that are `done`:
+    they were merged already. The configuration's own site is the initiating one."""
 
     def __init__(
         self,
@@ -117,14 +117,14 @@ class Publishing:
             tell=tell,
         )
         self._own = Remote(site.config.site.name, site.log, site.coordinator)
-        self._elsewhere = Elsewhere(self._own, source)
+        self._elsewhere = RemoteDecisions(self._own, source)
         self._closed: dict[str, Side] = {}
         self._last_ms: dict[str, int] = {}
         self._published: Published
 
     def run(self) -> Outcome:
-        """Whatever fails leaves a checkpoint to go on from. RefusedError where a branch is not closed in time, or has
-        ended elsewhere than the job has seen it."""
+        """Compare and publish. Any failure leaves a checkpoint to go on from. RefusedError where a branch is not closed
+        in time, or has ended elsewhere than the job has seen it."""
         self._await_closed()
         report = self._comparison.run()
         forked = {n: p for n, p in self._places.items() if report.partitions[n].forked}
@@ -155,7 +155,7 @@ class Publishing:
             time.sleep(LOOK_S)
 
     def _look(self) -> dict[str, str]:
-        """Why branches are not closed yet."""
+        """Return why branches are not closed yet."""
         why: dict[str, str] = {}
         for name, place in self._places.items():
             if name in self._closed:
@@ -168,7 +168,8 @@ class Publishing:
         return why
 
     def _check_end(self, place: Place) -> None:
-        """As it was closed; behind that it may follow the source already."""
+        """Check that the branch ends as it was closed, or as it ended since: behind that it may follow the source
+        already."""
         ended = restores.closed_at(self._site.coordinator, place.name)
         ends = {self._closed[place.name].state.hash, b"" if ended is None else ended.hash}
         if self._end(place, INITIATING).state.hash not in ends:
@@ -181,7 +182,8 @@ class Publishing:
         return Carried.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
 
     def _decide(self, place: Place, undecided: Undecided) -> int | None:
-        """What was in doubt at the end of a branch is decided by the branch of its first partition."""
+        """Return when it was committed, or None. The branch of its first partition decides what was in doubt at the end
+        of a branch."""
         side = self._closed.get(place.name)
         if side is None or not self._elsewhere.committed(side, undecided):
             return None
@@ -203,7 +205,7 @@ class Publishing:
         return now
 
     def _manifests(self, forked: Mapping[str, Place], report: Report) -> dict[str, Manifest]:
-        """What was found is in the checkpoint's directory then."""
+        """Return the manifests. What was found is in the checkpoint's directory then."""
         there = str(self._directory / RESULTS_DIRECTORY)
         if not self._published.stage:
             places = {name: place.index for name, place in self._places.items()}
@@ -225,7 +227,7 @@ class Publishing:
         return manifest(report.partitions[place.name].fork, progress.before[initiating], followed, chunks)
 
     def _happened(self, place: Place) -> dict[int, list[bytes]]:
-        """By side."""
+        """Return what happened, by side."""
         found: dict[int, list[bytes]] = {side: [] for side in SIDES}
         told = self._comparison.folded_rows().where("carried IS NOT NULL").where(f"place = {place.index}")
         for row in told.select("side", "ids").collect():
@@ -235,7 +237,7 @@ class Publishing:
     # --- the topic ---
 
     def _send(self, remote: Remote, forked: Mapping[str, Place]) -> None:
-        """All records, if that was not done; some may come twice."""
+        """Send all records, if that was not done; some may come twice."""
         if self._published.stage == SENT or not forked:
             return
         remote.log.ensure_topic(self._topic, self._topic_size, keep_ms=classified.KEPT_MS)
@@ -253,11 +255,11 @@ class Publishing:
         self._save(msgspec.structs.replace(self._published, stage=SENT))
 
     def _tell(self, remote: Remote, place: Place, manifest: Manifest) -> None:
-        """The node that merges will find it."""
+        """Write the manifest and the znode, by which the node that merges finds the records."""
         run, chunk, tp = self._published.run, packed(manifest), TopicPartition(self._topic, place.index)
         for value in records_of(run, chunk):
             remote.log.put(tp, b"", value)
-        found = classified.Classified(
+        found = classified.ClassifiedResult(
             manifest.merge.hex(),
             run.hex(),
             digest(chunk).hex(),

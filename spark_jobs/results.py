@@ -1,6 +1,7 @@
-"""What executors do with rows of `CLASSIFIED` for the node that merges: rows in, records of `restore.results` out.
+"""This module is what executors do with rows of `CLASSIFIED` for the node that merges: rows go in, records of
+`restore.results` come out.
 
-Knows no Spark. A task has the rows of some partitions, each one's together.
+Nothing here knows Spark. A task has the rows of some partitions, each one's together.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ RESULTS: Final = "place int, chunk binary, keys long, value binary"
 RESULTS_SCHEMA: Final = pa.schema(
     [("place", pa.int32()), ("chunk", pa.binary()), ("keys", pa.int64()), ("value", pa.binary())]
 )
-"""A record: of which place and chunk; how many keys that has, said with its first record only."""
+"""A record: its place and chunk, and how many keys the chunk has, which stands in the chunk's first record only."""
 
 ID_BYTES: Final = 16
 
@@ -30,7 +31,7 @@ _COLUMNS: Final = ("partition", "key", "kind", "base", "source", "initiating", "
 
 
 class Results:
-    """For rows of `CLASSIFIED`; gives `RESULTS`. `places`: by name; `run`: of the job."""
+    """`Results` takes rows of `CLASSIFIED`, and gives `RESULTS`. `places`: by name; `run`: of the job."""
 
     def __init__(self, places: Mapping[str, int], run: bytes) -> None:
         self.places = places
@@ -45,7 +46,7 @@ class Results:
 
 
 def told(row: tuple[Any, ...]) -> Told:
-    """A row as it travels."""
+    """Return a row in the form that travels."""
     _, key, kind, base, source, initiating, source_ids, initiating_ids = row
     return Told(key, kind, _pair(base), _pair(source), _pair(initiating), source_ids, initiating_ids)
 
@@ -54,12 +55,12 @@ def _pair(state: Mapping[str, bytes | None] | None) -> Pair:
     if state is None:
         return None
     ref = state["ref"]
-    assert ref is not None  # or there is no struct
+    assert ref is not None  # without a reference there is no struct
     return ref, state["value"]
 
 
 def written(place: int, run: bytes, keys: int, chunk: bytes) -> list[tuple[int, bytes, int, bytes]]:
-    """A chunk as rows of `RESULTS`."""
+    """Return a chunk as rows of `RESULTS`."""
     name = digest(chunk)
     return [(place, name, 0 if i else keys, value) for i, value in enumerate(records_of(run, chunk))]
 
@@ -68,8 +69,8 @@ def written(place: int, run: bytes, keys: int, chunk: bytes) -> list[tuple[int, 
 
 
 class Followed(NamedTuple):
-    """Of one partition: where each branch was followed to, and what happened in it, by side; and how what was in doubt
-    where the initiating one ends was decided."""
+    """A `Followed` is one partition: how far each branch was followed, what happened in it, by side, and how
+    transactions in doubt where the initiating one ends were decided."""
 
     ends: Mapping[int, Carried]
     happened: Mapping[int, Sequence[bytes]]
@@ -77,12 +78,13 @@ class Followed(NamedTuple):
 
 
 def ids_of(happened: bytes) -> list[bytes]:
-    """As a row of `FOLDED` without a key has them."""
+    """Return the ids in a row of `FOLDED` without a key."""
     return [bytes(happened[at : at + ID_BYTES]) for at in range(0, len(happened), ID_BYTES)]
 
 
 def manifest(fork: Place, parted_at: bytes, followed: Followed, chunks: Mapping[bytes, int]) -> Manifest:
-    """`parted_at`: the hash of the record at the fork; `chunks`: by name, how many keys each has."""
+    """Return the manifest. `parted_at`: the hash of the record at the fork; `chunks`: by name, how many keys each
+    has."""
     seen, closed = followed.ends[SOURCE].state, followed.ends[INITIATING].state
     ledger = History(followed.ends[INITIATING]).ledger
     known = {tx: d.commit for tx, d in ledger.decided.items()} | dict(followed.decided)

@@ -1,4 +1,4 @@
-"""What the rebalance job writes to stdout: a table for people, or one JSON document."""
+"""This module writes the output of the rebalance job to stdout: a table for people, or one JSON document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Counted = tuple[str, Config, Report, DryRun]
 
 
 def show_counts(site: Site, found: Sequence[Counted], format_: str, *, single: bool) -> None:
-    """What would move."""
+    """Show what would move."""
     documents = [_counted(site, *one) for one in found]
     if format_ == "json":
         click.echo(json.dumps(documents[0] if single else {"policies": documents}))
@@ -58,7 +58,7 @@ def _counted(site: Site, policy: str, wanted: Config, report: Report, counting: 
 
 
 def show_moves(found: Sequence[Outcome], format_: str, *, single: bool) -> None:
-    """What was moved."""
+    """Show what was moved."""
     documents = [_moved(one) for one in found]
     if format_ == "json":
         click.echo(json.dumps(documents[0] if single else {"policies": documents}))

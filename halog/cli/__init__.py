@@ -1,1 +1,2 @@
-"""The command line: one file per command group, heavy imports inside commands. Never decides anything itself."""
+"""This package has the command line: one file per command group, heavy imports inside commands. It never decides
+anything itself."""

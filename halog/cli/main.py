@@ -1,7 +1,8 @@
-"""`halog`: the group of all commands, and how an error becomes one line on stderr and an exit code.
+"""The command `halog` is the group of all commands. This module turns an error into one line on stderr and an exit
+code.
 
-A command is imported when it is called or helped with; `halog --help` imports none. Exit codes: 0 ok, 1 failed,
-2 usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout (`HalogError.exit_code`), 130 interrupted.
+A command is imported when it is called or helped with; `halog --help` imports none. Exit codes: 0 ok, 1 failed, 2
+usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout (`HalogError.exit_code`), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from halog.errors import HalogError, NothingToDoError
 from halog.signals import relay
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a write to stdout fails with that is nobody's mistake here; of a file with a name the command itself speaks."""
+"""A write to stdout that fails with one of these is nobody's mistake here. A write to a file that has a name is told by
+the command itself."""
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -39,32 +41,41 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Check what halog needs: Java, jars, disk, servers and their settings.",
     ),
     "node": ("halog.cli.cluster.node:node", "Run a hosting node; list the nodes."),
-    "status": ("halog.cli.cluster.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
-    "partition": ("halog.cli.partition.define:partition", "Where partitions live and move to, how far copies are."),
-    "zone": ("halog.cli.cluster.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
-    "site": ("halog.cli.sites.group:site", "Which site serves what, how far mirrors are; taking over."),
+    "status": ("halog.cli.cluster.status:status", "Say whether the cluster is well: nodes, partitions, replicas, lag."),
+    "partition": (
+        "halog.cli.partition.define:partition",
+        "Show where partitions live and how far copies are; move them.",
+    ),
+    "zone": ("halog.cli.cluster.zone:zone", "Show which nodes give each other a quorum, and whether they have it."),
+    "site": ("halog.cli.sites.group:site", "Show which site serves what and how far mirrors are; take over."),
     "conflicts": (
         "halog.cli.merge.settle:conflicts",
-        "What two sites that both went on contradict each other in; settle it.",
+        "Show what contradicts after two sites have both gone on; settle it.",
     ),
     "restore": ("halog.cli.merge.restore:restore", "Make one history of what two sites did by themselves; undo that."),
     "mapper": (
         "halog.cli.partition.mapper:mapper",
-        "Which partition a key belongs to and why; how evenly keys spread.",
+        "Say which partition a key belongs to and why, and how evenly keys spread.",
     ),
     "get": ("halog.cli.objects.get:get", "Show one object, by type and key."),
     "type": (
         "halog.cli.objects.type_:type_",
-        "The definitions of types: list them, take one back that no object uses.",
+        "List the definitions of types; take one back that no object uses.",
     ),
     "list": ("halog.cli.objects.list_:list_", "List the objects of a type."),
     "delete": ("halog.cli.objects.delete:delete", "Delete one object, also one that cannot be read."),
-    "log": ("halog.cli.log.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
-    "txn": ("halog.cli.log.txn:txn", "Transactions over several partitions: what is in doubt, and why; decide it."),
-    "events": ("halog.cli.log.events:events", "What happened in the cluster, and because of what."),
-    "history": ("halog.cli.log.history:history", "Who was active for a partition, when and why; what was discarded."),
+    "log": ("halog.cli.log.holds:log", "Show a partition's log, decoded and judged; keep it from being trimmed."),
+    "txn": (
+        "halog.cli.log.txn:txn",
+        "Show which transactions over several partitions are in doubt, and why; decide them.",
+    ),
+    "events": ("halog.cli.log.events:events", "Show what happened in the cluster, and because of what."),
+    "history": (
+        "halog.cli.log.history:history",
+        "Show who was active for a partition, when and why, and what was discarded.",
+    ),
     "export": ("halog.cli.objects.export:export", "Write objects to a file of JSON lines."),
-    "import": ("halog.cli.objects.import_:import_", "Create the objects of such a file."),
+    "import": ("halog.cli.objects.import_:import_", "Create the objects of an exported file."),
     "failover": ("halog.cli.partition.failover:failover", "Make another node active for a partition, without loss."),
     "plan": (
         "halog.cli.partition.plan_rollback:plan",
@@ -81,14 +92,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "recover": (
         "halog.cli.cluster.recover:recover",
-        "After ZooKeeper lost its data: make its tables anew from the logs.",
+        "Make ZooKeeper's tables anew from the logs, after it lost its data.",
     ),
     "version": ("halog.cli.cluster.version:version", "Print the versions of halog and of what it runs on."),
 }
 
 
 class _SeenEnough(Exception):
-    """The reader of our output has closed it. No OSError: click would end the process with 1."""
+    """The reader of our output has closed it. This is no OSError: for one, click would end the process with 1."""
 
 
 class LazyGroup(click.Group):
@@ -147,9 +158,10 @@ def cli() -> None:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs a command line; the exit code. (The installed script passes it to sys.exit.)
+    """Run a command line and return the exit code. (The installed script passes it to sys.exit.)
 
-    Without arguments it is the process's own, and the process is halog's: no signal is lost."""
+    Without arguments it is the process's own command line. Then the process is halog's: no signal is lost.
+    """
     if args is None:
         _open_standard_files()
         relay()
@@ -163,13 +175,13 @@ def main(args: list[str] | None = None) -> int:
 
 
 def _run(args: list[str] | None) -> int:
-    """The command, and what it says where it fails as it may. What is raised instead: stdout takes nothing, or nobody
+    """Run the command, and tell its errors. An exception comes out only if stdout takes nothing more, or if nobody
     expected it."""
     try:
         result = cli.main(args=args, prog_name="halog", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
-        with suppress(OSError):  # as in _complain
+        with suppress(OSError):  # stderr may take nothing
             e.show()
         return e.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -187,8 +199,8 @@ def _run(args: list[str] | None) -> int:
 
 
 def _open_standard_files() -> None:
-    """Those that whoever started this process closed: else a connection would get the number of one, and what is
-    said there would go over that connection."""
+    """Open the standard files that the process was started without. Else a connection would get the number of one, and
+    what is said there would go over that connection."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -200,7 +212,7 @@ def _open_standard_files() -> None:
 
 
 def _fault(error: Exception) -> int:
-    """Of what nobody expected, or of a stdout that takes nothing more."""
+    """Tell of an error that nobody expected, or of a stdout that takes nothing more."""
     if os.environ.get("HALOG_DEBUG"):
         raise error
     if isinstance(error, OSError) and error.filename is None and error.errno in FULL:

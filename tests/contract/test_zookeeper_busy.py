@@ -102,8 +102,8 @@ def test_a_server_of_another_kind_is_told_as_that(answer: bytes, said: str, busy
     assert (seen.busy, said in seen.text) == (busy, True), seen
 
 
-def _target(zookeeper: str) -> checks.Target:
-    return checks.Target(Path(), False, "", zookeeper)
+def _target(zookeeper: str) -> checks.DoctorTarget:
+    return checks.DoctorTarget(Path(), False, "", zookeeper)
 
 
 def test_one_that_is_busy_is_waited_for_and_no_longer(zookeeper: ZkRig) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.record_types import EpochOpened, Record
 from halog.runtime.merge import restore_driver as restoring
-from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.relinquish import GivingAway
-from halog.runtime.sites.split_watch import Watching
+from halog.runtime.sites.catch_up import CatchUp
+from halog.runtime.sites.relinquish import Relinquishment
+from halog.runtime.sites.split_watch import SplitWatch
 from restore import replay, results, undoing
 from restore.merge import Difference, Kind
 from restore.plan import Choice
@@ -26,23 +26,23 @@ SEEDS = pair.SEEDS[:2_000]
 @mutant("M1", SEEDS)
 def nobody_looks_whether_both_sites_serve() -> None:
     """Each goes on as if it were alone."""
-    patch(Watching, "_look", lambda self, site, mine: None)
+    patch(SplitWatch, "_look", lambda self, site, mine: None)
 
 
 @mutant("M5", SEEDS)
 def a_site_takes_over_before_it_has_everything() -> None:
     """What has not come over is lost."""
-    patch(DrawingLevel, "step", lambda self, *, may_fence: True)
+    patch(CatchUp, "step", lambda self, *, may_fence: True)
 
 
 @mutant("F3", SEEDS)
 def a_log_is_given_away_without_being_compared() -> None:
     """Whatever the other one has not got is cut silently."""
 
-    def compare(self: GivingAway, own: Any) -> Iterator[bool]:
+    def compare(self: Relinquishment, own: Any) -> Iterator[bool]:
         yield True
 
-    patch(GivingAway, "_compare", compare)
+    patch(Relinquishment, "_compare", compare)
 
 
 @mutant("F2", SEEDS)

@@ -15,8 +15,8 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.partition_tables import table_of
 from halog.metadata.restore_requests import RestoreRequest
 from halog.ports import UnknownResult
-from halog.runtime.merge.restore_command import Reuniting, undo
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.merge.restore_command import RestoreCommand, undo
+from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 from tests.sim.abroad import pair as pairs
 from tests.sim.abroad.accounts import finish
@@ -150,9 +150,9 @@ class TwoSites:
 
     # --- commands ---
 
-    def _switching(self, world: SiteWorld, timeout_s: float) -> Switching:
+    def _switching(self, world: SiteWorld, timeout_s: float) -> Switchover:
         coordinator: Any = SiteCoordinator(world, world.asker())
-        return Switching(coordinator, world.site, world.reach(world.asker()), timeout_s)
+        return Switchover(coordinator, world.site, world.reach(world.asker()), timeout_s)
 
     def restore(self) -> RestoreRequest:
         """`halog restore` at west."""
@@ -161,7 +161,7 @@ class TwoSites:
         log: Any = SiteLog(world, asker)
         own = Remote(world.site, log, coordinator)
         reach = world.reach(asker)
-        with Reuniting(own, lambda policy: "state", reach, (world.other,), TIMEOUT_S) as reuniting:
+        with RestoreCommand(own, lambda policy: "state", reach, (world.other,), TIMEOUT_S) as reuniting:
             tables = [table_of(coordinator, "p")]
             sources = reuniting.sources(tables, {}, self._back)
             return reuniting.restore(tables, sources, told=lambda name, now: None)["p"]

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halog.adapters.kafka import conf as kafka_conf
 from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
-from halog.ports import Noted, TopicPartition
+from halog.ports import JournalResult, TopicPartition
 
 log = logging.getLogger("halog.kafka")
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
@@ -57,7 +57,7 @@ class KafkaJournal:
         self._closed = threading.Event()
         self._producer: Any = Producer(kafka_conf.journal(bootstrap))
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         """See LogJournal."""
         answers: dict[int, int] = {}  # position → error code
 
@@ -79,7 +79,7 @@ class KafkaJournal:
         refused = [i for i in range(done) if answers[i] != KafkaError.NO_ERROR]
         for i in refused:
             log.warning("%s takes no value of %d bytes: it is dropped", self._tp[0], len(values[i]))
-        return Noted(len(values) - done, len(refused))
+        return JournalResult(len(values) - done, len(refused))
 
     def close(self) -> None:
         """See LogJournal."""

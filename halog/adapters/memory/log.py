@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from halog.adapters.memory.broker import Answer, MemoryBroker, TopicRow, Wire
 from halog.errors import ClosedError, DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
-from halog.ports import Delivery, Entry, Noted, OutOfRange, TopicPartition
+from halog.ports import Delivery, Entry, JournalResult, OutOfRange, TopicPartition
 
 log = logging.getLogger("halog.memory")
 MAX_QUEUED = 100_000  # as the Kafka adapter's produce queue
@@ -94,13 +94,13 @@ class MemoryJournal:
         self._broker = broker
         self._tp = tp
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         with self._broker.lock:
             if self._broker.shelf(self._tp).held is not None:
-                return Noted(len(values))
+                return JournalResult(len(values))
         fit = [value for value in values if len(value) <= MAX_BYTES]
         self._broker.write(self._tp, [(b"", value, {}) for value in fit], marker=False)
-        return Noted(0, len(values) - len(fit))
+        return JournalResult(0, len(values) - len(fit))
 
     def close(self) -> None:
         """Do nothing: the broker is shared."""

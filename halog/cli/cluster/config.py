@@ -1,20 +1,23 @@
-"""`halog config check|diff|activate|show|history`: the configuration as a file, and the version the cluster goes by."""
+"""`halog config check|diff|activate|show|history` handles the configuration as a file, and the version the cluster goes
+by."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, gathered
 from halog.cli.shared.messages import say
 from halog.cli.shared.options import Text, config_option, number_of, timeout_option
 from halog.cli.shared.output import emit, emit_json, format_option
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.metadata.config_versions import ActiveVersion, Version
 
@@ -24,13 +27,14 @@ CONFIG_EXIT = 2
 
 
 def file_argument(command: F) -> F:
-    """`[FILE]`: the configuration in question, where it is not the one that says how to reach the cluster."""
+    """Add the argument `[FILE]`: the configuration in question, where --config names another one, which says how to
+    reach the cluster."""
     return click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")(command)
 
 
 @click.group()
 def config() -> None:
-    """The cluster's configuration: check a file, compare it, activate it; see what is active.
+    """Check, compare and activate the cluster's configuration; see what is active.
 
     Without FILE the file is that of --config, which also says how to reach the cluster. `-` is standard input.
 
@@ -50,7 +54,7 @@ def config() -> None:
 def check(file: Path | None, config_path: Path, format_: str) -> None:
     """Validate a file as a whole and say everything that is wrong with it. Asks no server.
 
-    Exit code 2 if something is. A warning is of what is right, and perhaps not meant.
+    Exit code 2 if something is wrong. A warning is about a value that is valid, and perhaps not meant.
 
     \b
     Examples:
@@ -80,15 +84,11 @@ def check(file: Path | None, config_path: Path, format_: str) -> None:
 @file_argument
 @click.option("--version", "number", type=number_of(1), help="Compare with this version, not the active one.")
 @click.option("--with", "with_", type=number_of(1), help="Compare this version, not a file.")
-@config_option
-@format_option
-@timeout_option
-def diff(
-    file: Path | None, number: int | None, with_: int | None, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def diff(file: Path | None, number: int | None, with_: int | None, options: ClusterOptions) -> None:
     """Show which keys a file changes, and when each change would take effect, or why it is refused.
 
-    Changes nothing. Where keys belong elsewhere by the file, all objects of the policy are read to count what moves.
+    Changes nothing. If keys would belong to other partitions, all objects of the policy are read to count what moves.
 
     \b
     Examples:
@@ -101,17 +101,17 @@ def diff(
     from halog.config.read import name_of, operators_config
     from halog.metadata import config_versions as versions
 
-    with _reached(config_path, file, timeout_s) as connection:
+    with _reached(options, file) as connection:
         c = connection.coordinator
         left = versions.read(c).version if number is None else versions.find(c, number)
         if with_ is None:
-            path = file or config_path
+            path = file or options.config_path
             right, name = operators_config(path), name_of(path)
         else:
             right, name = versions.find(c, with_).parsed(), f"version {with_}"
         compared = compare(connection, left, right, name)
         moving = foresee(connection, right, compared.moving)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({**compared.document, "moving": moving})
     else:
         show(compared)
@@ -122,24 +122,14 @@ def diff(
 @click.option("--comment", type=Text(), default="", help="Why; stands in the history.")
 @click.option("--on", "on", type=number_of(), help="Only if this version is active (0: none); else exit 5.")
 @click.option("--dry-run", is_flag=True, help="Show what would become of each key; activate nothing.")
-@config_option
-@format_option
-@timeout_option
-def activate(
-    file: Path | None,
-    comment: str,
-    on: int | None,
-    dry_run: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def activate(file: Path | None, comment: str, on: int | None, dry_run: bool, options: ClusterOptions) -> None:
     """Make a file the configuration that the cluster goes by: as a new version, whole or not at all.
 
-    Refused with exit code 5, and nothing changed, where a running cluster cannot have it: each such key is named with
-    the reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest.
-    Copies and objects that belong elsewhere by it are moved by the nodes, under traffic; those of policies with
-    `rebalance = "manual"` by `halog plan` and `halog rebalance`. A command that died on the way is given again.
+    Refused with exit code 5, and nothing changed, if a running cluster cannot have it: each such key is named with the
+    reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest. The
+    nodes then move the copies and objects that belong elsewhere, under traffic. For policies with `rebalance =
+    "manual"` use `halog plan` and `halog rebalance`. If the command dies on the way, give it again.
 
     \b
     Examples:
@@ -153,9 +143,9 @@ def activate(
     from halog.errors import RefusedError
     from halog.metadata import config_versions as versions
 
-    path = file or config_path
+    path = file or options.config_path
     new = operators_config(path)
-    with _reached(config_path, file, timeout_s) as connection:
+    with _reached(options, file) as connection:
         standing = versions.read(connection.coordinator)
         if on not in (None, standing.number):
             raise RefusedError(f"version {standing.number} is active, not {on}: look at `halog config diff` again")
@@ -166,16 +156,19 @@ def activate(
         elif not (compared.refused or compared.same):
             moving = begin(connection, new, compared.moving)
             made = _activate(connection, standing, path, new, comment)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({**compared.document, "activated": None if made is None else made.number, "moving": moving})
     elif compared.same:
         click.echo(f"version {standing.number} is this configuration already; nothing was changed")
         if compared.refused and not compared.away:
-            say(f"the cluster is not what it says: {compared.refused}")
+            say(f"the cluster differs from this configuration: {compared.refused}")
     else:
         show(compared)
     if compared.same and compared.away:
-        raise RefusedError(f"version {standing.number} is active, and not what the cluster is about: {compared.away}")
+        raise RefusedError(
+            f"version {standing.number} is active, but objects still move to where another configuration has them: "
+            f"{compared.away}"
+        )
     if compared.refused and not compared.same:
         raise RefusedError(f"nothing was activated: {name_of(path)} changes {compared.refused}")
     if made is not None:
@@ -195,7 +188,8 @@ def activate(
     help="As a file that can be activated again, or one JSON document.",
 )
 @timeout_option
-def show_(number: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@gathered
+def show_(number: int | None, options: ClusterOptions) -> None:
     """Show the active version, or an older one, with every key. Exit code 1 if nothing was ever activated.
 
     \b
@@ -210,12 +204,12 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
     from halog.errors import HalogError
     from halog.metadata import config_versions as versions
 
-    with _reached(config_path, None, timeout_s) as connection:
+    with _reached(options) as connection:
         c = connection.coordinator
         version = versions.read(c).version if number is None else versions.find(c, number)
     if version is None:
         raise HalogError("nothing was ever activated: every process goes by its own file")
-    if format_ == "json":
+    if options.format == "json":
         emit_json(msgspec.to_builtins(version))
         return
     click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
@@ -225,10 +219,8 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
 
 
 @config.command()
-@config_option
-@format_option
-@timeout_option
-def history(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def history(options: ClusterOptions) -> None:
     """List the versions that are kept, the active one first: when, by whom, from what file, why.
 
     \b
@@ -241,40 +233,41 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
     from halog.cli.cluster.config_views import DIGITS, when
     from halog.metadata import config_versions as versions
 
-    with _reached(config_path, None, timeout_s) as connection:
+    with _reached(options) as connection:
         found = versions.history(connection.coordinator)
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
     document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
-    emit(format_, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+    emit(options.format, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
 
 
 def _say_where(new: Config) -> None:
-    """Each site has versions of its own, and nobody compares them."""
+    """Tell that other sites still have their own versions: each site has its own, and nothing compares them."""
     from halog.config.multi_site import sites_named, sites_of
 
     tree, here = new.all_sites, new.site.name
     others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]
     if others:
         at, whose = sites_named(others), "that site's" if len(others) == 1 else "each site's own"
-        say(f"it is so at site {here} alone; to have it at {at}, activate it with {whose} file, too")
+        say(f"it is active at site {here} alone; to have it at {at}, activate it with {whose} file, too")
 
 
-def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
-    """A connection by --config, or by FILE where that is the only file there is."""
-    from halog.cli.shared.connection import connect
+def _reached(options: ClusterOptions, file: Path | None = None) -> AbstractContextManager[ClusterConnection]:
+    """Return a connection by --config, or by FILE where that is the only file."""
     from halog.config.read import STANDARD
 
-    path = config_path if file is None or config_path == STANDARD or config_path.exists() else file
-    return connect(path, timeout_s, as_in_file=True)
+    path = options.config_path
+    if file is not None and path != STANDARD and not path.exists():
+        options = options._replace(config_path=file)
+    return options.connect(as_in_file=True)
 
 
-def _activate(connection: Connection, standing: ActiveVersion, path: Path, new: Config, comment: str) -> Version:
+def _activate(connection: ClusterConnection, standing: ActiveVersion, path: Path, new: Config, comment: str) -> Version:
     from halog.cli.cluster.config_views import tell
     from halog.config.read import STANDARD, name_of
     from halog.metadata.config_versions import Draft, activate as activate_version
     from halog.metadata.identity import who
 
-    why = " ".join(comment.split())  # one line of a table
+    why = " ".join(comment.split())  # it must fit one line of a table
     file = name_of(path) if path == STANDARD else str(path.absolute())
     draft = Draft(time.time_ns() // 1_000_000, who(), file, why, new)
     made = activate_version(connection.coordinator, standing, draft)

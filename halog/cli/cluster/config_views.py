@@ -1,4 +1,4 @@
-"""What `halog config` shows: two configurations key by key, and the event of an activation."""
+"""This module has what `halog config` shows: two configurations key by key, and the event of an activation."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from halog.cli.shared.event_log import note
 from halog.cli.shared.messages import say
 from halog.cli.shared.output import emit_table
 from halog.config import Config
-from halog.config.changes import MOVES, REFUSED, Change, key_text
+from halog.config.changes import MOVES, REFUSED, KeyChange, key_text
 from halog.events import ACTIVATED, At, event
 from halog.metadata.config_versions import Version, digest
 from halog.runtime.placement.config_admission import Facts, facts, judged, turned_away
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 DIGITS = 12
-"""Of a digest: enough to tell a few hundred versions apart."""
+"""So many digits of a digest tell a few hundred versions apart."""
 
 
 class Compared(NamedTuple):
-    """Two configurations. `left` is None where nothing was ever activated."""
+    """Holds the comparison of two configurations. `left` is None where nothing was ever activated."""
 
     left: Version | None
     right: str
     same: bool
-    changes: list[Change]
+    changes: list[KeyChange]
     away: str = ""
-    """The keys whose objects are on their way to where another configuration has them, each with what to do."""
+    """The keys whose objects are moving to where another configuration has them, each with what to do."""
 
     @property
     def refused(self) -> str:
-        """The keys that cannot be, each with the reason; "": none."""
+        """Return the keys that are refused, each with the reason; "": none."""
         return "; ".join(f"{c.text}: {c.why}" for c in self.changes if c.effect == REFUSED)
 
     @property
     def moving(self) -> list[str]:
-        """The policies whose objects move, unless something is refused."""
+        """Return the policies whose objects move, unless something is refused."""
         moving = dict.fromkeys(c.key[1] for c in self.changes if c.effect == MOVES)
         return [] if self.refused else list(moving)
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the comparison for programs."""
         changes = [{"key": c.text, "was": c.was, "now": c.now, "effect": c.effect, "why": c.why} for c in self.changes]
         return {"version": None if self.left is None else self.left.number, "with": self.right, "changes": changes}
 
 
-def compare(connection: Connection, left: Version | None, right: Config, name: str) -> Compared:
-    """What differs, and what would become of it on the cluster as it is now."""
+def compare(connection: ClusterConnection, left: Version | None, right: Config, name: str) -> Compared:
+    """Return what differs, and what would become of it on the cluster as it is now."""
     same = left is not None and left.digest == digest(right)
     there = known(connection)
     changes = judged(None if left is None else left.parsed(checked=False), right, there)
@@ -60,15 +60,15 @@ def compare(connection: Connection, left: Version | None, right: Config, name: s
     return Compared(left, name, same, changes, away)
 
 
-def known(connection: Connection) -> Facts:
-    """Of a cluster that does not exist yet there are none."""
+def known(connection: ClusterConnection) -> Facts:
+    """Return the facts of the cluster that a change is judged by. A cluster that does not exist yet has none."""
     types = {d.name: d.bases for d in connection.definitions.all()} if connection.tables else {}
     nodes, own = connection.nodes.values(), connection.config
     return facts(connection.coordinator, own.cluster.name, connection.tables, nodes, types, own.other_sites)
 
 
 def show(compared: Compared) -> None:
-    """As a table of keys."""
+    """Show the comparison as a table of keys."""
     if compared.left is None:
         say(
             "nothing was ever activated: nodes go by their files, and `halog node list` will show who must be restarted"
@@ -88,12 +88,13 @@ def _text(value: Any) -> str:
 
 
 def when(version: Version) -> str:
-    """UTC, to the second."""
+    """Return when a version was activated, in UTC, to the second."""
     return datetime.fromtimestamp(version.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def tell(connection: Connection, version: Version) -> bool:
-    """Into the event history, which nobody else would do where no node runs; False if it does not take it."""
+def tell(connection: ClusterConnection, version: Version) -> bool:
+    """Write the activation into the event history; where no node runs, nobody else would. Return False if the history
+    does not take it."""
     why = f"by {version.by} from {version.file}" + (f": {version.comment}" if version.comment else "")
     more = {"version": version.number, "by": version.by, "file": version.file, "digest": version.digest}
     told = event(

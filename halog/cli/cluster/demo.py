@@ -1,4 +1,4 @@
-"""`halog demo`: the main job, visible."""
+"""`halog demo` shows halog's main job."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 336_776
 DEFAULT_ROWS = 20_000  # three weeks
 DEFAULT_PARTITIONS = 12
-SPLIT_ROWS = 2_000  # of which each site's client does some thousand things
+SPLIT_ROWS = 2_000  # each site's client makes some thousand calls with them
 SPLIT_PARTITIONS = 6
-MIN_ROWS = 100  # below, a fault has no middle to happen in
+MIN_ROWS = 100  # with fewer rows there is no middle for a fault to happen in
 
 
 @click.command()
@@ -93,12 +93,12 @@ def demo(
 def _play(options: Options) -> tuple[Result, Scene]:
     from halog.demo.run import play
     from halog.demo.scene import Scene
-    from halog.demo.view import View
+    from halog.demo.view import LiveView
     from halog.embedded.progress import LogProgress
 
     _prepare()
     scene = Scene(options.rows)
-    with View(scene):
+    with LiveView(scene):
         return play(options, scene, LogProgress()), scene
 
 
@@ -106,12 +106,12 @@ def _split(options: Options, format_: str) -> int:
     from halog.demo.split.picture import draw, progress_line
     from halog.demo.split.run import play
     from halog.demo.split.scene import SplitScene
-    from halog.demo.view import View
+    from halog.demo.view import LiveView
     from halog.embedded.progress import LogProgress
 
     _prepare()
     scene = SplitScene(options.rows)
-    with View(scene, picture=lambda: draw(scene), line=lambda: progress_line(scene)):
+    with LiveView(scene, picture=lambda: draw(scene), line=lambda: progress_line(scene)):
         result = play(options, scene, LogProgress())
     if format_ == "json":
         emit_json(result.to_dict())
@@ -127,6 +127,6 @@ def _prepare() -> None:
     from halog.demo.processes import listen
     from halog.embedded.progress import BarProgress
 
-    listen()  # told to go, it ends its children like on Ctrl-C
+    listen()  # at SIGTERM it ends its children, as at Ctrl-C
     with BarProgress() as progress:  # before the live picture begins: two of them cannot share a terminal
         dataset.ensure(progress)

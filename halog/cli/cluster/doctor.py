@@ -1,4 +1,4 @@
-"""`halog doctor`: is everything there that halog needs, and are the servers set up so that it is safe?"""
+"""`halog doctor` says whether everything that halog needs is there, and whether the servers' settings are safe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def doctor(ctx: click.Context, config_path: Path | None, data_dir: Path | None, 
     """
     from halog.cli.cluster import doctor_checks as checks
 
-    target = checks.Target.find(config_path or (Path(CONFIG) if Path(CONFIG).exists() else None), data_dir)
+    target = checks.DoctorTarget.find(config_path or (Path(CONFIG) if Path(CONFIG).exists() else None), data_dir)
     results = checks.run(target)
     ok = not any(r.result == "fail" for r in results)
     document = {"ok": ok, "checks": [r.to_dict() for r in results]}

@@ -1,4 +1,4 @@
-"""The checks of `halog doctor`. Each looks at one thing, changes nothing, and never raises."""
+"""This module has the checks of `halog doctor`. Each looks at one thing, changes nothing, and never raises."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from halog.errors import ConfigError, HalogError, UnreachableError
 
 Result = Literal["ok", "warn", "fail", "skip"]
 MIN_MESSAGE_BYTES = 5_500_000  # R8: a commit record may have 5 MB, and its batch a little more
-TIMEOUT_S = 3.0  # a server that takes longer to say hello is as good as down
+TIMEOUT_S = 3.0  # a server that takes longer to answer counts as down
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the doctor's report."""
+    """Holds one row of the doctor's report."""
 
     name: str
     result: Result
@@ -25,24 +25,24 @@ class Finding:
     advice: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """For --format json."""
+        """Return the row for --format json."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class Target:
-    """What is to be checked: existing servers, or an embedded site's directory."""
+class DoctorTarget:
+    """Says what is to be checked: existing servers, or an embedded site's directory."""
 
     data_dir: Path
     embedded: bool  # Java, jars and disk matter
     bootstrap: str = ""
     zookeeper: str = ""
     why_not: str = ""  # why there are no servers to ask
-    configured: bool = True  # somebody relies on the servers: that they are down is a fault
+    configured: bool = True  # somebody relies on the servers, so it is a fault if they are down
 
     @classmethod
     def find(cls, config_path: Path | None, data_dir: Path | None) -> Self:
-        """ConfigError: the configuration cannot be read."""
+        """Find what is to be checked. ConfigError if the configuration cannot be read."""
         from halog.embedded import default_data_dir, read_site
 
         directory = data_dir or default_data_dir()
@@ -61,14 +61,14 @@ class Target:
         return cls(directory, True, info.bootstrap, info.zookeeper)
 
 
-def run(target: Target) -> list[Finding]:
-    """All checks, in the order a reader can act on them."""
-    checks: list[Callable[[Target], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
+def run(target: DoctorTarget) -> list[Finding]:
+    """Run all checks, in the order in which a reader can act on them."""
+    checks: list[Callable[[DoctorTarget], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
     return [finding for check in checks for finding in check(target)]
 
 
-def java(target: Target) -> Iterator[Finding]:
-    """A Java that can run the servers."""
+def java(target: DoctorTarget) -> Iterator[Finding]:
+    """Look for a Java that can run the servers."""
     from halog.embedded.java import find_java
 
     try:
@@ -79,8 +79,8 @@ def java(target: Target) -> Iterator[Finding]:
         yield Finding("java", "ok", f"{found.version} ({found.path})")
 
 
-def jars(target: Target) -> Iterator[Finding]:
-    """The servers' jars in the cache, and their class archives."""
+def jars(target: DoctorTarget) -> Iterator[Finding]:
+    """Check the servers' jars in the cache, and their class archives."""
     from halog.embedded import archives, jars
     from halog.embedded.java import find_java
 
@@ -115,8 +115,8 @@ def jars(target: Target) -> Iterator[Finding]:
         yield Finding("class archives", "ok", str(built))
 
 
-def disk(target: Target) -> Iterator[Finding]:
-    """The data directory and its disk."""
+def disk(target: DoctorTarget) -> Iterator[Finding]:
+    """Check the data directory and its disk."""
     from halog.embedded import datadir
 
     if not target.embedded:
@@ -130,8 +130,8 @@ def disk(target: Target) -> Iterator[Finding]:
         yield Finding("data directory", "ok", f"{target.data_dir}, {free:,} MB free")
 
 
-def kafka(target: Target) -> Iterator[Finding]:
-    """A metadata answer, and settings that could lose data."""
+def kafka(target: DoctorTarget) -> Iterator[Finding]:
+    """Ask Kafka for its metadata, and for settings that could lose data."""
     if not target.bootstrap:
         yield Finding("kafka", "fail" if target.configured else "skip", target.why_not or "none configured")
         return
@@ -148,7 +148,7 @@ def kafka(target: Target) -> Iterator[Finding]:
 
 
 def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
-    """What halog refuses to rely on (reliability.md 13)."""
+    """Yield the settings that halog refuses to rely on (reliability.md 13)."""
     if settings.get("unclean.leader.election.enable") == "true":
         yield _unsafe(
             "unclean.leader.election.enable", "true", "set it to false: a stale leader cuts committed records off"
@@ -166,8 +166,8 @@ def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
         )
 
 
-def zookeeper(target: Target) -> Iterator[Finding]:
-    """A session."""
+def zookeeper(target: DoctorTarget) -> Iterator[Finding]:
+    """Ask ZooKeeper for a session."""
     if not target.zookeeper:
         yield Finding("zookeeper", "fail" if target.configured else "skip", target.why_not or "none configured")
         return
@@ -192,17 +192,17 @@ def _unsafe(name: str, value: str, advice: str) -> Finding:
 
 def _first_line(error: Exception) -> str:
     inner = error.args[0] if error.args else error
-    text = inner.str() if hasattr(inner, "str") else str(error)  # a KafkaException wraps its sentence
+    text = inner.str() if hasattr(inner, "str") else str(error)  # a KafkaException wraps its text
     return (text.splitlines() or [""])[0] or type(error).__name__
 
 
 def _ask_kafka(bootstrap: str) -> tuple[int, dict[str, str]]:
-    """The number of brokers, and the settings of the first."""
+    """Return the number of brokers, and the settings of the first."""
     import logging
 
     from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-    quiet = logging.getLogger("halog.doctor.kafka")  # refused connections are our finding, not the client's to print
+    quiet = logging.getLogger("halog.doctor.kafka")  # we report refused connections; the client must not print them
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
     config: dict[str, Any] = {
@@ -218,7 +218,8 @@ def _ask_kafka(bootstrap: str) -> tuple[int, dict[str, str]]:
 
 
 def _ask_zookeeper(hosts: str) -> str:
-    """The server's version as " (3.9.3)", or nothing where it keeps that to itself. ConfigError: no chroot."""
+    """Return the server's version as " (3.9.3)", or nothing where it does not tell. ConfigError if there is no
+    chroot."""
     import logging
 
     from kazoo.client import KazooClient

@@ -1,4 +1,5 @@
-"""`halog up` and `halog down`: embedded sites from the command line, one, or several side by side."""
+"""This module has the commands `halog up` and `halog down`. They start and stop embedded sites, one or several side by
+side."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from halog.embedded.site import EmbeddedSite
 
 LOOK_S = 0.2
-"""How often `--foreground` looks whether a site has ended by itself."""
+"""`--foreground` looks this often whether a site has ended by itself."""
 
 
-class _Names(click.ParamType[tuple[str, ...]]):
-    """west,east: names of sites, each once."""
+class SiteNames(click.ParamType[tuple[str, ...]]):
+    """Takes names of sites, each once: west,east."""
 
     name = "name,name,…"
 
@@ -45,7 +46,9 @@ data_dir_option = click.option(
     help="Where the site keeps its data.  [default: $HALOG_SITE or ~/.local/share/halog/site]",
 )
 sites_option = click.option(
-    "--sites", type=_Names(), help="Several sites by their names, each in a directory of its own in the data directory."
+    "--sites",
+    type=SiteNames(),
+    help="Several sites by their names, each in a directory of its own in the data directory.",
 )
 
 
@@ -71,7 +74,8 @@ def up(
     The first start fetches the servers (45 MB, about a minute); later ones take two seconds. Data stays in the data
     directory; starting again continues with it.
 
-    With --sites so many of each, side by side, as data centres of one cluster: all of them, or none if one cannot.
+    With --sites it starts a Kafka and a ZooKeeper for each name, side by side, as data centres of one cluster. If one
+    cannot start, none is left running.
 
     \b
     Examples:
@@ -137,7 +141,8 @@ def _up_several(root: Path, names: Sequence[str], foreground: bool, format_: str
 
 
 def _interruptible() -> None:
-    """Interrupted while starting, the supervisor is told to give up: nothing half-started stays behind."""
+    """Have SIGTERM interrupt the start, as Ctrl-C does: then the supervisor gives up, and nothing half-started stays
+    behind."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
@@ -151,7 +156,7 @@ def _stay(sites: Sequence[EmbeddedSite], show: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         say("stopping")
         failed = []
-    else:  # stopped by somebody else, each of them, or one has failed
+    else:  # somebody else stopped all of them, or one has failed
         failed = [(site.data_dir, code) for site in sites if (code := site.ended())]
     for site in sites:
         site.stop()

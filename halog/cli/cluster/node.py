@@ -1,4 +1,4 @@
-"""`halog node start|list`: run a hosting node in this process; see which nodes there are."""
+"""`halog node start|list` runs a hosting node in this process, and lists the nodes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_line, say
-from halog.cli.shared.options import Name, config_option, timeout_option
+from halog.cli.shared.options import Name, config_option
 from halog.cli.shared.output import emit, format_option
 from halog.signals import STOPPING
 
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
     from halog.runtime.node.open import Node
 
 SETTLED_S = 3.0
-"""For copies to be read, so that what fails then is told with the first word; a log that takes longer is read on."""
+"""The first line waits this long for the copies to be read, so that it can tell which have failed. Where a log takes
+longer, the node reads on."""
 
 NAMED = 3
-"""Partitions that the first word names."""
+"""The first line names so many failed partitions."""
 
 
 @click.group()
 def node() -> None:
-    """Nodes: run one, list them.
+    """Run a node, or list the nodes.
 
     \b
     Examples:
@@ -64,9 +66,9 @@ def node() -> None:
 def start(config_path: Path, name: str | None, switch_interval_us: int | None, log_level: str, format_: str) -> None:
     """Run a hosting node until SIGTERM or Ctrl-C.
 
-    Prints one line when the node is up: it has read what it hosts and takes part in elections. The first SIGTERM or
-    SIGINT hands over what the node is active for, then leaves with exit code 0; a second one ends it at once (what is
-    committed is safe in the log; the others take over as from a crash).
+    Prints one line when the node is up: it has read what it hosts and takes part in elections. At the first SIGTERM or
+    SIGINT the node hands over the partitions it is active for, then leaves with exit code 0. A second one ends it at
+    once: what is committed is safe in the log, and the others take over as after a crash.
 
     \b
     Examples:
@@ -83,7 +85,7 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         sys.setswitchinterval(switch_interval_us / 1_000_000)
     config = load_config(config_path)
     try:
-        with redirect_stdout(sys.stderr):  # what application modules print is no result
+        with redirect_stdout(sys.stderr):  # what application modules print is not the command's result
             running = _join(config, name or socket.gethostname())
     except Interrupted:
         with suppress(OSError):
@@ -93,24 +95,27 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         signals.joined()
         try:
             _say_ready(running, format_, began)
-        except OSError as error:  # nobody reads it: a node serves all the same
+        except OSError as error:  # nobody reads stdout; the node serves all the same
             logging.getLogger("halog.node").warning("nobody reads that the node is up: %s", error.strerror)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         signals.wait()
-        with suppress(OSError):  # nobody reads that either
+        with suppress(OSError):  # nobody reads stderr either
             say(f"node {running.runtime.name} hands over and leaves")
     finally:
         running.close()
 
 
 class Interrupted(BaseException):
-    """A signal came while the node was joining: let go of everything and leave."""
+    """A signal came while the node was joining: it closes everything and leaves."""
 
 
 class Signals:
-    """The first signal ends the wait, or the joining; the second does what it does by default: end the process.
+    """Waits for signals. The first one ends the wait, or the joining; the second does what it does by default: it ends
+    the process.
 
-    Not an Event: its lock may be the main thread's at this moment, which the handler interrupts and waits for."""
+    This is no Event. The main thread may hold an Event's lock just when the handler interrupts it; the handler would
+    wait for ever.
+    """
 
     def __init__(self) -> None:
         self._stop: SimpleQueue[int] = SimpleQueue()
@@ -119,11 +124,11 @@ class Signals:
             signal.signal(each, self._stopping)
 
     def wait(self) -> None:
-        """For the first signal."""
+        """Wait for the first signal."""
         self._stop.get()
 
     def joined(self) -> None:
-        """From now on a signal no longer interrupts what the main thread does."""
+        """Note that the node has joined: a signal no longer interrupts the main thread."""
         self._joining = False
 
     def _stopping(self, number: int, frame: FrameType | None) -> None:
@@ -135,7 +140,7 @@ class Signals:
 
 
 def _log_to_stderr(level: str) -> None:
-    """Only halog's logger: the root is the application's."""
+    """Set up halog's logger only: the root logger is the application's."""
     logger = logging.getLogger("halog")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
@@ -161,7 +166,7 @@ def _join(own: Config, name: str) -> Node:
 
 
 def _witness(config: Config) -> Witness | None:
-    """Somebody who tells of this process's end, where others would wait for that."""
+    """Start a witness that tells of this process's end, if other nodes would wait for that."""
     from halog.runtime.membership.witness import Witness
 
     if not any(policy.lease_ttl_ms for policy in config.policies.values()):
@@ -199,7 +204,7 @@ def _say_ready(running: Node, format_: str, began: float) -> None:
 
 
 def _degraded(failed: dict[str, str], copies: int) -> str:
-    """The first are named with their reasons."""
+    """Return the part of the first line that names failed partitions with their reasons."""
     if not failed:
         return ""
     named = "; ".join(f"{partition}: {why}" for partition, why in list(failed.items())[:NAMED])
@@ -208,16 +213,14 @@ def _degraded(failed: dict[str, str], copies: int) -> str:
 
 
 @node.command("list")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 @click.option("--all", "clients", is_flag=True, help="Clients too: processes that use objects and host nothing.")
-def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> None:
+def list_(options: ClusterOptions, clients: bool) -> None:
     """List the configured and the registered nodes.
 
     A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
     does not answer) or down (not registered). Its config is the version of the configuration that it runs with, or
-    "file", and the version that it has to be restarted for.
+    "file". If it must be restarted for another version, that is shown, too.
 
     \b
     Examples:
@@ -227,10 +230,9 @@ def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> N
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import CLIENT, ask_nodes, node_views
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         views = list(node_views(list(connection.config.nodes), connection.nodes, ask_nodes(connection)))
     shown = [v for v in views if clients or v.state != CLIENT]
     document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
@@ -239,7 +241,7 @@ def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> N
         for v in shown
     ]
     emit(
-        format_,
+        options.format,
         document,
         ["node", "state", "address", "pid", "version", "config", "session", "active for", "replica of", ""],
         rows,

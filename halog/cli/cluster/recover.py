@@ -1,4 +1,4 @@
-"""`halog recover`: a cluster whose ZooKeeper has lost its data, found again from its logs and its nodes' stores."""
+"""`halog recover` restores a cluster whose ZooKeeper has lost its data, from its logs and its nodes' stores."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text, config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, Text
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.ports import Store
     from halog.runtime.node.cluster_recovery import Plan, Recovered
@@ -35,7 +36,7 @@ def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...])
 def _check_given(
     config: Config, places: Mapping[str, Path], accepted: tuple[str, ...], layouts: tuple[str, ...]
 ) -> None:
-    """What the file and this machine can tell of the options is told before any server is asked."""
+    """Check the options against the file and this machine, before any server is asked."""
     from halog.errors import UnknownNameError
 
     for kind, names, known in (("node", (*places, *accepted), config.nodes), ("policy", layouts, config.policies)):
@@ -52,7 +53,7 @@ def _check_given(
 
 
 @click.command()
-@click.option("--from-logs", is_flag=True, help="Recover what ZooKeeper has lost from the logs; the only way there is.")
+@click.option("--from-logs", is_flag=True, help="Recover from the logs what ZooKeeper has lost; there is no other way.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is changed.")
 @click.option(
     "--store",
@@ -77,13 +78,11 @@ def _check_given(
     type=Name(),
     multiple=True,
     metavar="POLICY",
-    help="Where keys of this policy belong is as in the file, though its mapping has changed since; --cluster confirms "
-    "it.",
+    help="Take from the file where keys of this policy belong, though its mapping has changed since; --cluster "
+    "confirms it.",
 )
 @cluster_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def recover(
     *,
     from_logs: bool,
@@ -92,19 +91,17 @@ def recover(
     accepted: tuple[str, ...],
     layouts: tuple[str, ...],
     confirmed: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Make ZooKeeper's tables anew, after its data were lost, and Kafka's and the nodes' were not.
 
-    All nodes are to be stopped. The logs tell which history each partition has, where it ends and in which epoch. The
-    nodes' stores tell what only they hold of commits that did not wait for the log (local_sync = "NO_SYNC"), which is
-    appended to the logs again, and what their nodes had seen in ZooKeeper. Bring the data directories of nodes on other
+    Stop all nodes first. The logs tell which history each partition has, where it ends and in which epoch. The nodes'
+    stores tell what their nodes had seen in ZooKeeper. They may also hold commits that did not wait for the log
+    (local_sync = "NO_SYNC"): these are appended to the logs again. Bring the data directories of nodes on other
     machines with --store. One that is missing may hold what nobody else has: then nothing is done (exit code 5), unless
     --accept-loss names its node and --cluster the cluster; event HALOG-1019 says who did it.
 
-    Killed half way it is repeated: no node starts before it has ended.
+    If the command is killed half way, repeat it: no node starts before it has ended.
 
     \b
     Examples:
@@ -113,7 +110,7 @@ def recover(
       halog recover --from-logs --store B=/mnt/b/halog --store C=/mnt/c/halog
       halog recover --from-logs --accept-loss C --cluster fleet
     """
-    from halog.cli.shared.connection import connect, modules_beside
+    from halog.cli.shared.connection import modules_beside
     from halog.config import load_config
     from halog.errors import OutcomeUnknownError
     from halog.ports import UnknownResult
@@ -123,8 +120,8 @@ def recover(
 
     if not from_logs:
         raise click.UsageError("say what to recover from: --from-logs")
-    _check_given(load_config(config_path), places, accepted, layouts)
-    with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
+    _check_given(load_config(options.config_path), places, accepted, layouts)
+    with options.connect(as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
@@ -138,12 +135,12 @@ def recover(
             except UnknownResult as e:
                 raise OutcomeUnknownError(f"ZooKeeper did not answer ({e}): repeat this, it goes on") from None
             _tell(connection, plan, accepted)
-        _show(plan, format_, connection.config.cluster.name, dry_run=dry_run)
+        _show(plan, options.format, connection.config.cluster.name, dry_run=dry_run)
         if dry_run:
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
 
 
-def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
+def _look(connection: ClusterConnection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
     from halog.runtime.node.cluster_recovery import Looking
 
     log, coordinator = connection.adapters.log, connection.coordinator
@@ -152,8 +149,9 @@ def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[
 
 @contextmanager
 def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[str, Store], dict[str, str]]]:
-    """The stores that can be read, by the node they are of, and why others cannot. RefusedError where one is in use, or
-    another cluster's. Nodes of several machines may have the same directory in the configuration."""
+    """Open the stores that can be read. It gives them by the node they belong to, and why others cannot be read.
+    RefusedError where a store is in use, or another cluster's. Nodes of several machines may have the same directory in
+    the configuration."""
     from halog.errors import RefusedError
     from halog.runtime.node.cluster_identity import check_name, remembered
 
@@ -183,7 +181,7 @@ def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[s
 
 
 def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
-    """None: it cannot be read, and `missing` says why. RefusedError if it is in use."""
+    """Open a store. None: it cannot be read, and `missing` says why. RefusedError if it is in use."""
     from halog.adapters.rocksdb.store import RocksStore
     from halog.errors import RefusedError, StoreError
 
@@ -200,7 +198,7 @@ def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
 
 
 def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str) -> None:
-    """RefusedError where it cannot be done, or could lose something that nobody has accepted."""
+    """Raise RefusedError if the recovery cannot be done, or could lose something whose loss nobody has accepted."""
     from halog.errors import LogError, RefusedError
 
     if plan.problems:
@@ -231,9 +229,9 @@ def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], clus
         )
 
 
-def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None:
-    """Who has done it; no node can know."""
-    from halog.cli.shared.event_log import note
+def _tell(connection: ClusterConnection, plan: Plan, accepted: tuple[str, ...]) -> None:
+    """Write into the event history who has done it; no node can know."""
+    from halog.cli.shared.event_log import note_or_say
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
     from halog.metadata.identity import who
 
@@ -268,8 +266,7 @@ def _tell(connection: Connection, plan: Plan, accepted: tuple[str, ...]) -> None
                 more=more,
             )
         )
-    if not note(connection, *told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, told)
 
 
 # --- showing ---
@@ -311,7 +308,7 @@ def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
 
 
 def _made(tables: int, znodes: list[str]) -> str:
-    """What is made anew; only of a recovery that had begun both may be there."""
+    """Return what is made anew, in words: tables, other znodes, or both."""
     more = f" and {len(znodes) - 5} more" if len(znodes) > 5 else ""
     others = f"{', '.join(znodes[:5])}{more}"
     if not tables:

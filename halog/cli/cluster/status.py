@@ -1,36 +1,33 @@
-"""`halog status`: is the cluster well? One screen, one exit code."""
+"""`halog status` says whether the cluster is well, on one screen and with one exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import PartitionView, PlanView, Survey
 
 SHOWN = 20
-"""Partitions named one by one before "and N more"."""
+"""So many partitions are named before "and N more"."""
 
 
 @click.command()
-@config_option
-@format_option
-@timeout_option
-def status(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def status(options: ClusterOptions) -> None:
     """Show how the cluster is: nodes, partitions, replicas, lag.
 
-    Exit code 4 if it is degraded: a partition has no active node or no quorum, fewer replicas than configured, lacks a
-    site that its commits wait for or votes of sites that it needs, or has parted; or Kafka does not answer.
+    Exit code 4 if it is degraded: Kafka does not answer, or a partition has no active node, no quorum or fewer replicas
+    than configured, lacks a site that its commits wait for or votes of sites that it needs, or has parted.
 
     \b
     Examples:
@@ -38,12 +35,11 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
       halog status --config /etc/halog.toml --format json
       halog status || echo "look at it"
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import survey
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         seen = survey(connection)
-    if format_ == "json":
+    if options.format == "json":
         emit_json(as_json(seen))
     else:
         show(seen)
@@ -52,7 +48,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 def as_json(seen: Survey) -> dict[str, Any]:
-    """The overview as one document."""
+    """Return the overview as one document."""
     from halog.cli.shared.divergence_rows import documents
 
     worst = worst_of(seen)
@@ -81,7 +77,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
 
 
 def plan_json(plan: PlanView | None) -> dict[str, Any] | None:
-    """The plan that is not done."""
+    """Return the plan that is not done as a document."""
     if plan is None:
         return None
     return {
@@ -95,7 +91,7 @@ def plan_json(plan: PlanView | None) -> dict[str, Any] | None:
 
 
 def worst_of(seen: Survey) -> dict[str, Any] | None:
-    """The replica that is furthest behind in the whole cluster."""
+    """Return the replica that is furthest behind in the whole cluster."""
     told = [(p.partition, p.worst) for p in seen.partitions if p.worst is not None]
     if not told:
         return None
@@ -104,7 +100,7 @@ def worst_of(seen: Survey) -> dict[str, Any] | None:
 
 
 def zones_of(seen: Survey) -> dict[str, str]:
-    """The worst that a node says of each zone (`halog zone list`)."""
+    """Return the worst state that a node says of each zone (`halog zone list`)."""
     from halog.cli.shared.zone_views import worst
 
     names = dict.fromkeys(zone for n in seen.nodes for zone in n.zones)
@@ -112,22 +108,23 @@ def zones_of(seen: Survey) -> dict[str, str]:
 
 
 def behind(seen: Survey) -> list[str]:
-    """The nodes that run without some of the active version: most of them are to be restarted (`halog node list`)."""
+    """Return the nodes that run without some of the active version: most must be restarted (`halog node list`)."""
     return [n.node for n in seen.nodes if n.config not in (None, seen.config)]
 
 
 def is_mirrored(p: PartitionView) -> bool:
-    """Does another site serve it, and this one keep copies?"""
+    """Does another site serve it, while this one keeps copies?"""
     return any(c.kind == "mirror" for c in p.copies)
 
 
 def served_here(seen: Survey) -> list[PartitionView]:
-    """All others."""
+    """Return the partitions that this site serves."""
     return [p for p in seen.partitions if not is_mirrored(p)]
 
 
 def sync_sites(seen: Survey) -> dict[str, dict[str, int]]:
-    """By site whose log commits are to wait for: how many partitions it is sync for, behind, away, let go of."""
+    """Return how many partitions each site is sync for, behind, away, or let go of, by site whose log commits should
+    wait for."""
     found: dict[str, dict[str, int]] = {}
     for site in (s for p in seen.partitions for s in p.sites):
         states = found.setdefault(site.site, {})
@@ -136,23 +133,24 @@ def sync_sites(seen: Survey) -> dict[str, dict[str, int]]:
 
 
 def votes_of_sites(seen: Survey) -> dict[str, int]:
-    """Where sites vote on which of them goes on: in how many of the partitions served here this one has the quorum."""
+    """Return in how many of the partitions served here this site has the quorum, where sites vote on which of them goes
+    on."""
     voted = [p for p in seen.partitions if p.votes]
     return {"partitions": len(voted), "with_quorum": sum(not p.outvoted for p in voted)} if voted else {}
 
 
 def configured_replicas(seen: Survey) -> int:
-    """How many replicas there should be, of what is served here."""
+    """Return how many replicas there should be of the partitions served here."""
     return sum(len(p.configured) - 1 for p in served_here(seen))
 
 
 def present_replicas(seen: Survey) -> int:
-    """How many there are."""
+    """Return how many replicas there are."""
     return sum(c.kind in ("sync", "async") and c.error is None for p in seen.partitions for c in p.copies)
 
 
 def show(seen: Survey) -> None:
-    """The overview for people."""
+    """Show the overview for people."""
     hosting = [n for n in seen.nodes if n.state != "client"]
     up = sum(n.state == "up" for n in hosting)
     clients = len(seen.nodes) - len(hosting)
@@ -223,7 +221,7 @@ def _lag_text(worst: dict[str, Any] | None) -> str:
 
 
 def failed_rows(failed: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Copies that take part in nothing, named one by one up to a point."""
+    """Return rows for copies that take part in nothing, named one by one up to a point."""
     rows = list(failed[:SHOWN])
     if len(failed) > SHOWN:
         rows.append((f"and {len(failed) - SHOWN} more", "", "see `halog partition show`"))

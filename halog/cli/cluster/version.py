@@ -1,4 +1,4 @@
-"""`halog version`."""
+"""This module has the command `halog version`."""
 
 from __future__ import annotations
 

@@ -1,28 +1,29 @@
-"""`halog zone list|show|quorum`: which nodes give each other a quorum, whether they have it, and switching it off."""
+"""This module has the commands `halog zone list|show|quorum`. They show which nodes give each other a quorum and
+whether they have it, and switch it off."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
-from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit, emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.zone_views import Heard, ZoneSiteView, ZoneView
 
 
 @click.group()
 def zone() -> None:
-    """Availability zones: their nodes, and their quorum.
+    """Show availability zones: their nodes, and their quorum.
 
     \b
     Examples:
@@ -33,14 +34,12 @@ def zone() -> None:
 
 
 @zone.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List zones with their state, quorum and nodes, those at other sites included.
 
-    Exit code 4 if one of them is partial (a node is missed, or nothing is heard of a site where it has some), disabled
-    (a node has no quorum) or unknown.
+    Exit code 4 if a zone is partial (a node is missed, or nothing is heard of a site where it has nodes), disabled (a
+    node has no quorum) or unknown.
 
     \b
     Examples:
@@ -49,22 +48,18 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
-
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         views = _views(connection, list(connection.config.all_sites.zones))
     rows = [(v.zone, v.state, _quorum(v), _nodes(v), _missed(v)) for v in views]
-    emit(format_, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
+    emit(options.format, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
     _exit(views)
 
 
 @zone.command("show")
 @click.argument("name", type=Name(), metavar="ZONE")
-@config_option
-@format_option
-@timeout_option
-def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Show one zone, and how each of its nodes stands in it, at whatever site.
+@cluster_options
+def show(name: str, options: ClusterOptions) -> None:
+    """Show one zone, and how each of its nodes stands in it, at every site.
 
     Exit code 4 if it is partial, disabled or unknown.
 
@@ -75,12 +70,10 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
-
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         _known(connection, name)
         (view,) = _views(connection, [name])
-    if format_ == "json":
+    if options.format == "json":
         emit_json(msgspec.to_builtins(view))
     else:
         _show(view)
@@ -92,19 +85,15 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
 @click.option("--off/--on", "off", default=None, help="Switch it off: no node goes offline for this zone; or on again.")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def quorum(
-    name: str, off: bool | None, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def quorum(name: str, off: bool | None, confirmed: str, reason: str, options: ClusterOptions) -> None:
     """Show whether a zone's quorum is on; switch it off, or on again.
 
-    Effective at once, and until it is switched back; no node need be up. Nodes that are offline for want of it come
-    back. With it off, each side of a network that is cut in two goes on with what it reaches; at one site the log
-    still lets only one of them commit. Of a zone over several sites it is the quorum of this site's nodes. Refused with
-    exit code 5 where the configuration gives the zone no quorum, or no node at this site; and --off unless --cluster
-    confirms it with the name of the cluster.
+    It takes effect at once, and lasts until it is switched back; no node need be up. Nodes that are offline because
+    they lack the quorum come back. With it off, each side of a network that is cut in two goes on with what it reaches;
+    at one site the log still lets only one of them commit. If a zone has nodes at several sites, only the quorum of
+    this site's nodes is switched. Refused with exit code 5 if the configuration gives the zone no quorum, or no node at
+    this site. --off is also refused unless --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
@@ -114,11 +103,10 @@ def quorum(
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
     from halog.metadata.zone_switches import ZoneSwitch, read_switch, set_switch
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         _known(connection, name)
         demand = _demand(connection, name)
         if off is None:
@@ -131,20 +119,20 @@ def quorum(
             check_named(connection, confirmed)
             wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
             switch = set_switch(connection.coordinator, name, wanted)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"zone": name, "quorum": demand or None, **msgspec.to_builtins(switch)})
     else:
         how = _switched(switch.reason, switch.since_ms) if switch.off else ""
         echo_facts([("zone", name), ("quorum", f"{demand or 'none'}{how}")])
 
 
-def _check_given_up(connection: Connection, name: str, confirmed: str) -> None:
+def _check_given_up(connection: ClusterConnection, name: str, confirmed: str) -> None:
     apart = "each side of a network that is cut in two would go on with what it reaches"
     given_up = f"zone {name} would have no quorum, and {apart}"
     check_confirmed(connection, confirmed, given_up, "If that may be", zone=name)
 
 
-def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
+def _views(connection: ClusterConnection, names: list[str]) -> list[ZoneView]:
     from halog.cli.shared.zone_views import zone_sites, zone_view
 
     config = connection.config
@@ -153,7 +141,7 @@ def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
     return [zone_view(config, name, heard) for name in names]
 
 
-def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
+def _heard(connection: ClusterConnection, site: str, names: list[str]) -> Heard:
     from halog.cli.shared.remote_nodes import hear_zones
     from halog.cli.shared.survey import ask_nodes
     from halog.cli.shared.zone_views import Heard
@@ -164,21 +152,22 @@ def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
     return Heard(ask_nodes(connection), {name: read_switch(connection.coordinator, name) for name in names})
 
 
-def _demand(connection: Connection, name: str) -> str:
-    """What it asks for at this site, whose nodes alone count for it."""
+def _demand(connection: ClusterConnection, name: str) -> str:
+    """Return what the zone's quorum asks for at this site; only its nodes count for it."""
     from halog.errors import RefusedError
     from halog.runtime.membership.node_quorum import zones_of
 
     config = connection.config
     if name not in config.zones:
         raise RefusedError(
-            f"zone {name} has no node at site {config.site.name}: say it with the configuration of a site where it has",
+            f"zone {name} has no node at site {config.site.name}: give the command with the configuration of a site "
+            "where it has one",
             zone=name,
         )
     return next(z.demand for z in zones_of(config, config.nodes_of(name)[0]) if z.name == name)
 
 
-def _known(connection: Connection, name: str) -> None:
+def _known(connection: ClusterConnection, name: str) -> None:
     from halog.errors import UnknownNameError
 
     zones = connection.config.all_sites.zones
@@ -211,14 +200,14 @@ def _show(view: ZoneView) -> None:
 
 
 def _nodes(view: ZoneView) -> str:
-    """By site, where it has some elsewhere."""
+    """Return the zone's nodes, by site if it has some at others."""
     if not view.spans:
         return ", ".join(n.node for n in view.nodes)
     return "; ".join(f"{s.site}: {', '.join(n.node for n in view.nodes if n.site == s.site)}" for s in view.sites)
 
 
 def _quorum(view: ZoneView) -> str:
-    """By site, where they differ: each counts its own nodes."""
+    """Return the zone's quorum, by site where they differ: each site counts its own nodes."""
     texts = {s.site: _demanded(s) for s in view.sites}
     if len(set(texts.values())) == 1 and (not view.spans or "none" in texts.values()):
         return next(iter(texts.values()))

@@ -1,1 +1,1 @@
-"""This room has the commands that read logs and events: history, epochs, transactions in doubt, what was discarded."""
+"""This room has the commands for logs and events: history, epochs, transactions in doubt, what was discarded."""

@@ -1,10 +1,12 @@
-"""The transactions of a partition that were discarded, record by record, and what became of them (X9).
+"""The discarded transactions of a partition are listed here, record by record, with what became of them (X9).
 
-Two kinds. Records of the log that readers skipped: whether one counts is the verdict of the one automaton every reader
-runs, and whether a decision of a transaction over several partitions does is the ledger's; nothing is judged here. And
-what never reached the log, as the nodes that had it in flight told it (`halog.cli.log.unlogged`). Pure.
-A discarded record says that an attempt did not count, not that its transaction did not happen: the same id may have
-been committed by another attempt, before or behind it.
+There are two kinds. The first are records of the log that readers skipped. Nothing is judged here: the one automaton
+that every reader runs says whether a record counts; for a decision of a transaction over several partitions the ledger
+says it. The second never reached the log; the nodes that had them in flight told of them (`halog.cli.log.unlogged`).
+The module is pure.
+
+A discarded record says that an attempt did not count. It does not say that its transaction did not happen: the same id
+may have been committed by another attempt, before or behind it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from halog.cli.log.unlogged import Told, found_in
+from halog.cli.log.unlogged import UnloggedTransaction, found_in
 from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.log.chain import Verdict
@@ -28,19 +30,19 @@ _PASSED_OVER = frozenset({Verdict.SKIPPED.value, Verdict.VOIDED.value})
 _COUNTED = frozenset({Verdict.ACCEPTED.value, Verdict.OPENED.value})
 
 
-class Left(msgspec.Struct, frozen=True):
-    """A discarded record. `outcome`: discarded, undecided (no higher epoch has opened yet: it may still be committed
-    anew; or it is prepared anew, and in doubt), or "committed as lsn N". `told`: what its node told of it, where the
-    log does not have it."""
+class DiscardedRecord(msgspec.Struct, frozen=True):
+    """Holds a discarded record. `outcome` is discarded, undecided, or "committed as lsn N". Undecided means that no
+    higher epoch has opened yet, so it may still be committed anew; or that it is prepared anew, and in doubt. `told` is
+    what its node told of it, where the log does not have it."""
 
     judged: EntryVerdict
     outcome: str
-    told: Told | None = None
+    told: UnloggedTransaction | None = None
 
 
-def discarded(judged: Iterable[EntryVerdict], events: Iterable[Event] = ()) -> Iterator[Left]:
-    """The skipped transactions among these records, which are all there are, in log order; then what these events tell
-    of this partition's and the log does not have, in theirs."""
+def discarded(judged: Iterable[EntryVerdict], events: Iterable[Event] = ()) -> Iterator[DiscardedRecord]:
+    """Yield the skipped transactions among these records, which are all there are, in log order. Then yield those of
+    this partition that the events tell and the log does not have, in the order of the events."""
     passed: list[tuple[EntryVerdict, records.Commit | records.Prepare]] = []
     history = _History()
     for item in judged:
@@ -50,15 +52,15 @@ def discarded(judged: Iterable[EntryVerdict], events: Iterable[Event] = ()) -> I
         elif record is not None:
             history.read(item, record)
     for item, record in passed:
-        yield Left(item, history.outcome(record.header.tx, record.header.epoch.number))
+        yield DiscardedRecord(item, history.outcome(record.header.tx, record.header.epoch.number))
     logged = {(r.header.epoch.number, r.header.lsn, r.header.tx) for _, r in passed}
     for told in found_in(events):
         if told.key not in logged:
-            yield Left(told.judged(), history.outcome(told.tx, told.epoch), told)
+            yield DiscardedRecord(told.judged(), history.outcome(told.tx, told.epoch), told)
 
 
 class _History:
-    """Which transactions happened, by the records that count."""
+    """Knows which transactions happened, by the records that count."""
 
     def __init__(self) -> None:
         self._led = 0
@@ -66,16 +68,16 @@ class _History:
         self._ledger = Ledger()
         self._parts: dict[EpochId, dict[int, records.MergePart]] = {}
         self._whole: bool | None = None
-        """Is the log's beginning there? Else a decision may be of a `Prepare` that was trimmed."""
+        """Says whether the log's beginning is there; if not, a decision may be of a `Prepare` that was trimmed."""
 
     def outcome(self, tx: bytes, epoch: int) -> str:
-        """What became of a transaction with an attempt in that epoch that did not count."""
+        """Return what became of a transaction with an attempt in that epoch that did not count."""
         if tx in self._happened:
             return f"committed as lsn {self._happened[tx]}"
         return DISCARDED if self._led > epoch and tx not in self._ledger.undecided else UNDECIDED
 
     def read(self, item: EntryVerdict, record: records.Record) -> None:
-        """The next record that was not skipped."""
+        """Read the next record that was not skipped."""
         if self._whole is None:
             self._whole = item.offset == 0
         if isinstance(record, records.MergePart):

@@ -1,7 +1,7 @@
-"""Who was active, when, under which epoch and because of what: a partition's log joined with its events.
+"""A partition's log and its events are joined here: who was active, when, under which epoch and because of what.
 
-Pure. The log says which epochs there were and how they ended; the events say who led them, and why. Where the log was
-trimmed the lineage still names the epochs, and the events may still know the rest.
+The module is pure. The log says which epochs there were and how they ended; the events say who led them, and why. Where
+the log was trimmed the lineage still names the epochs, and the events may still know the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lineage = tuple[tuple[EpochId, int], ...]
 
 
 class Epoch(msgspec.Struct):
-    """One epoch of a partition. Times are ms since 1970; None: not known any more."""
+    """Describes one epoch of a partition. Times are ms since 1970; None: not known any more."""
 
     epoch: int
     opened: bool = False
@@ -37,7 +37,8 @@ class Epoch(msgspec.Struct):
 def epochs_of(
     lineage: Lineage, judged: Iterable[EntryVerdict], events: Iterable[Event], table: PartitionTable
 ) -> list[Epoch]:
-    """Every epoch of a partition, oldest first. `lineage`: what a snapshot still names; `events`: of this partition."""
+    """Return every epoch of a partition, oldest first. `lineage` is what a snapshot still names; `events` are of this
+    partition."""
     known = Epochs()
     known.lineage(lineage)
     for item in judged:
@@ -48,32 +49,32 @@ def epochs_of(
 
 
 class Epochs:
-    """What is known, as it is learnt: the lineage and the log first, then the events."""
+    """Collects what is known: the lineage and the log first, then the events."""
 
     def __init__(self) -> None:
         self._by_number: dict[int, Epoch] = {}
         self._current: Epoch | None = None
         self._handed: dict[int, str] = {}
-        """Epoch number → the successor its last record names."""
+        """Maps epoch number → the successor that its last record names."""
         self._asked: dict[int, str] = {}
-        """Epoch number → why its writer was asked to hand over."""
+        """Maps epoch number → why its writer was asked to hand over."""
         self._sites: dict[int, str] = {}
-        """Epoch number → the site that began it."""
+        """Maps epoch number → the site that began it."""
         self._by_hand: list[Event] = []
-        """What operators said about sites, and about those whose memory a partition waited for."""
+        """What operators said about sites, and about nodes whose memory a partition waited for."""
 
     def _at(self, number: int) -> Epoch:
         return self._by_number.setdefault(number, Epoch(number))
 
     def lineage(self, opened: Lineage) -> None:
-        """Epochs a snapshot still names."""
+        """Take the epochs that a snapshot still names."""
         for epoch, lsn in opened:
             at = self._at(epoch.number)
             at.opened, at.lsn = True, lsn
             self._sites[epoch.number] = epoch.site
 
     def read(self, item: EntryVerdict) -> None:
-        """The log's next record."""
+        """Read the log's next record."""
         record = item.record
         if record is None:
             return
@@ -95,7 +96,7 @@ class Epochs:
             before.ended, before.until_ms = f"fenced by epoch {number}", time_ms
 
     def told(self, event: Event) -> None:
-        """An event of this partition."""
+        """Take an event of this partition."""
         if event.epoch is None:
             return
         if event.code == SITES_ASKED.code or (event.code == UNLOGGED_LOST.code and event.more.get("given_up")):
@@ -110,7 +111,7 @@ class Epochs:
             self._stepped_down(self._at(event.epoch), event)
 
     def _stepped_down(self, at: Epoch, event: Event) -> None:
-        """The one who led tells why it does not any more; a hand-over the log tells as well."""
+        """Note why the node that led does not any more. A hand-over is also told by the log."""
         at.until_ms = at.until_ms or event.time_ms
         if at.ended is None:
             at.ended = event.cause
@@ -118,14 +119,14 @@ class Epochs:
             at.ended += f" ({event.cause})"
 
     def _said(self, event: Event, found: Iterable[Epoch]) -> None:
-        """Of the epoch that began with it, that went on with it, or that ended by it."""
+        """Add what an operator said to the epoch that began with it, went on with it, or ended by it."""
         number, more = event.epoch or 0, event.more
         its = {at.epoch: at for at in found}
         said = f"{more.get('what')} {event.cause}"
-        if event.code == UNLOGGED_LOST.code:  # the first one since; the node that began it says what was given up
+        if event.code == UNLOGGED_LOST.code:  # the first epoch since; its node says what was given up
             number = min((n for n, at in its.items() if n > number and at.opened), default=-1)
             said = f"by {more.get('by')}" + (f": {more['reason']}" if more.get("reason") else "")
-        elif more.get("action") == "promote":  # the first one of that site since
+        elif more.get("action") == "promote":  # the first epoch of that site since
             began = (n for n, at in its.items() if n > number and at.opened and self._sites.get(n) == more.get("to"))
             number = min(began, default=-1)
         at = its.get(number)
@@ -135,7 +136,7 @@ class Epochs:
             at.because = said if at.because is None else f"{at.because}; {said}"
 
     def all(self, table: PartitionTable) -> list[Epoch]:
-        """Everything, put together."""
+        """Return all epochs, with everything that is known."""
         found = [self._by_number[n] for n in sorted(self._by_number)]
         before: Epoch | None = None
         for at in found:

@@ -1,17 +1,17 @@
-"""`halog events`: what happened in the cluster, as its nodes told it."""
+"""`halog events` shows what happened in the cluster, as its nodes told it."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_line
-from halog.cli.shared.options import Name, Text, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, Text, number_of
+from halog.cli.shared.output import emit
 from halog.events import ERROR, INFO, KINDS, STATE, WARNING
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ COLUMNS = ("time", "code", "told by", "epoch", "what")
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """A date or a time in ISO 8601, without an offset in UTC, as milliseconds since 1970."""
+    """Read a date or a time in ISO 8601, in UTC where it has no offset, as milliseconds since 1970."""
     if value is None:
         return None
     try:
@@ -39,7 +39,7 @@ def _below(severity: str) -> tuple[str, ...]:
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Codes that exist, as they are written: HALOG-1035, or 1035."""
+    """Check that the codes exist. A code is written HALOG-1035, or 1035."""
     codes = tuple(v if v.upper().startswith("HALOG-") else f"HALOG-{v}" for v in values)
     for code in codes:
         if code.upper() not in KINDS:
@@ -53,7 +53,7 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option(
     "--since", type=Text(), callback=_moment, metavar="ISO", help="Only events from then on; UTC if it names no zone."
 )
-@click.option("--severity", type=click.Choice(SEVERITIES), help="Only events that are at least so severe.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Only events of this severity, or a higher one.")
 @click.option(
     "--code",
     "codes",
@@ -61,14 +61,12 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     multiple=True,
     metavar="CODE",
     callback=_codes,
-    help="Only these; may be given again.",
+    help="Only events with this code; repeatable.",
 )
 @click.option("--node", type=Name(), metavar="NODE", help="Only events that this node told, or that are about it.")
-@click.option("-n", "count", type=number_of(), help="Only the last so many.")
+@click.option("-n", "count", type=number_of(), help="Only this many, the last ones.")
 @click.option("--all", "all_", is_flag=True, help=f"Also every change of a partition's state ({STATE.code}).")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def events(
     follow: bool,
     partition: str | None,
@@ -78,15 +76,14 @@ def events(
     node: str | None,
     count: int | None,
     all_: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Show the cluster's events: created, joined, left, added, removed, transfer requested, role change and others.
 
-    All nodes write them to one history, which is kept for 30 days. Each has a stable code; the time is the telling
-    node's, in UTC. Changes of a partition's state come in hundreds, and are shown with --all or --code HALOG-1035 only.
-    With --format json there is one document, a list of events; with -f too, each event is a document on a line.
+    All nodes write them to one history, which is kept for 30 days. Each has a stable code; the time is in UTC, by the
+    clock of the node that told it. Changes of a partition's state come in hundreds, so they are shown only with --all
+    or --code HALOG-1035. With --format json there is one document, a list of events; with -f too, each event is a
+    document on a line.
 
     \b
     Examples:
@@ -95,7 +92,6 @@ def events(
       halog events --partition flights-3 --code HALOG-1010 --code HALOG-1035
       halog events -f --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.event_log import EventLog, as_json
     from halog.config.multi_site import check_nodes
 
@@ -108,7 +104,7 @@ def events(
             and (event.code in codes if codes else all_ or event.code != STATE.code)
         )
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if partition is not None:
             connection.table(partition)
         if node is not None and node not in connection.nodes:
@@ -117,9 +113,9 @@ def events(
         found = sorted((e for e in log.so_far() if wanted(e)), key=lambda e: e.time_ms)
         found = found if count is None else found[len(found) - min(count, len(found)) :]
         if follow:
-            _follow(log, found, wanted, format_)
+            _follow(log, found, wanted, options.format)
             return
-    emit(format_, [as_json(e) for e in found], COLUMNS, map(_row, found))
+    emit(options.format, [as_json(e) for e in found], COLUMNS, map(_row, found))
 
 
 def _follow(log: EventLog, found: list[Event], wanted: Callable[[Event], bool], format_: str) -> None:
@@ -130,7 +126,7 @@ def _follow(log: EventLog, found: list[Event], wanted: Callable[[Event], bool], 
             if wanted(event):
                 _show(event, format_)
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # Ctrl-C is the way to end it
 
 
 def _show(event: Event, format_: str) -> None:

@@ -1,31 +1,30 @@
-"""`halog log tail`: the records of a partition's log, decoded, with the chain's verdict on each."""
+"""`halog log tail` shows the records of a partition's log, decoded, with the chain's verdict on each."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_line
-from halog.cli.shared.options import Name, config_option, number_of, timeout_option
-from halog.cli.shared.output import format_option
+from halog.cli.shared.options import Name, number_of
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.ports import Entry
     from halog.runtime.topics.log_judge import EntryVerdict, Judge
 
 FOLLOW_S = 0.25
-"""How long one wait for new records takes; Ctrl-C is noticed between two."""
+"""One wait for new records takes this long; Ctrl-C is noticed between two waits."""
 
 
 @click.group("log")
 def log() -> None:
-    """The log: what was committed, in order, and by whom.
+    """Show a partition's log: what was committed, in order, and by whom. Keep it from being trimmed.
 
     \b
     Examples:
@@ -38,15 +37,13 @@ def log() -> None:
 @click.argument("partition", type=Name())
 @click.option("-n", "count", type=number_of(), default=20, show_default=True, help="How many records.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
-@config_option
-@format_option
-@timeout_option
-def tail(partition: str, count: int, follow: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def tail(partition: str, count: int, follow: bool, options: ClusterOptions) -> None:
     """Show the last records of a partition's log.
 
-    Values are decoded by the schemas topic; nothing of the application is imported. The verdict is what every reader
-    of this log comes to: started, opened and accepted records count; skipped ones are of a dead epoch; a voided one
-    breaks its epoch's chain, and what follows it in that epoch is skipped.
+    Values are decoded by the schemas topic; nothing of the application is imported. The verdict is what every reader of
+    this log comes to. Started, opened and accepted records count. Skipped ones are of a dead epoch. A voided one breaks
+    its epoch's chain, and what follows it in that epoch is skipped.
 
     With --format json each record is one JSON document on one line.
 
@@ -56,14 +53,13 @@ def tail(partition: str, count: int, follow: bool, config_path: Path, format_: s
       halog log tail flights-3 -n 100 --format json
       halog log tail flights-3 -n 0 -f
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.record_text import as_json, as_lines
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         table = connection.table(partition)
 
         def show(judged: EntryVerdict) -> None:
-            if format_ == "json":
+            if options.format == "json":
                 echo_line(as_json(judged, connection.definitions))
             else:
                 click.echo("\n".join(as_lines(judged, connection.definitions)))
@@ -74,9 +70,9 @@ def tail(partition: str, count: int, follow: bool, config_path: Path, format_: s
 
 
 def _show_last(
-    connection: Connection, table: PartitionTable, count: int, show: Callable[[EntryVerdict], None]
+    connection: ClusterConnection, table: PartitionTable, count: int, show: Callable[[EntryVerdict], None]
 ) -> tuple[Judge, int]:
-    """Judge what the log holds and show the last `count`; the judge and the offset to go on from."""
+    """Show the last `count` records, judged. Return the judge and the offset to go on from."""
     from halog.cli.shared.partition_log import PartitionLog
 
     log = PartitionLog(connection, table)
@@ -90,16 +86,20 @@ def _show_last(
 
 
 def _follow(
-    connection: Connection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[EntryVerdict], None]
+    connection: ClusterConnection,
+    table: PartitionTable,
+    offset: int,
+    judge: Judge,
+    show: Callable[[EntryVerdict], None],
 ) -> None:
     try:
         for entry in _new_entries(connection, table, offset):
             show(judge.judge(entry))
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # Ctrl-C is the way to end it
 
 
-def _new_entries(connection: Connection, table: PartitionTable, offset: int) -> Iterator[Entry]:
+def _new_entries(connection: ClusterConnection, table: PartitionTable, offset: int) -> Iterator[Entry]:
     from halog.cli.shared.partition_log import place_of
     from halog.errors import LogError
     from halog.ports import OutOfRange

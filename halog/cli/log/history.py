@@ -1,4 +1,5 @@
-"""`halog history`: who was active for a partition, when and because of what; which transactions were discarded."""
+"""This module has the command `halog history`. It shows who was active for a partition, when and because of what, and
+which transactions were discarded."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit, emit_json, format_option, table_lines
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit, emit_json, table_lines
 
 if TYPE_CHECKING:
-    from halog.cli.log.discarded import Left
+    from halog.cli.log.discarded import DiscardedRecord
     from halog.cli.log.epochs import Epoch
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 WIDTH = 120
 """Reasons are broken into lines of so many columns."""
@@ -27,36 +29,26 @@ COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
 
 @click.command()
 @click.argument("partition", type=Name())
-@click.option("--why", is_flag=True, help="Because of what each epoch began.")
-@click.option("--discarded", is_flag=True, help="Instead: the transactions that were discarded.")
+@click.option("--why", is_flag=True, help="Also say why each epoch began.")
+@click.option("--discarded", is_flag=True, help="Show the transactions that were discarded instead.")
 @click.option(
     "--export",
     "target",
     type=click.Path(path_type=Path, dir_okay=False),
     help="With --discarded: write them to this file (-: standard output), one JSON document a line.",
 )
-@config_option
-@format_option
-@timeout_option
-def history(
-    partition: str,
-    why: bool,
-    discarded: bool,
-    target: Path | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def history(partition: str, why: bool, discarded: bool, target: Path | None, options: ClusterOptions) -> None:
     """Show who was active for a partition: when, under which epoch, and with --why because of what.
 
-    The epochs are those of the log; who led them, and why, is what the nodes told (`halog events`), and is missing
-    where that is older than 30 days.
+    The epochs are those of the log. Who led them, and why, is what the nodes told (`halog events`); it is missing if it
+    is older than 30 days.
 
     --discarded lists the transactions whose records are in the log and count for nobody: they landed behind a higher
-    epoch, or did not continue their own. Then those that were in flight when an epoch ended and never reached the log,
-    as the nodes that had them told it (HALOG-1014, kept for 30 days): "unlogged", without an offset, and
-    "acknowledged" if a caller was told before that it happened. Each is shown with what became of it: a transaction
-    that was tried again may be committed by another record.
+    epoch, or did not continue their own. Then it lists those that were in flight when an epoch ended and never reached
+    the log, as the nodes that had them told it (HALOG-1014, kept for 30 days). They are "unlogged", without an offset,
+    and "acknowledged" if a caller was told before that they happened. Each is shown with what became of it: a
+    transaction that was tried again may be committed by another record.
 
     \b
     Examples:
@@ -68,16 +60,15 @@ def history(
         raise click.UsageError("--export belongs to --discarded")
     if why and discarded:
         raise click.UsageError("--why and --discarded are two questions: ask them one by one")
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if discarded:
-            _discarded(connection, partition, target, format_)
+            _discarded(connection, partition, target, options.format)
         else:
-            _show_epochs(_epochs(connection, partition), why, format_)
+            _show_epochs(_epochs(connection, partition), why, options.format)
 
 
-def _epochs(connection: Connection, partition: str) -> list[Epoch]:
+def _epochs(connection: ClusterConnection, partition: str) -> list[Epoch]:
     from halog.cli.log.epochs import epochs_of
     from halog.cli.shared.event_log import EventLog
     from halog.cli.shared.partition_log import PartitionLog
@@ -121,7 +112,7 @@ def _as_json(epoch: Epoch) -> dict[str, Any]:
 # --- discarded transactions ---
 
 
-def _discarded(connection: Connection, partition: str, target: Path | None, format_: str) -> None:
+def _discarded(connection: ClusterConnection, partition: str, target: Path | None, format_: str) -> None:
     from halog.cli.log.discarded import discarded
     from halog.cli.shared.event_log import EventLog
     from halog.cli.shared.files import is_standard
@@ -139,7 +130,7 @@ def _discarded(connection: Connection, partition: str, target: Path | None, form
         _show_discarded(connection, list(found))
 
 
-def _documents(connection: Connection, found: Iterator[Left]) -> Iterator[dict[str, Any]]:
+def _documents(connection: ClusterConnection, found: Iterator[DiscardedRecord]) -> Iterator[dict[str, Any]]:
     from halog.cli.shared.record_text import as_json
 
     for left in found:
@@ -158,17 +149,17 @@ def _export(documents: Iterator[dict[str, Any]], target: Path) -> int:
     return count
 
 
-def _show_discarded(connection: Connection, found: list[Left]) -> None:
+def _show_discarded(connection: ClusterConnection, found: list[DiscardedRecord]) -> None:
     from halog.cli.shared.record_text import as_lines
 
     for left in found:
         head, *changes = as_lines(left.judged, connection.definitions)
         click.echo("\n".join([f"{head}  {_what(left)}", *changes]))
     if not found:
-        say("no record of this log was skipped, and nothing that never reached it was told")
+        say("nothing was discarded: no record of this log was skipped, and no node told of one that never reached it")
 
 
-def _what(left: Left) -> str:
+def _what(left: DiscardedRecord) -> str:
     told = left.told
     if told is None:
         return left.outcome

@@ -1,18 +1,18 @@
-"""`halog log hold|holds|release`: what must not be trimmed from a partition's log yet."""
+"""`halog log hold|holds|release` keeps a partition's log from being trimmed."""
 
 from __future__ import annotations
 
 import re
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halog.cli.log.group import log
-from halog.cli.shared.options import MOST_BYTES, Duration, Name, Text, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
+from halog.cli.shared.options import MOST_BYTES, Duration, Name, Text, number_of
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.metadata.log_holds import Hold
@@ -21,7 +21,7 @@ RESERVED = "restore-"
 
 
 class HoldName(click.ParamType[str]):
-    """Of a hold: one part of a path."""
+    """Takes the name of a hold: one part of a path."""
 
     name = "name"
 
@@ -38,54 +38,45 @@ class HoldName(click.ParamType[str]):
 @click.argument("partition", type=Name())
 @click.argument("name", type=HoldName())
 @click.option(
-    "--for", "for_ms", type=Duration(), required=True, help="End it by itself after so long: 90s, 15m, 2h, 1d."
+    "--for", "for_ms", type=Duration(), required=True, help="It ends by itself after this time: 90s, 15m, 2h, 1d."
 )
-@click.option("--offset", type=number_of(most=MOST_BYTES), help="The first one needed. [default: what is there now]")
-@click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in `halog log holds`.")
-@config_option
-@format_option
-@timeout_option
-def hold_(
-    partition: str,
-    name: str,
-    for_ms: int,
-    offset: int | None,
-    reason: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@click.option(
+    "--offset",
+    type=number_of(most=MOST_BYTES),
+    help="The first offset needed.  [default: the first one that is there now]",
+)
+@click.option("--reason", type=Text(), default="", metavar="TEXT", help="Why; stands in `halog log holds`.")
+@cluster_options
+def hold_(partition: str, name: str, for_ms: int, offset: int | None, reason: str, options: ClusterOptions) -> None:
     """Keep a partition's log from being trimmed, under a name and for a time; the same name again replaces it.
 
-    For whatever reads the log later: a job, an audit, an undo. Disk is used up for as long as it stands.
+    Use it for anything that reads the log later: a job, an audit, an undo. The log uses up disk for as long as the hold
+    stands.
 
     \b
     Examples:
       halog log hold flights-3 audit --for 2d --reason "auditors are in"
       halog log hold flights-3 replay --offset 120000 --for 6h
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.partition_log import place_of
     from halog.metadata import log_holds as retention
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         table = connection.table(partition)
-        first, end = connection.adapters.log.bounds(place_of(table), timeout_s)
+        first, end = connection.adapters.log.bounds(place_of(table), options.timeout_s)
         if offset is None:
             offset = max(first, retention.floor(connection.coordinator, partition))
         elif offset > end:
             raise click.UsageError(f"the log of {partition} ends at {end}: offset {offset} is not there yet")
         wanted = retention.Hold(offset, retention.now_ms() + for_ms, reason)
         retention.hold(connection.coordinator, partition, name, wanted, first)
-    _show([(partition, name, wanted)], format_)
+    _show([(partition, name, wanted)], options.format)
 
 
 @log.command("holds")
 @click.argument("partition", type=Name(), required=False)
-@config_option
-@format_option
-@timeout_option
-def holds_(partition: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def holds_(partition: str | None, options: ClusterOptions) -> None:
     """List what keeps logs from being trimmed, of one partition or of all.
 
     \b
@@ -93,34 +84,30 @@ def holds_(partition: str | None, config_path: Path, format_: str, timeout_s: fl
       halog log holds
       halog log holds flights-3 --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.metadata import log_holds as retention
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         names = [t.name for t in connection.tables] if partition is None else [connection.table(partition).name]
         found = [(p, n, h) for p in names for n, h in retention.holds(connection.coordinator, p).items()]
-    _show(found, format_)
+    _show(found, options.format)
 
 
 @log.command("release")
 @click.argument("partition", type=Name())
 @click.argument("name", type=HoldName())
-@config_option
-@format_option
-@timeout_option
-def release_(partition: str, name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def release_(partition: str, name: str, options: ClusterOptions) -> None:
     """End a hold: the next snapshot trims the log again.
 
     \b
     Examples:
       halog log release flights-3 audit
     """
-    from halog.cli.shared.connection import connect
     from halog.metadata import log_holds as retention
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         retention.release(connection.coordinator, connection.table(partition).name, name)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"partition": partition, "name": name, "released": True})
 
 

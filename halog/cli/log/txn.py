@@ -1,27 +1,27 @@
-"""`halog txn list|show|commit|abort`: transactions over several partitions (D5)."""
+"""`halog txn list|show|commit|abort` shows and decides transactions over several partitions (D5)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+from halog.cli.shared.options import number_of
+from halog.cli.shared.output import emit, emit_json, emit_table
 from halog.errors import NotFoundError, RefusedError, UnreachableError
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.txn_views import TxnView
 
 ID_BYTES = 16
 
 
 class Txn(click.ParamType[str]):
-    """A transaction id, as `halog txn list` and `halog log tail` show it."""
+    """Takes a transaction id, as `halog txn list` and `halog log tail` show it."""
 
     name = "txn"
 
@@ -37,9 +37,10 @@ class Txn(click.ParamType[str]):
 
 @click.group()
 def txn() -> None:
-    """Transactions over several partitions: what is in doubt, and why; decide it.
+    """Show which transactions over several partitions are in doubt, and why; decide them.
 
-    They decide themselves: one whose initiator died is aborted after timing.doubt_timeout_ms, unless it was decided.
+    They decide themselves: if the initiator died, a transaction is aborted after timing.doubt_timeout_ms, unless it was
+    decided.
 
     \b
     Examples:
@@ -50,21 +51,18 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option("--outcomes", type=number_of(), default=0, metavar="N", help="The last N decisions of each, too.")
-@config_option
-@format_option
-@timeout_option
-def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> None:
-    """List what is in doubt: how long, in which partitions, and where it is stuck.
+@cluster_options
+def list_(outcomes: int, options: ClusterOptions) -> None:
+    """List transactions that are in doubt: how long, in which partitions, and where each is stuck.
 
     \b
     Examples:
       halog txn list
       halog txn list --outcomes 20 --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.txn_views import gather, in_doubt
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         views, silent = in_doubt(connection)
         told = gather(connection, [], outcomes).by_partition if outcomes else {}
     decided = [
@@ -74,7 +72,7 @@ def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> N
     ]
     if silent:
         say(f"halog: nobody answers for {', '.join(silent)}")
-    if format_ == "json":
+    if options.format == "json":
         shown = {"in_doubt": [_document(v) for v in views], "silent": silent}
         emit_json({**shown, "decided": decided} if outcomes else shown)
         return
@@ -87,50 +85,43 @@ def list_(outcomes: int, config_path: Path, format_: str, timeout_s: float) -> N
 
 @txn.command("show")
 @click.argument("txn_id", metavar="TXN", type=Txn())
-@config_option
-@format_option
-@timeout_option
-def show_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show_(txn_id: str, options: ClusterOptions) -> None:
     """Show how one transaction stands in each partition that remembers it.
 
     \b
     Examples:
       halog txn show 17a2f3c4d5e6f708a1b2c3d4e5f60718
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.txn_views import UNSEEN, gather, stands as how
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tx = bytes.fromhex(txn_id)
         said = gather(connection, [tx]).by_partition
         stands = {p: s for p, votes in said.items() if (s := how(votes, tx)) != UNSEEN}
     if not stands:
         raise NotFoundError(f"no partition remembers transaction {txn_id}: it never prepared, or is long over")
     began = datetime.fromtimestamp(int.from_bytes(tx[:8], "big") / 1e9, UTC).isoformat(timespec="milliseconds")
-    emit(format_, {"txn": txn_id, "began": began, "partitions": stands}, ("partition", "state"), stands.items())
+    emit(options.format, {"txn": txn_id, "began": began, "partitions": stands}, ("partition", "state"), stands.items())
 
 
 @txn.command("abort")
 @click.argument("txn_id", metavar="TXN", type=Txn())
-@config_option
-@format_option
-@timeout_option
-def abort_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def abort_(txn_id: str, options: ClusterOptions) -> None:
     """Ask the first partition to abort a transaction; refused (exit 5) if it has committed it.
 
     \b
     Examples:
       halog txn abort 17a2f3c4d5e6f708a1b2c3d4e5f60718
     """
-    _decide(txn_id, config_path, format_, timeout_s, commit=False)
+    _decide(txn_id, options, commit=False)
 
 
 @txn.command("commit")
 @click.argument("txn_id", metavar="TXN", type=Txn())
-@config_option
-@format_option
-@timeout_option
-def commit_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def commit_(txn_id: str, options: ClusterOptions) -> None:
     """Ask the first partition to commit a transaction that all participants have voted for; else refused (exit 5).
 
     Its application may have been told that it did not happen, if it gave up before it asked for the decision.
@@ -139,15 +130,14 @@ def commit_(txn_id: str, config_path: Path, format_: str, timeout_s: float) -> N
     Examples:
       halog txn commit 17a2f3c4d5e6f708a1b2c3d4e5f60718
     """
-    _decide(txn_id, config_path, format_, timeout_s, commit=True)
+    _decide(txn_id, options, commit=True)
 
 
-def _decide(txn_id: str, config_path: Path, format_: str, timeout_s: float, *, commit: bool) -> None:
-    from halog.cli.shared.connection import connect
+def _decide(txn_id: str, options: ClusterOptions, *, commit: bool) -> None:
     from halog.runtime.rpc import frames
 
     wanted = "committed" if commit else "aborted"
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = _found(connection, txn_id)
         if commit:
             _check_votes(found)
@@ -156,11 +146,11 @@ def _decide(txn_id: str, config_path: Path, format_: str, timeout_s: float, *, c
     if outcome == "unknown":
         raise UnreachableError(f"{found.first} has not decided transaction {txn_id} yet; try again")
     if outcome != wanted:
-        raise RefusedError(f"transaction {txn_id} is {outcome}: that is not undone")
-    emit(format_, {"txn": txn_id, "outcome": outcome}, ("transaction", "outcome"), [(txn_id, outcome)])
+        raise RefusedError(f"transaction {txn_id} is {outcome}: that cannot be undone")
+    emit(options.format, {"txn": txn_id, "outcome": outcome}, ("transaction", "outcome"), [(txn_id, outcome)])
 
 
-def _found(connection: Connection, txn_id: str) -> TxnView:
+def _found(connection: ClusterConnection, txn_id: str) -> TxnView:
     from halog.cli.shared.txn_views import in_doubt
 
     views, silent = in_doubt(connection)
@@ -174,7 +164,7 @@ def _found(connection: Connection, txn_id: str) -> TxnView:
 
 
 def _check_votes(found: TxnView) -> None:
-    """A commit needs every vote, for the same transaction."""
+    """Raise RefusedError unless every participant has voted for the same transaction."""
     from halog.cli.shared.txn_views import COMMITTED, IN_DOUBT
 
     missing = [p for p, s in found.participants.items() if s not in (IN_DOUBT, COMMITTED)]

@@ -1,7 +1,8 @@
-"""Transactions that were in flight when their epoch ended and never reached the log, as HALOG-1014 tells them (Q4, X9).
+"""This module reads from HALOG-1014 the transactions that were in flight when their epoch ended and never reached the
+log (Q4, X9).
 
-Pure. The event carries each record as the log was given it, as far as it had room; what it does not carry is still
-named. Two nodes may tell the same one, and what is told may be in the log all the same.
+It is pure. The event carries each record as the log was given it, as far as it had room; a record that it does not
+carry is still named. Two nodes may tell of the same transaction, and it may be in the log all the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from halog.events import DISCARDED, Event
 from halog.runtime.topics.log_judge import NOWHERE, EntryVerdict
 
 UNLOGGED = "unlogged"
-"""Where a record of the log has the reader's verdict."""
+"""This word stands where a record of the log has the reader's verdict."""
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -33,8 +34,9 @@ class _More(msgspec.Struct, frozen=True):
     transactions: list[_Item]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """One of them. `size`: of its record in bytes, 0: it was in the log when it was told; `data`: the record."""
+class UnloggedTransaction(msgspec.Struct, frozen=True):
+    """Describes one of these transactions. `size` is that of its record in bytes; 0: it was in the log when it was
+    told. `data` is the record."""
 
     tx: bytes
     epoch: int
@@ -48,11 +50,11 @@ class Told(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[int, int, bytes]:
-        """The attempt it is."""
+        """Return which attempt it is."""
         return self.epoch, self.lsn, self.tx
 
     def judged(self) -> EntryVerdict:
-        """As a record of the log is shown, without a place there; the time is when it was told."""
+        """Return it as a record of the log is shown, without a place there. The time is when it was told."""
         if self.data is None:
             lacks = f"its record of {self.size} bytes had no room in the event" if self.size else "its record is gone"
             return EntryVerdict(NOWHERE, self.time_ms, UNLOGGED, None, f"{self.cause}; {lacks}")
@@ -64,7 +66,7 @@ class Told(msgspec.Struct, frozen=True):
             )
 
     def as_json(self) -> dict[str, Any]:
-        """What is said of it, whether or not its record is there."""
+        """Return what is known of it, with or without its record."""
         return {
             "epoch": self.epoch,
             "lsn": self.lsn,
@@ -75,16 +77,16 @@ class Told(msgspec.Struct, frozen=True):
         }
 
 
-def found_in(events: Iterable[Event]) -> list[Told]:
-    """Each once, in the events' order; told twice, the one with its record. An event of another form is passed over:
-    it is for people, and any node may write it."""
-    found: dict[tuple[int, int, bytes], Told] = {}
+def found_in(events: Iterable[Event]) -> list[UnloggedTransaction]:
+    """Return each of them once, in the order of the events. If one is told twice, the one with its record counts. An
+    event of another form is passed over: it is for people, and any node may write it."""
+    found: dict[tuple[int, int, bytes], UnloggedTransaction] = {}
     for event in events:
         if event.code != DISCARDED.code:
             continue
         try:
             told = _of(event)
-        except ValueError:  # msgspec's, of hexadecimal digits, of base64
+        except ValueError:  # from msgspec, hexadecimal digits or base64
             continue
         for one in told:
             if one.key not in found or found[one.key].data is None:
@@ -92,10 +94,10 @@ def found_in(events: Iterable[Event]) -> list[Told]:
     return list(found.values())
 
 
-def _of(event: Event) -> list[Told]:
+def _of(event: Event) -> list[UnloggedTransaction]:
     more = msgspec.convert(event.more, _More)
     return [
-        Told(
+        UnloggedTransaction(
             bytes.fromhex(item.tx),
             more.of_epoch,
             item.lsn,

@@ -1,1 +1,1 @@
-"""This room has the commands that compare, merge and restore two histories of one partition."""
+"""This room has the commands for two histories of one partition: compare, merge, restore."""

@@ -1,20 +1,21 @@
-"""`halog conflicts list`: where two sites' histories parted, and what a merge of them would make. Changes nothing."""
+"""`halog conflicts list` shows where two sites' histories parted, and what a merge of them would make. It changes
+nothing."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.shared.options import Name, config_option, timeout_after
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.ports import Log
     from halog.runtime.merge.compensation import Compensate, Compensations
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
     from restore.merge import Committed, Difference, Even, State
 
 READ_S = 120.0
-"""Both logs are read from their last snapshots on."""
+"""The command waits this long: both logs are read from their last snapshots on."""
 
 NO_OBJECTS = b"\xff" * 9
-"""No index key begins so."""
+"""No index key begins with these bytes."""
 
 LEFT_OUT = "left out"
-"""What stands for how the histories of a partition are related that a restore does not merge."""
+"""Stands instead of how the histories are related, for a partition that a restore does not merge."""
 
 UNDECIDED = "not decided here"
-"""What stands where only the source's node can tell."""
+"""Stands where only the source's node can tell."""
 
 
 @click.group()
 def conflicts() -> None:
-    """Histories of two sites that have both gone on: what each has that the other lacks, and what contradicts; what
-    merges made of it, and what they left to you.
+    """Show what contradicts in the histories of two sites that have both gone on, what merges made of it, and what they
+    left to you; settle it.
 
     \b
     Examples:
@@ -52,28 +53,24 @@ def conflicts() -> None:
 
 @conflicts.command("list")
 @click.option(
-    "--source", "source", type=Name(), required=True, metavar="SITE", help="The site whose data is kept in doubt."
+    "--source",
+    "source",
+    type=Name(),
+    required=True,
+    metavar="SITE",
+    help="The site whose data is kept if nothing else decides.",
 )
 @partition_option
 @comparison_option
-@click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
-def list_(
-    source: str,
-    names: tuple[str, ...],
-    two_way: bool | None,
-    everything: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@click.option("--all", "everything", is_flag=True, help="Also objects that only one site touched.")
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def list_(source: str, names: tuple[str, ...], two_way: bool | None, everything: bool, options: ClusterOptions) -> None:
     """List what this site's history and that of site SOURCE contradict each other in, since they parted.
 
-    Each object with what it was then and what each site made of it, and what would stand: as the triggers of the
-    application's modules say, else an instance that only this site has is added, and in all other conflicts the source
-    is kept. What a trigger cannot say here is told as not decided. Reads both logs, and changes nothing.
+    Each object is shown with what it was then, what each site made of it, and what would stand. The triggers of the
+    application's modules decide that first. Else an instance that only this site has is added, and in all other
+    conflicts the source is kept. What a trigger cannot say here is shown as not decided. Reads both logs, and changes
+    nothing.
 
     \b
     Examples:
@@ -81,9 +78,8 @@ def list_(
       halog conflicts list --source east --partition flights-0 --all
       halog conflicts list --source east --two-way --format json
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         other = _other(connection, source)
         tables = with_home(connection, names)
         remote = connection.adapters.reach(other)
@@ -96,14 +92,14 @@ def list_(
                 lambda site: remote,
                 two_way=two_way,
                 everything=everything,
-                format_=format_,
+                format_=options.format,
             )
         finally:
             remote.close()
 
 
 def preview(
-    connection: Connection,
+    connection: ClusterConnection,
     tables: Iterable[PartitionTable],
     sources: Mapping[str, str],
     reach: Callable[[str], Remote],
@@ -113,8 +109,8 @@ def preview(
     left: Mapping[str, str] | None = None,
     format_: str,
 ) -> None:
-    """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it;
-    `left`: by partition, why a restore leaves it out."""
+    """Show what a restore would make of these partitions, each merged at its source. For `two_way` see `is_two_way`.
+    `left` says by partition why a restore leaves it out."""
     begin, unasked = _deciding(connection)
     documents = [
         _partition(
@@ -135,9 +131,10 @@ def preview(
         _show(documents, ", ".join(dict.fromkeys(sources.values())), connection.config.site.name)
 
 
-def _deciding(connection: Connection) -> tuple[Compensations, str]:
-    """As the source's nodes decide; where the application's modules cannot be imported here, what a trigger may be
-    asked about is left open, and why: a preview that is wrong is worse than none."""
+def _deciding(connection: ClusterConnection) -> tuple[Compensations, str]:
+    """Return what decides conflicts as the source's nodes do. If the application's modules cannot be imported here,
+    what a trigger may be asked about is left open, and the reason is returned: a preview that is wrong is worse than
+    none."""
     from halog.errors import ConfigError
     from halog.runtime.merge.compensation import Compensation, most_of, undecided
     from halog.runtime.node.wiring import import_modules
@@ -156,7 +153,7 @@ def _deciding(connection: Connection) -> tuple[Compensations, str]:
     return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide, ""
 
 
-def _other(connection: Connection, source: str) -> str:
+def _other(connection: ClusterConnection, source: str) -> str:
     from halog.errors import UnknownNameError
 
     config = connection.config
@@ -166,7 +163,7 @@ def _other(connection: Connection, source: str) -> str:
 
 
 def _partition(
-    connection: Connection,
+    connection: ClusterConnection,
     remote: Remote,
     table: PartitionTable,
     decide: Compensate,
@@ -184,7 +181,7 @@ def _partition(
     theirs = _side(connection, remote.name, remote.log, table_of(remote.coordinator, table.name))
     ours = _side(connection, here, connection.adapters.log, table)
     found = compared(theirs, ours, three_way=three_way, even=_even(connection, remote))
-    # What neither has touched since they parted is the same here as at the source.
+    # A key that neither site has touched since they parted is the same here as at the source.
     into = Into(table.name, name_of(ours.state), lambda key: connection.fetch(table.name, [key])[0])
     decided = with_created(decide(found.keys), into)
     counted = totals(d.choice for d in decided)
@@ -201,8 +198,8 @@ def _partition(
     }
 
 
-def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
-    """One key, as a document. What fails here need not fail at the node, which has what a trigger reads."""
+def _foreseen(connection: ClusterConnection, decided: Decided) -> dict[str, Any]:
+    """Return one key as a document. What fails here need not fail at the node, which has what a trigger reads."""
     choice = decided.choice
     document = told(connection, choice.found, choice.then, decided.by, choice.deferred) | {"undecided": ""}
     if not decided.failed:
@@ -211,8 +208,9 @@ def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
     return document | {"stands": UNDECIDED, "then": None, "deferred": "", "undecided": why}
 
 
-def _even(connection: Connection, source: Remote) -> Even | None:
-    """For types that have several definitions: those of the source first, as its nodes will have them."""
+def _even(connection: ClusterConnection, source: Remote) -> Even | None:
+    """Return what brings values of types with several definitions to one form. The source's definitions come first, as
+    its nodes will have them."""
     from halog.runtime.topics.schemas import of_both
     from halog.schema.versions import bringing
 
@@ -220,7 +218,7 @@ def _even(connection: Connection, source: Remote) -> Even | None:
 
 
 def _left_out(partition: str, why: str) -> dict[str, Any]:
-    """A partition that is not compared, in the same words."""
+    """Return a partition that is not compared as a document of the same form."""
     return {
         "partition": partition,
         "why": why,
@@ -232,8 +230,8 @@ def _left_out(partition: str, why: str) -> dict[str, Any]:
     }
 
 
-def _side(connection: Connection, site: str, log: Log, table: PartitionTable) -> Side:
-    """A site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
+def _side(connection: ClusterConnection, site: str, log: Log, table: PartitionTable) -> Side:
+    """Return a site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
     from halog.cli.shared.partition_log import place_of
     from halog.ports import TopicPartition
     from halog.runtime.topics.state_topic import load
@@ -251,8 +249,8 @@ def _side(connection: Connection, site: str, log: Log, table: PartitionTable) ->
     return read_on(Side(site, log, tp, at.state, at.next_offset, in_doubt), max(end, at.next_offset))
 
 
-def told(connection: Connection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
-    """One key, as a document. `by`: the trigger that decided; `why` an operator is to."""
+def told(connection: ClusterConnection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
+    """Return one key as a document. `by` is the trigger that decided; `why` says why an operator must decide."""
     name, key = _named(connection, found, then)
     stands = "source" if then == found.source else "initiating" if then == found.initiating else "merged"
     return {
@@ -271,7 +269,7 @@ def told(connection: Connection, found: Difference, then: State, by: str, why: s
     }
 
 
-def _named(connection: Connection, found: Difference, then: State) -> tuple[str, list[Any]]:
+def _named(connection: ClusterConnection, found: Difference, then: State) -> tuple[str, list[Any]]:
     from halog.cli.shared.values import describe_key
     from halog.errors import HalogError
 
@@ -285,8 +283,8 @@ def _named(connection: Connection, found: Difference, then: State) -> tuple[str,
         return family, key
 
 
-def state_of(connection: Connection, state: State) -> dict[str, Any] | None:
-    """A state, as a document."""
+def state_of(connection: ClusterConnection, state: State) -> dict[str, Any] | None:
+    """Return a state as a document."""
     from halog.cli.shared.record_text import fields_of
 
     if state is None:
@@ -330,7 +328,7 @@ def _row(partition: str, o: dict[str, Any]) -> tuple[str, ...]:
 
 
 def stands(o: dict[str, Any]) -> str:
-    """What stands of a key, in a word or two."""
+    """Return what stands of a key, in a word or two."""
     if o.get("undecided"):
         return f"{UNDECIDED}: {o['undecided']}"[:80]
     said = str(o["stands"]) if o["stands"] != "merged" else said_of(o["then"])
@@ -340,7 +338,7 @@ def stands(o: dict[str, Any]) -> str:
 
 
 def said_of(state: dict[str, Any] | None) -> str:
-    """A state's fields on a line."""
+    """Return a state's fields on one line."""
     from halog.cli.shared.values import short
 
     if state is None:

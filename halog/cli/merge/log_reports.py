@@ -1,17 +1,17 @@
-"""Reports of merges, as the logs of two sites tell them."""
+"""This module reads reports of merges from a partition's log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from restore.waiting import Report
 
 
-def reports(connection: Connection, table: PartitionTable) -> list[Report]:
-    """The merges that the partition's log still holds and that counted, in its order."""
+def reports(connection: ClusterConnection, table: PartitionTable) -> list[Report]:
+    """Return the merges that counted and that the partition's log still holds, in its order."""
     from halog.cli.shared.partition_log import PartitionLog
     from halog.core.log.chain import Verdict
     from restore.waiting import Reports

@@ -1,5 +1,4 @@
-"""The id of a merge as people type it: as many of its first digits as tell it apart from others, twelve as tables have
-them, say."""
+"""A merge's id may be cut: people type as many of its first digits as tell it apart from others. Tables show twelve."""
 
 from __future__ import annotations
 
@@ -11,28 +10,28 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.errors import UnknownNameError
 
 NAME_DIGITS = 32
-"""Of a merge of two branches: a hash of 16 bytes."""
+"""The id of a merge of two branches has so many digits: it is a hash of 16 bytes."""
 
 LISTED = 10
-"""Ids that an error names."""
+"""An error names so many ids."""
 
 
-def whole(connection: Connection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
-    """The id that begins so, of the merges that the logs of these partitions still have; as it was said if there is
-    none. ConfigError if there are several, or these are no digits."""
+def whole(connection: ClusterConnection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
+    """Return the id that begins so, of the merges that the logs of these partitions still have. If there is none,
+    return what was said. ConfigError if there are several, or if these are no digits."""
     if said is None:
         return None
     (found,) = {*meant(connection, tables, said).values()} or {said}
     return found
 
 
-def known(connection: Connection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
-    """The same; UnknownNameError if the logs have none that is called so."""
+def known(connection: ClusterConnection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
+    """Return the id as `whole` does. UnknownNameError if the logs have no merge of this id."""
     from halog.cli.merge.log_reports import reports
 
     tables = list(tables)
@@ -43,26 +42,26 @@ def known(connection: Connection, tables: Iterable[PartitionTable], said: str | 
 
 
 def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
-    """Nothing that the logs of these partitions have is called so."""
+    """Return the error that the logs of these partitions have no merge of this id."""
     from halog.errors import UnknownNameError
 
     return UnknownNameError(
-        f"there is no merge {said} in what the logs have{of(tables)}: `halog conflicts show` tells which there were, "
-        "for --merge",
+        f"the logs{of(tables)} have no merge {said} any more, or never had it: `halog conflicts show` lists those they "
+        "have, for --merge",
         kind="merge",
         name=said,
     )
 
 
-def meant(connection: Connection, tables: Iterable[PartitionTable], said: str) -> dict[str, str]:
-    """By partition, the same; those without it are left out. What is whole already is looked for in no log: it may be
-    of any of them."""
+def meant(connection: ClusterConnection, tables: Iterable[PartitionTable], said: str) -> dict[str, str]:
+    """Return, by partition, the id that begins so; partitions without such a merge are left out. A whole id is looked
+    for in no log: it may be of any of them."""
     from halog.cli.merge.log_reports import reports
     from halog.errors import ConfigError
 
     tables = list(tables)
     if not said or any(c not in "0123456789abcdef" for c in said):
-        raise ConfigError(f"{said!r} is no id of a merge: hex digits, as `halog conflicts show` tells, or the first")
+        raise ConfigError(f"{said!r} is no id of a merge: give its hex digits, as `halog conflicts show` lists them")
     if is_whole(said):
         return dict.fromkeys((t.name for t in tables), said)
     found = [(t.name, r.name.hex()) for t in tables for r in reports(connection, t) if r.name.hex().startswith(said)]
@@ -75,8 +74,8 @@ def meant(connection: Connection, tables: Iterable[PartitionTable], said: str) -
 
 
 def is_whole(said: str) -> bool:
-    """Is it all of an id? That of an undoing is a word, and the id of what it undoes: what begins with the word may be
-    less than all of one."""
+    """Is it all of an id? The id of an undoing is a word, then the id of what it undoes. Of such an id even a long
+    beginning may not be all."""
     from restore.undoings import undoing
 
     word = undoing(b"").hex()
@@ -86,6 +85,6 @@ def is_whole(said: str) -> bool:
 
 
 def of(tables: Iterable[PartitionTable]) -> str:
-    """Of which partitions, in words; nothing where there are none."""
+    """Return " of" and the names of these partitions; nothing where there are none."""
     names = ", ".join(t.name for t in tables)
     return f" of {names}" if names else ""

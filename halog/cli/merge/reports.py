@@ -1,4 +1,4 @@
-"""`halog conflicts show|export`: what merges found and decided, as it stands in the log."""
+"""`halog conflicts show|export` shows what merges found and decided, as it stands in the log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import click
 from halog.cli.merge.conflicts import conflicts as conflicts, stands, told
 from halog.cli.merge.log_reports import reports
 from halog.cli.merge.merge_ids import known
-from halog.cli.shared.options import Name, config_option, output_option, timeout_after
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
+from halog.cli.shared.options import Name, output_option
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from restore.report import Entry
     from restore.waiting import Report
@@ -25,39 +26,29 @@ if TYPE_CHECKING:
     Pick = Callable[[Report], list[Entry]]
 
 READ_S = 60.0
-"""Logs are read from where they begin now."""
+"""The command waits this long: logs are read from where they begin now."""
 
 merge_option = click.option(
     "--merge",
     "merge",
     type=Name(),
     metavar="ID",
-    help="Only this one; the first digits will do.  [default: the last of each]",
+    help="Only this merge; the first digits will do.  [default: the last of each]",
 )
 
 
 @conflicts.command("show")
 @merge_option
 @partition_option
-@click.option("--all", "everything", is_flag=True, help="Also what was no conflict.")
+@click.option("--all", "everything", is_flag=True, help="Also keys that were no conflict.")
 @click.option("--open", "waiting", is_flag=True, help="Only what waits for an operator, of all merges.")
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
-def show(
-    merge: str | None,
-    names: tuple[str, ...],
-    everything: bool,
-    waiting: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def show(merge: str | None, names: tuple[str, ...], everything: bool, waiting: bool, options: ClusterOptions) -> None:
     """Show what merges found, and what they decided, from this site's logs.
 
-    Each conflict with both sites' states, what stood afterwards, and which trigger said so; and what was left to an
-    operator, as long as nobody has changed the object: `halog conflicts settle`. Kept for as long as the log is: a week
-    at least.
+    Each conflict is shown with both sites' states, what stood afterwards, and which trigger said so. What was left to
+    an operator is shown until somebody changes the object: settle it with `halog conflicts settle`. All this is kept
+    for as long as the log is: a week at least.
 
     \b
     Examples:
@@ -66,11 +57,10 @@ def show(
       halog conflicts show --merge 6150ebec5631
       halog conflicts show --partition flights-0 --all --format json
     """
-    from halog.cli.shared.connection import connect
 
     if everything and waiting:
         raise click.UsageError("--all and --open exclude each other")
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tables = with_home(connection, names)
         merge = known(connection, tables, merge)
         if waiting:
@@ -83,19 +73,15 @@ def show(
         for d in documents
         for o in d["objects"]
     ]
-    emit(format_, documents, ["partition", "merge", "object", "was", "stands", "by"], rows)
+    emit(options.format, documents, ["partition", "merge", "object", "was", "stands", "by"], rows)
 
 
 @conflicts.command("export")
 @merge_option
 @partition_option
 @output_option
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
-def export_(
-    merge: str | None, names: tuple[str, ...], target: Path, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
+def export_(merge: str | None, names: tuple[str, ...], target: Path, options: ClusterOptions) -> None:
     """Write what merges found and decided to a file, one JSON document a line: every object that any site touched.
 
     \b
@@ -103,11 +89,10 @@ def export_(
       halog conflicts export -o merged.jsonl
       halog conflicts export --partition flights-0 -o merged.jsonl
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.files import is_standard, written_whole
 
     lines = 0
-    with connect(config_path, timeout_s) as connection, written_whole(target) as out:
+    with options.connect() as connection, written_whole(target) as out:
         tables = with_home(connection, names)
         merge = known(connection, tables, merge)
         for table in tables:
@@ -116,7 +101,7 @@ def export_(
                     out.write(json.dumps({"partition": d["partition"], "merge": d["merge"], **o}) + "\n")
                     lines += 1
     document, rows = {"file": str(target), "objects": lines}, [(str(target), lines)]
-    emit(format_, document, ["file", "objects"], rows, aside=is_standard(target))
+    emit(options.format, document, ["file", "objects"], rows, aside=is_standard(target))
 
 
 def _all(report: Report) -> list[Entry]:
@@ -126,28 +111,28 @@ def _all(report: Report) -> list[Entry]:
 
 
 def _told(report: Report) -> list[Entry]:
-    """A trigger may defer what is alike, too."""
+    """Return the entries that are shown. A trigger may defer a key in which both sites are alike, too."""
     return [e for e in _all(report) if e.found.is_told or e.why]
 
 
 def _documents(
-    connection: Connection, table: PartitionTable, merge: str | None, pick: Pick
+    connection: ClusterConnection, table: PartitionTable, merge: str | None, pick: Pick
 ) -> Iterator[dict[str, Any]]:
-    """The last merge of a partition, or the one that is named, of those the log still holds."""
+    """Yield the last merge of a partition, or the one that is named, of those the log still holds."""
     found = reports(connection, table)
     for report in found[-1:] if merge is None else [r for r in found if r.name.hex() == merge]:
         yield _document(connection, table, report, pick(report))
 
 
-def _open(connection: Connection, table: PartitionTable, merge: str | None) -> Iterator[dict[str, Any]]:
-    """What waits, of any merge or of the one that is named."""
+def _open(connection: ClusterConnection, table: PartitionTable, merge: str | None) -> Iterator[dict[str, Any]]:
+    """Yield what waits for an operator, of any merge or of the one that is named."""
     for report in reports(connection, table):
         if report.open and merge in (None, report.name.hex()):
             yield _document(connection, table, report, report.open)
 
 
 def _document(
-    connection: Connection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
+    connection: ClusterConnection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
 ) -> dict[str, Any]:
     return {
         "partition": table.name,
@@ -156,7 +141,7 @@ def _document(
     }
 
 
-def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
+def _object(connection: ClusterConnection, report: Report, e: Entry) -> dict[str, Any]:
     closed = report.closing(e.found.key) if e.why else None
     return {
         **told(connection, e.found, e.then, e.verdict, e.why),

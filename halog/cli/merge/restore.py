@@ -1,4 +1,4 @@
-"""`halog restore`, `halog restore undo`: two sites' branches become one history again (M2)."""
+"""`halog restore` makes two sites' branches one history again, and `halog restore undo` takes that back (M2)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ import click
 
 from halog.cli.merge.merge_ids import of
 from halog.cli.shared.by_spark import LOCAL_SPARK
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text, config_option, timeout_after
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, Text
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
     from halog.metadata.restore_requests import RestoreRequest
 
 RESTORE_S = 300.0
-"""All branches are closed, read, merged and followed: seconds; triggers may be slow, and the line, too."""
+"""The command waits this long. All branches are closed, read, merged and followed: that takes seconds, but triggers may
+be slow, and so may the line."""
 
 FOLLOWS = ("done", "nothing")
-"""The initiating site mirrors the source then."""
+"""After these phases the initiating site mirrors the source."""
 
 UNDONE_EXIT = 5
-"""Some partition was not restored."""
+"""The exit code if a partition was not restored."""
 
 
 @click.group(invoke_without_command=True)
@@ -38,7 +40,7 @@ UNDONE_EXIT = 5
     "source",
     type=Name(),
     metavar="SITE",
-    help="Where to merge.  [default: who answers last that it serves]",
+    help="Where to merge.  [default: the site that said last that it serves]",
 )
 @click.option(
     "--from",
@@ -54,7 +56,7 @@ UNDONE_EXIT = 5
     type=Text(),
     multiple=True,
     metavar="[PARTITION=]NODE",
-    help="Who is to serve afterwards, at either site; repeatable.  [default: the node that merged]",
+    help="The node that should serve afterwards, at either site; repeatable.  [default: the node that merged]",
 )
 @partition_option
 @comparison_option
@@ -70,23 +72,21 @@ UNDONE_EXIT = 5
     help="Where a job that was killed goes on from; implies --spark.",
 )
 @click.option("--classified", is_flag=True, help="Merge by what a Spark job has found before.")
-@config_option
-@format_option
-@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+@cluster_options_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
 @click.pass_context
-def restore(context: click.Context, /, **options: Any) -> None:
+def restore(context: click.Context, /, **given: Any) -> None:
     """Merge this site's history into that of another one that has gone on, too, and follow it from then on.
 
-    This site is the initiating one: where both contradict each other, and no trigger says otherwise, the source's data
-    is kept. Its nodes stop serving the partitions; the source's node of each merges what both did since they parted, in
-    one step, runs compensation triggers, and serves on; this site mirrors it. `halog conflicts list` and `--dry-run`
-    show beforehand what comes of it, `halog conflicts show` afterwards.
+    This site is the initiating one: where the two contradict each other, and no trigger says otherwise, the source's
+    data is kept. Its nodes stop serving the partitions. The source's node of each partition merges what both did since
+    they parted, in one step, runs compensation triggers, and serves on; this site mirrors it. `halog conflicts list`
+    and `--dry-run` show beforehand what comes of it, `halog conflicts show` afterwards.
 
     With --spark a job reads both histories, on a Spark cluster or here, while the source serves: its nodes read only
     what they did meanwhile.
 
-    Exit code 5 if a partition was not restored; asked for again it goes on. Those of policies that keep a directory of
-    keys cannot be merged: the others are.
+    Exit code 5 if a partition was not restored; give the command again, and it goes on. Partitions of policies that
+    keep a directory of keys cannot be merged: the others are.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def restore(context: click.Context, /, **options: Any) -> None:
       halog restore --active west-2
     """
     if context.invoked_subcommand is None:
-        _restore(**options)
+        _restore(**given)
 
 
 def _restore(
@@ -111,42 +111,37 @@ def _restore(
     spark_master: str | None,
     checkpoint: Path | None,
     classified: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
-    from halog.cli.shared.by_spark import check_installed, classifying
-    from halog.cli.shared.connection import connect
+    from halog.cli.shared.by_spark import classifying
     from halog.metadata.partition_tables import table_of
-    from halog.runtime.merge.restore_command import Reuniting
+    from halog.runtime.merge.restore_command import RestoreCommand
     from halog.runtime.support.adapters import Remote
     from halog.runtime.topics.topic_names import state_topic
 
     if spark := spark or spark_master is not None or checkpoint is not None:
-        if dry_run or classified:
-            raise click.UsageError(f"--spark is of no use with {'--dry-run' if dry_run else '--classified'}")
-        check_installed("the nodes compare by themselves")
-    with connect(config_path, timeout_s) as connection:
+        _check_spark(dry_run=dry_run, classified=classified)
+    with options.connect() as connection:
         config, reach = connection.config, connection.adapters.reach
         tables, left = mergeable(config, with_home(connection, names), named=bool(names))
-        if not dry_run:  # which tells it in its answer
+        if not dry_run:  # a dry run tells it in its answer
             for name, why in left.items():
                 say(f"partition {name} is left out: {why}")
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
-        with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
-            named = _named(connection, [t.name for t in tables], source, nodes)
+        with RestoreCommand(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
+            remote, named = reuniting.remote, _named(connection, [t.name for t in tables], source, nodes)
             asked = _asked(tables, actives)
             sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
             if dry_run:
                 from halog.cli.merge.conflicts import preview
 
-                preview(connection, tables, sources, reuniting.remote, two_way=two_way, left=left, format_=format_)
+                preview(connection, tables, sources, remote, two_way=two_way, left=left, format_=options.format)
                 return
             manual = _two_way(connection, tables, two_way)
-            active = _active(tables, asked, lambda name: table_of(reuniting.remote(sources[name]).coordinator, name))
+            active = _active(tables, asked, lambda name: table_of(remote(sources[name]).coordinator, name))
             there = {name: node for name, (node, here) in active.items() if not here}
-            classify = classifying(config_path, tables, sources, checkpoint, spark_master) if spark else None
+            classify = classifying(options.config_path, tables, sources, checkpoint, spark_master) if spark else None
             ended = reuniting.restore(
                 tables,
                 sources,
@@ -157,13 +152,22 @@ def _restore(
                 told=_tell,
             )
         back = {name: node for name, (node, here) in active.items() if here and name in ended}
-        _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
+        _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, options.timeout_s)
         ended |= _left_out(connection, left)
-    _emit(format_, ended, sources | dict.fromkeys(left, ""))
+    _emit(options.format, ended, sources | dict.fromkeys(left, ""))
 
 
-def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
-    """Are they compared without the common ancestor? RefusedError where some are, and others are not."""
+def _check_spark(*, dry_run: bool, classified: bool) -> None:
+    """Raise UsageError if --spark is of no use with another option, and ConfigError if Spark is missing."""
+    from halog.cli.shared.by_spark import check_installed
+
+    if dry_run or classified:
+        raise click.UsageError(f"--spark is of no use with {'--dry-run' if dry_run else '--classified'}")
+    check_installed("the nodes compare by themselves")
+
+
+def _two_way(connection: ClusterConnection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
+    """Are they compared without the common ancestor? RefusedError if some are, and others are not."""
     from halog.errors import RefusedError
 
     by_rule: dict[bool, list[str]] = {False: [], True: []}
@@ -179,7 +183,7 @@ def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: boo
 
 
 def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, str]:
-    """By partition, the node that is to serve it."""
+    """Return the node that should serve each partition."""
     from halog.errors import ConfigError
 
     asked: dict[str, str] = {}
@@ -195,7 +199,7 @@ def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, 
 def _active(
     tables: Iterable[PartitionTable], asked: Mapping[str, str], at_source: Callable[[str], PartitionTable]
 ) -> dict[str, tuple[str, bool]]:
-    """With whether that is one of this site's. RefusedError for one that has no copy."""
+    """Return that node by partition, and whether it is one of this site's. RefusedError for one that has no copy."""
     from halog.errors import RefusedError
 
     by_name = {table.name: table for table in tables}
@@ -209,15 +213,15 @@ def _active(
     return found
 
 
-def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: float) -> None:
-    """This site serves again what is to be served by nodes of its own."""
+def _take_back(connection: ClusterConnection, active: Mapping[str, str], timeout_s: float) -> None:
+    """Have this site serve again what its own nodes should serve."""
     from halog.cli.partition.failover import hand_over
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     if not active:
         return
     config = connection.config
-    Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
+    Switchover(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
     router = connection.router
     with router.changed:
         router.changed.wait_for(
@@ -231,9 +235,9 @@ def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: flo
 def mergeable(
     config: Config, tables: Iterable[PartitionTable], *, named: bool
 ) -> tuple[list[PartitionTable], dict[str, str]]:
-    """Those that can be merged; and of the others, by partition, why not: of a policy that keeps a directory a key may
-    be in two partitions of two sites. RefusedError where the operator has `named` one of these, or there are no
-    others."""
+    """Return the partitions that can be merged; and of the others, by partition, why not. If a policy keeps a
+    directory, a key may be in two partitions at two sites. RefusedError if the operator has `named` one of these, or
+    there are no others."""
     from halog.config.mapper import is_listed
     from halog.errors import RefusedError
 
@@ -254,7 +258,7 @@ def mergeable(
     return found, left
 
 
-def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, RestoreRequest]:
+def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[str, RestoreRequest]:
     from halog.metadata.identity import who
     from halog.metadata.restore_requests import FAILED, RestoreRequest
 
@@ -268,16 +272,14 @@ def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Rest
     "merge",
     type=Name(),
     metavar="ID",
-    help="Which; the first digits will do.  [default: the last one of each partition]",
+    help="The merge to undo; the first digits will do.  [default: the last one of each partition]",
 )
 @partition_option
-@config_option
-@format_option
-@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
-def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+def undo_(merge: str | None, names: tuple[str, ...], options: ClusterOptions) -> None:
     """Undo a merge: what the source had before it stands again, except where objects were changed since.
 
-    To be asked for at the site that serves. What the other site did stays in the report, and in its own log.
+    Give it at the site that serves. What the other site did stays in the report, and in its own log.
 
     \b
     Examples:
@@ -286,23 +288,22 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
       halog restore undo --merge 6150ebec5631
     """
     from halog.cli.merge.merge_ids import unknown
-    from halog.cli.shared.connection import connect
     from halog.errors import NothingToDoError
     from halog.runtime.merge.restore_command import undo
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tables = with_home(connection, names)
         found = _merges(connection, tables, merge)
         if not found and merge is not None:
             raise unknown(tables, merge)
         if not found:
             raise NothingToDoError(f"no merge was made here{of(tables)}; nothing was changed")
-        ended = undo(connection.coordinator, found, timeout_s, _tell)
-    _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
+        ended = undo(connection.coordinator, found, options.timeout_s, _tell)
+    _emit(options.format, ended, dict.fromkeys(found, connection.config.site.name))
 
 
-def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
-    """By partition, the one asked for, else the last that was made here; where there is none, nothing."""
+def _merges(connection: ClusterConnection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
+    """Return, by partition, the merge asked for, else the last one made here. A partition without one is left out."""
     from halog.cli.merge.merge_ids import meant
     from halog.metadata.restore_requests import last_merge, restore_of
 
@@ -313,9 +314,9 @@ def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str
 
 
 def _named(
-    connection: Connection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
+    connection: ClusterConnection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
 ) -> dict[str, str]:
-    """By partition, the site that was said."""
+    """Return the site that was named for each partition."""
     from halog.errors import ConfigError, UnknownNameError
 
     config = connection.config
@@ -330,8 +331,8 @@ def _named(
     return named
 
 
-def _site_of(connection: Connection, partition: str, node: str) -> str:
-    """The other site at which this node is active for the partition."""
+def _site_of(connection: ClusterConnection, partition: str, node: str) -> str:
+    """Return the other site at which this node is active for the partition."""
     from halog.errors import HalogError, RefusedError
     from halog.metadata.partition_tables import table_of
 

@@ -1,32 +1,31 @@
-"""`halog conflicts settle`: what a merge left to an operator, decided by him (M2, M3)."""
+"""This module has the command `halog conflicts settle`. It decides what a merge left to an operator (M2, M3)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.merge.merge_ids import known, whole
 from halog.cli.merge.reports import READ_S, conflicts as conflicts
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
 from halog.cli.shared.exit_codes import REFUSED_EXIT
-from halog.cli.shared.options import Name, Text, config_option, of_arguments, reason_option, timeout_after
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, Text, of_arguments, reason_option
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.merge.settlement import Case, Outcome
-    from halog.cli.shared.connection import Connection
+    from halog.cli.merge.settlement import Case, CaseOutcome, OperatorChoice
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 STATES = ("source", "initiating", "base", "nothing")
-"""Some of them are not settled."""
 
 
 class Fields(click.ParamType[Mapping[str, Any]]):
-    """A JSON object."""
+    """Takes a JSON object."""
 
     name = "json"
 
@@ -43,19 +42,17 @@ class Fields(click.ParamType[Mapping[str, Any]]):
 @conflicts.command("settle")
 @click.argument("type_name", type=Name(), metavar="[TYPE", required=False)
 @click.argument("key", type=Text(), metavar="KEY...]", nargs=-1)
-@click.option("--as", "choice", type=click.Choice(STATES), help="The state that is to stand.")
-@click.option(
-    "--fields", type=Fields(), metavar="JSON", help="These of its fields otherwise.  [default: of the source's]"
-)
+@click.option("--as", "choice", type=click.Choice(STATES), help="The state that should stand.")
+@click.option("--fields", type=Fields(), metavar="JSON", help="Change these of its fields.  [default: of the source's]")
 @click.option("--all", "everything", is_flag=True, help="Everything that waits for an operator.")
-@click.option("--merge", "merge", type=Name(), metavar="ID", help="Only what this one left; the first digits will do.")
+@click.option(
+    "--merge", "merge", type=Name(), metavar="ID", help="Only what this merge left; the first digits will do."
+)
 @partition_option
-@click.option("--force", is_flag=True, help="Also if the object was changed since the merge.")
+@click.option("--force", is_flag=True, help="Settle it even if the object was changed since the merge.")
 @click.option("--dry-run", is_flag=True, help="Show what would stand, and change nothing.")
 @reason_option
-@config_option
-@format_option
-@timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
+@cluster_options_after(READ_S, "Give up (exit 3 or 6) after this long.")
 def settle(
     type_name: str | None,
     key: tuple[str, ...],
@@ -67,18 +64,16 @@ def settle(
     force: bool,
     dry_run: bool,
     reason: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
-    """Settle a conflict that a merge left to an operator: say what is to stand. At the site that serves.
+    """Settle a conflict that a merge left to an operator: say what should stand. Give it at the site that serves.
 
-    TYPE and KEY as for `halog get`. What stands then is what one of the sites had, what was there when they parted
-    (base), or nothing; --fields says some of its fields otherwise, or all of them where nothing was there. It is an
+    TYPE and KEY are as for `halog get`. What stands then is what one of the sites had, what was there when they parted
+    (base), or nothing. --fields changes some of its fields, or gives all of them if nothing was there. It is an
     ordinary commit: the other site mirrors it. What stands already is written, too, so that it is known to be settled.
 
     Refused (exit 5), and nothing changed, if the object does not stand any more as the merge left it. With --all each
-    conflict is settled for itself, and exit code 5 says that some are not.
+    conflict is settled on its own, and exit code 5 says that some are not.
 
     \b
     Examples:
@@ -87,37 +82,50 @@ def settle(
       halog conflicts settle Flight LH9 --as nothing --dry-run
       halog conflicts settle --all --partition flights-0 --as source
     """
-    from halog.cli.merge.settlement import Wanted, settled
-    from halog.cli.shared.connection import connect
-    from halog.errors import HalogError
+    from halog.cli.merge.settlement import OperatorChoice
 
     _check_usage(type_name, key, choice, fields, everything=everything, force=force)
-    wanted = Wanted(choice or "source", type_name or "", fields)
-    outcomes: list[Outcome] = []
-    with connect(config_path, timeout_s) as connection:
+    wanted = OperatorChoice(choice or "source", type_name or "", fields)
+    with options.connect() as connection:
         for name in names:
             connection.table(name)
         if type_name is None:
             cases = _all_open(connection, names, merge)
         else:
             cases = [_named(connection, type_name, key, names, merge)]
-        try:
-            with of_arguments():
-                for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
-                    outcomes += done
-                    _tell(connection, done, wanted.said, reason)
-        except HalogError as error:
-            if count := sum(o.lsn > 0 for o in outcomes):
-                error.message = (
-                    f"after {count:,} conflicts: {error.message}; asked for again, it goes on with the others"
-                )
-            raise
+        outcomes = _settled(connection, cases, wanted, reason, force=force, dry_run=dry_run)
         documents = [_document(connection, o) for o in outcomes]
     if type_name is not None and outcomes[0].error is not None:
         raise outcomes[0].error
-    _emit(format_, documents if type_name is None else documents[0], documents, dry_run=dry_run)
+    _emit(options.format, documents if type_name is None else documents[0], documents, dry_run=dry_run)
     if any(o.error is not None for o in outcomes):
         raise click.exceptions.Exit(REFUSED_EXIT)
+
+
+def _settled(
+    connection: ClusterConnection,
+    cases: Iterable[Case],
+    wanted: OperatorChoice,
+    reason: str,
+    *,
+    force: bool,
+    dry_run: bool,
+) -> list[CaseOutcome]:
+    """Settle the cases, and write each commit into the event history. An error says how many were settled before it."""
+    from halog.cli.merge.settlement import settled
+    from halog.errors import HalogError
+
+    outcomes: list[CaseOutcome] = []
+    try:
+        with of_arguments():
+            for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
+                outcomes += done
+                _tell(connection, done, wanted.said, reason)
+    except HalogError as error:
+        if count := sum(o.lsn > 0 for o in outcomes):
+            error.message = f"after {count:,} conflicts: {error.message}; asked for again, it goes on with the others"
+        raise
+    return outcomes
 
 
 def _check_usage(
@@ -132,15 +140,15 @@ def _check_usage(
     if everything == bool(type_name) or (type_name and not key):
         raise click.UsageError("say which one by TYPE and KEY, or --all")
     if choice is None and fields is None:
-        raise click.UsageError("say what is to stand, by --as or --fields")
+        raise click.UsageError("say what should stand, by --as or --fields")
     if fields is not None and (everything or choice == "nothing"):
         raise click.UsageError(f"--fields is of no use with {'--all' if everything else '--as nothing'}")
     if everything and force:
-        raise click.UsageError("--all is about what was not changed since: --force is of no use")
+        raise click.UsageError("--all leaves objects alone that were changed since: --force is of no use")
 
 
-def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None) -> list[Case]:
-    """In the partitions that are named, or in all that this site serves."""
+def _all_open(connection: ClusterConnection, names: tuple[str, ...], merge: str | None) -> list[Case]:
+    """Return the open conflicts in the partitions that are named, or in all that this site serves."""
     from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
 
@@ -157,9 +165,9 @@ def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None)
 
 
 def _named(
-    connection: Connection, type_name: str, words: tuple[str, ...], names: tuple[str, ...], merge: str | None
+    connection: ClusterConnection, type_name: str, words: tuple[str, ...], names: tuple[str, ...], merge: str | None
 ) -> Case:
-    """The conflict of this object. NotFoundError, or RefusedError, if there is none."""
+    """Return the conflict of this object. NotFoundError or RefusedError if there is none."""
     from halog.cli.objects.get import sought
     from halog.errors import ConfigError, NotFoundError
 
@@ -178,12 +186,15 @@ def _named(
     which = "no merge" if merge is None else f"no merge {merge}"
     where = ", ".join(table.name for table in tables)
     raise NotFoundError(
-        f"{which} that has touched {said} is in what the log of {where} still has: see `halog conflicts show`"
+        f"the log of {where} has {which} that touched {said}, or no longer has it: see `halog conflicts show`"
     )
 
 
-def _left(connection: Connection, table: PartitionTable, key: bytes, said: str, merge: str | None) -> Case | None:
-    """By the last merge that left it to an operator. RefusedError where merges did touch it, and none did."""
+def _left(
+    connection: ClusterConnection, table: PartitionTable, key: bytes, said: str, merge: str | None
+) -> Case | None:
+    """Return the conflict as the last merge left it to an operator. RefusedError if merges did touch the object, and
+    none left it."""
     from halog.cli.merge.log_reports import reports
     from halog.cli.merge.settlement import Case
     from halog.errors import RefusedError
@@ -201,7 +212,7 @@ def _left(connection: Connection, table: PartitionTable, key: bytes, said: str, 
     return None
 
 
-def _check_served(connection: Connection, tables: Iterable[PartitionTable]) -> None:
+def _check_served(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> None:
     from halog.errors import RefusedError
 
     for table in tables:
@@ -217,7 +228,7 @@ def _check_served(connection: Connection, tables: Iterable[PartitionTable]) -> N
 # --- what is said of it ---
 
 
-def _tell(connection: Connection, done: Sequence[Outcome], stands: str, reason: str) -> None:
+def _tell(connection: ClusterConnection, done: Sequence[CaseOutcome], stands: str, reason: str) -> None:
     from halog.cli.merge.settlement import tell
     from halog.cli.shared.messages import say
 
@@ -227,7 +238,7 @@ def _tell(connection: Connection, done: Sequence[Outcome], stands: str, reason: 
             say("the event history does not have it: its log does not answer")
 
 
-def _document(connection: Connection, o: Outcome) -> dict[str, Any]:
+def _document(connection: ClusterConnection, o: CaseOutcome) -> dict[str, Any]:
     from halog.cli.merge.conflicts import state_of, told
 
     case = o.case

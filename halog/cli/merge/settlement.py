@@ -1,7 +1,8 @@
-"""Conflicts that a merge left to an operator, settled as he says: each by an ordinary commit, if it may be (M2, M3).
+"""This module has the operator's part of a merge: it settles conflicts that the merge left to an operator, each by an
+ordinary commit, if it may be (M2, M3).
 
-A commit rests on the version that the merge gave the object. So it changes nothing where somebody else was quicker, and
-what was settled once is not settled again. What makes a conflict open or closed is read off the log: `restore.waiting`.
+A commit rests on the version that the merge gave the object. So it changes nothing if somebody else was quicker, and a
+settled conflict is not settled again. What makes a conflict open or closed is read from the log: `restore.waiting`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from restore.report import Entry, is_known
 from restore.waiting import UNDONE, Report, ending
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.schema import ForeignType
 
 BATCH_OBJECTS = ITEMS
-"""In a transaction: as many as its event names."""
+"""So many conflicts are settled in one transaction: as many as its event names."""
 BATCH_BYTES = 1_000_000
-"""The same: a fifth of the largest record allowed."""
+"""A transaction has no more bytes than this, or a fifth of the largest record allowed, if that is less."""
 
 
-class Wanted(NamedTuple):
-    """What an operator says is to stand: a state, with some of its fields as he has them."""
+class OperatorChoice(NamedTuple):
+    """Says what should stand: a state, with some of its fields as the operator gives them."""
 
     choice: str
     type_name: str = ""
@@ -50,12 +51,12 @@ class Wanted(NamedTuple):
 
     @property
     def said(self) -> str:
-        """In a word."""
+        """Return the choice in words."""
         return self.choice if self.fields is None else f"{self.choice} with other fields"
 
 
 class Case(NamedTuple):
-    """A conflict that is to be settled."""
+    """Holds a conflict that is to be settled."""
 
     partition: str
     report: Report
@@ -63,25 +64,25 @@ class Case(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Of its object."""
+        """Return the key of its object."""
         return self.told.found.key
 
 
-class Outcome(NamedTuple):
-    """What became of one. `error`: why it is not settled."""
+class CaseOutcome(NamedTuple):
+    """Says what became of one conflict. `error` says why it is not settled."""
 
     case: Case
     was: State
     stands: State
     error: HalogError | None = None
     lsn: int = 0
-    """Of the commit; 0: there was none."""
+    """The lsn of the commit; 0: there was none."""
     already: bool = False
-    """It was closed, and stands as is wanted."""
+    """True if it was closed before, and stands as is wanted."""
 
 
 class _Ready(NamedTuple):
-    """One that may be settled now."""
+    """Holds a conflict that may be settled now."""
 
     case: Case
     now: Found | None
@@ -93,7 +94,7 @@ class _Ready(NamedTuple):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """At least one, where anything stands or is to."""
+        """Return the changes that settle it: at least one, if anything stands or should."""
         version = ABSENT if self.now is None else self.now.version
         made = changes_to(self.was, self.then, key=self.case.key, version=version)
         if made or self.then is None:
@@ -102,10 +103,15 @@ class _Ready(NamedTuple):
 
 
 def settled(
-    connection: Connection, cases: Iterable[Case], wanted: Wanted, *, force: bool = False, dry_run: bool = False
-) -> Iterator[list[Outcome]]:
-    """What became of each, commit by commit. Those whose object does not stand as their merge left it are refused
-    unless `force` says that this does not matter; `dry_run`: nothing is committed."""
+    connection: ClusterConnection,
+    cases: Iterable[Case],
+    wanted: OperatorChoice,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Iterator[list[CaseOutcome]]:
+    """Yield what became of each conflict, commit by commit. A conflict is refused if its object does not stand as its
+    merge left it, unless `force` says that this does not matter. With `dry_run` nothing is committed."""
     for _, grouped in groupby(cases, lambda case: (case.partition, case.report.name)):
         group = [*grouped]
         for at in range(0, len(group), BATCH_OBJECTS):
@@ -113,15 +119,15 @@ def settled(
             if others:
                 yield others
             if dry_run:
-                yield [Outcome(r.case, r.was, r.then) for r in ready]
+                yield [CaseOutcome(r.case, r.was, r.then) for r in ready]
             elif ready:
                 yield from _committed(connection, ready)
 
 
 def _looked_at(
-    connection: Connection, cases: Sequence[Case], wanted: Wanted, force: bool
-) -> tuple[list[_Ready], list[Outcome]]:
-    ready, others = list[_Ready](), list[Outcome]()
+    connection: ClusterConnection, cases: Sequence[Case], wanted: OperatorChoice, force: bool
+) -> tuple[list[_Ready], list[CaseOutcome]]:
+    ready, others = list[_Ready](), list[CaseOutcome]()
     for case, now in zip(cases, connection.fetch(cases[0].partition, [c.key for c in cases]), strict=True):
         was, then = _state(now), None
         try:
@@ -129,14 +135,15 @@ def _looked_at(
             if _may_be_settled(case, now, then, force):
                 ready.append(_Ready(case, now, then))
             else:
-                others.append(Outcome(case, was, then, already=True))
+                others.append(CaseOutcome(case, was, then, already=True))
         except RefusedError as error:
-            others.append(Outcome(case, was, then, error))
+            others.append(CaseOutcome(case, was, then, error))
     return ready, others
 
 
 def _may_be_settled(case: Case, now: Found | None, then: State, force: bool) -> bool:
-    """False: it is settled, and stands as is wanted. RefusedError says why it may not be."""
+    """Return whether it may be settled; False if it is, and stands as is wanted. RefusedError says why it may not
+    be."""
     closed, merge = case.report.closing(case.key), case.report.name.hex()
     if closed is not None and closed.why == UNDONE:
         raise RefusedError(f"merge {merge} was undone: nothing that it left to an operator waits any more", merge=merge)
@@ -166,7 +173,7 @@ def _state(found: Found | None) -> State:
 # --- what is to stand ---
 
 
-def _wanted_state(connection: Connection, case: Case, wanted: Wanted) -> State:
+def _wanted_state(connection: ClusterConnection, case: Case, wanted: OperatorChoice) -> State:
     found = case.told.found
     states = {"source": found.source, "initiating": found.initiating, "base": found.base, "nothing": None}
     chosen = states[wanted.choice]
@@ -178,8 +185,9 @@ def _wanted_state(connection: Connection, case: Case, wanted: Wanted) -> State:
     return chosen if wanted.fields is None else _with_fields(connection, case, chosen, wanted)
 
 
-def _with_fields(connection: Connection, case: Case, chosen: State, wanted: Wanted) -> Instance:
-    """The chosen state's instance; where nothing stood there, the one that did at either site, or a new one."""
+def _with_fields(connection: ClusterConnection, case: Case, chosen: State, wanted: OperatorChoice) -> Instance:
+    """Return the chosen state's instance with the given fields. If nothing stood there, it is the one that did at
+    either site, or a new one."""
     assert wanted.fields is not None
     found = case.told.found
     foreign = _written_by(connection, case, chosen, wanted.type_name)
@@ -192,8 +200,9 @@ def _with_fields(connection: Connection, case: Case, chosen: State, wanted: Want
     return Instance(connection.new_reference().to_bytes() if there is None else there.ref, value)
 
 
-def _written_by(connection: Connection, case: Case, chosen: State, type_name: str) -> ForeignType:
-    """The definition that wrote it; where there is nothing, the newest one of what was there at some time."""
+def _written_by(connection: ClusterConnection, case: Case, chosen: State, type_name: str) -> ForeignType:
+    """Return the definition that wrote it. If there is nothing, return the newest one of what was there at some
+    time."""
     definitions, found = connection.definitions, case.told.found
     if chosen is not None and chosen.value is not None:
         return definitions.foreign(chosen.value[:ID_BYTES])
@@ -211,8 +220,8 @@ def _key_of(foreign: ForeignType, fields: Mapping[str, Any]) -> bytes:
 # --- commits ---
 
 
-def _committed(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
-    """All at once but those that change nothing; one by one where that is refused for any of them."""
+def _committed(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterator[list[CaseOutcome]]:
+    """Commit all at once but those that change nothing; commit one by one where that is refused for any of them."""
     changing = [r for r in ready if r.changes]
     room = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
     for some in pieces(changing, _size_of, room):
@@ -223,21 +232,21 @@ def _committed(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list
 
 
 def _size_of(one: _Ready) -> int:
-    """Bytes of its changes in a record, and of what they replace."""
+    """Return the bytes of its changes in a record, and of what they replace."""
     was = 0 if one.was is None else len(one.was.value or b"")
     return was + sum(len(c.key) + len(c.value or b"") + ITEM_BYTES for c in one.changes)
 
 
-def _at_once(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
+def _at_once(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterator[list[CaseOutcome]]:
     try:
         lsn = _commit(connection, ready)
-        yield [Outcome(r.case, r.was, r.then, lsn=lsn) for r in ready]
+        yield [CaseOutcome(r.case, r.was, r.then, lsn=lsn) for r in ready]
     except (ConflictError, DuplicateKeyError, RecordTooLargeError) as error:
         if len(ready) > 1:
             for one in ready:
                 yield from _at_once(connection, [one])
         else:
-            yield [Outcome(r.case, r.was, r.then, _refusal(error)) for r in ready]
+            yield [CaseOutcome(r.case, r.was, r.then, _refusal(error)) for r in ready]
 
 
 def _refusal(error: HalogError) -> HalogError:
@@ -246,7 +255,7 @@ def _refusal(error: HalogError) -> HalogError:
     return RefusedError(f"it was changed just now, and not by this: {error.message}")
 
 
-def _commit(connection: Connection, ready: Sequence[_Ready]) -> int:
+def _commit(connection: ClusterConnection, ready: Sequence[_Ready]) -> int:
     case, writes = ready[0].case, [w for r in ready for w in r.changes]
     if not writes:
         return connection.submit(case.partition, Work(((case.key, ABSENT),), ()), ending(case.report.name, case.key))
@@ -254,8 +263,10 @@ def _commit(connection: Connection, ready: Sequence[_Ready]) -> int:
     return connection.submit(case.partition, Work((), made), ending(case.report.name))
 
 
-def tell(connection: Connection, done: Sequence[Outcome], stands: str, names: Sequence[str], reason: str) -> bool:
-    """A commit into the event history: what, who, why; False if it does not take it."""
+def tell(
+    connection: ClusterConnection, done: Sequence[CaseOutcome], stands: str, names: Sequence[str], reason: str
+) -> bool:
+    """Write a commit into the event history: what, who, why. Return False if it does not take it."""
     from halog.cli.shared.event_log import note
     from halog.metadata.identity import who
 

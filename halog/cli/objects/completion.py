@@ -1,8 +1,8 @@
-"""An exported object, completed by what its class has gained since.
+"""This module is for old exports. It completes an exported object with the fields that its class has gained since.
 
-Pure. An export may be older than this cluster's definition of a type, and written by one that this cluster has never
-seen: fields that were added since have their constant default then, as they have where old bytes are read
-(`halog.schema.evolution`).
+The module is pure. An export may be older than this cluster's definition of a type, and written by a definition that
+this cluster has never seen. Fields that were added since then get their constant default, as they do where old bytes
+are read (`halog.schema.evolution`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape,
 
 
 def completed(record: RecordShape, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain fields with the constant defaults of those that are missing; what has none stays away."""
+    """Return plain fields with the constant defaults of those that are missing. A field without a default stays
+    away."""
     made = dict(fields)
     for field in record.fields:
         if field.name in made:

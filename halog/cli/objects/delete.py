@@ -1,22 +1,22 @@
-"""`halog delete`: one object, by an operator, whether it can be read or not."""
+"""This module has the command `halog delete`. It deletes one object for an operator, whether it can be read or not."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.objects.get import find, key_bytes_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text, config_option, timeout_option
-from halog.cli.shared.output import emit_json, format_option
+from halog.cli.shared.options import Name, Text
+from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.backend import Found, Work
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 
 @click.command()
@@ -24,21 +24,13 @@ if TYPE_CHECKING:
 @click.argument("key", type=Text(), metavar="KEY...", nargs=-1)
 @key_bytes_option
 @cluster_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def delete(
-    type_name: str,
-    key: tuple[str, ...],
-    key_bytes: bytes | None,
-    confirmed: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    type_name: str, key: tuple[str, ...], key_bytes: bytes | None, confirmed: str, options: ClusterOptions
 ) -> None:
     """Delete one object, also one that cannot be read.
 
-    It is an ordinary commit, of the version that was found: if the application changes the object meanwhile, nothing
+    This is an ordinary commit of the version that was found: if the application changes the object meanwhile, nothing
     happens. References to it lead nowhere from then on. `halog get --raw` shows what is deleted.
 
     \b
@@ -46,10 +38,9 @@ def delete(
       halog delete Ticket T-17 --cluster fleet
       halog delete Reading --key-bytes 80a0c0 --cluster fleet
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.values import describe_any
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         partition, found = find(connection, type_name, key, key_bytes)
         shown = {**describe_any(connection.definitions, found, raw=True), "partition": partition}
         name = f"{shown['type']} {' '.join(map(str, shown['key']))}"
@@ -58,14 +49,14 @@ def delete(
         connection.commit(_works(connection, shown["type"], partition, found))
         if not _tell(connection, name, partition, shown):
             say("the event history did not take it")
-    if format_ == "json":
+    if options.format == "json":
         emit_json(shown)
     else:
         click.echo(f"{name} of partition {partition} is deleted; its bytes were {shown['bytes']}")
 
 
-def _works(connection: Connection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
-    """With its entry in the key directory, where it has one."""
+def _works(connection: ClusterConnection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
+    """Return the delete of the object, and of its entry in the key directory if it has one."""
     from halog.backend import Work, Write
     from halog.core.keys.directory import beside, entries_of
     from halog.core.log.records import DELETE
@@ -83,8 +74,8 @@ def _works(connection: Connection, type_name: str, partition: str, found: Found)
     return {at: Work((), tuple(writes)) for at, writes in parts.items()}
 
 
-def _tell(connection: Connection, name: str, partition: str, shown: dict[str, Any]) -> bool:
-    """Into the event history: what, and who."""
+def _tell(connection: ClusterConnection, name: str, partition: str, shown: dict[str, Any]) -> bool:
+    """Write into the event history what was deleted, and by whom."""
     from halog.cli.shared.event_log import note
     from halog.events import DELETED, At, event
     from halog.metadata.identity import who

@@ -1,4 +1,5 @@
-"""`halog export`: objects as JSON lines, lossless, by their stored definitions."""
+"""This module has the command `halog export`. It writes objects as JSON lines, lossless, by their stored
+definitions."""
 
 from __future__ import annotations
 
@@ -9,30 +10,29 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.files import is_standard, written_whole
 from halog.cli.shared.messages import progress
-from halog.cli.shared.options import Name, config_option, output_option, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, output_option
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.errors import HalogError
 
 
 @click.command()
 @click.argument("types", type=Name(), metavar="[TYPE]...", nargs=-1)
 @output_option
-@config_option
-@format_option
-@timeout_option
-def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def export(types: tuple[str, ...], target: Path, options: ClusterOptions) -> None:
     """Write objects to a file, one JSON document a line; all types, or those named with their subclasses.
 
     Each line holds type, key, fields and reference. No value is lost: decimals, dates and UUIDs are text, bytes are
-    hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object
-    is as some transaction left it, but two objects may be of two moments. The file appears when it is complete; its
-    last line says how many objects it has, and their checksum. "of" is how many the nodes count by themselves: where
-    nothing is written meanwhile the export fails unless it has them all. To `-`, standard output, they go as they are
+    hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object is
+    as some transaction left it, but two objects may be of two moments. The file appears when it is complete; its last
+    line says how many objects it has, and their checksum. "of" is how many objects the nodes count by themselves. If
+    nothing is written meanwhile, the export fails unless it has them all. To `-`, standard output, they go as they are
     read, and the summary goes to stderr.
 
     \b
@@ -42,18 +42,17 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
       halog export Flight -o flights.jsonl --format json
       halog export -o - | gzip > all.jsonl.gz
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection, written_whole(target) as out:
+    with options.connect() as connection, written_whole(target) as out:
         counts, there = write_lines(connection, _families(connection, types), out)
     document = {"file": str(target), "objects": counts.total(), "of": there.total(), "types": dict(counts)}
     rows = [(name, counts[name], there[name]) for name in dict.fromkeys([*counts, *there])]
     rows.append(("all", counts.total(), there.total()))
-    emit(format_, document, ["type", "objects", "of"], rows, aside=is_standard(target))
+    emit(options.format, document, ["type", "objects", "of"], rows, aside=is_standard(target))
 
 
-def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
-    """{id of a key space: the type names wanted of it}. Without any: whatever is kept at this site."""
+def _families(connection: ClusterConnection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
+    """Return {id of a key space: the type names wanted of it}. Without types, it is everything kept at this site."""
     definitions = connection.definitions
     here = {d.name for d in definitions.all() if connection.places.policy_of(d.name) is not None}
     named = types or sorted(here)
@@ -66,10 +65,10 @@ def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, froze
 
 
 def write_lines(
-    connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]
+    connection: ClusterConnection, families: dict[bytes, frozenset[str]], out: IO[str]
 ) -> tuple[Counter[str], Counter[str]]:
-    """Write every object of the families, and their sum; how many of each type, and how many the nodes counted before.
-    RefusedError if these are not the same although nothing was written meanwhile."""
+    """Write every object of the families, and the checksum line. Return how many of each type were written, and how
+    many the nodes counted before. HalogError if the two differ although nothing was written meanwhile."""
     from halog.cli.shared.export_sum import Summing
 
     summing, there = Summing(out), Counter[str]()
@@ -103,8 +102,10 @@ def _short(partition: str, written: Counter[str], expected: Counter[str]) -> Hal
     )
 
 
-def _counted(connection: Connection, family: bytes, names: frozenset[str], partition: str) -> tuple[Counter[str], int]:
-    """By the active node: how many objects of the types there are, and where in its log that was."""
+def _counted(
+    connection: ClusterConnection, family: bytes, names: frozenset[str], partition: str
+) -> tuple[Counter[str], int]:
+    """Return how many objects of the types the active node counts, and where in its log that was."""
     counted, lsn = connection.count(partition, family)
     found = Counter[str]()
     for type_id, n in counted.items():
@@ -112,13 +113,13 @@ def _counted(connection: Connection, family: bytes, names: frozenset[str], parti
     return Counter({name: n for name, n in found.items() if name in names}), lsn
 
 
-def _partitions(connection: Connection, names: Sequence[str]) -> list[str]:
+def _partitions(connection: ClusterConnection, names: Sequence[str]) -> list[str]:
     policies = connection.policies_of(names)
     return [t.name for t in connection.tables if t.policy in policies]
 
 
 def _described(
-    connection: Connection, family: bytes, names: frozenset[str], partition: str
+    connection: ClusterConnection, family: bytes, names: frozenset[str], partition: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     from halog.cli.shared.values import describe
 

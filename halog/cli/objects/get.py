@@ -1,21 +1,21 @@
-"""`halog get`: one object, by type and key, decoded by its stored definition."""
+"""`halog get` shows one object, found by type and key and decoded by its stored definition."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Hex, Name, Text, config_option, of_arguments, timeout_option
-from halog.cli.shared.output import emit_json, format_option
+from halog.cli.shared.options import Hex, Name, Text, of_arguments
+from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
     from halog.backend import Found
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.keys.mapping import Place
 
 
@@ -32,23 +32,13 @@ key_bytes_option = click.option(
 @click.argument("key", type=Text(), metavar="KEY...", nargs=-1)
 @key_bytes_option
 @click.option("--raw", is_flag=True, help="Show the bytes of the object instead of its fields.")
-@config_option
-@format_option
-@timeout_option
-def get(
-    type_name: str,
-    key: tuple[str, ...],
-    key_bytes: bytes | None,
-    raw: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def get(type_name: str, key: tuple[str, ...], key_bytes: bytes | None, raw: bool, options: ClusterOptions) -> None:
     """Show one object as the active node has committed it.
 
-    The key of several fields is given word by word, or as one JSON array. No code of the application is needed: what
-    the type looks like stands in the schemas topic. A base finds the objects of its subclasses. Of an object that
-    cannot be read its bytes are shown, and why.
+    Give a key of several fields word by word, or as one JSON array. No code of the application is needed: the schemas
+    topic says what the type looks like. A base finds the objects of its subclasses. If an object cannot be read, its
+    bytes are shown, and why.
 
     \b
     Examples:
@@ -58,14 +48,13 @@ def get(
       halog get Aircraft N14228 --raw
       halog get Reading --key-bytes 80a0c0
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.values import describe_any, ref_text
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         partition, found = find(connection, type_name, key, key_bytes)
         shown = {**describe_any(connection.definitions, found, raw=raw), "partition": partition}
         active = connection.router.active(partition)
-    if format_ == "json":
+    if options.format == "json":
         emit_json(shown)
         return
     bytes_ = ("key_bytes", "bytes", "why")
@@ -87,9 +76,9 @@ def _text(value: Any) -> str:
 
 
 def find(
-    connection: Connection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
+    connection: ClusterConnection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
 ) -> tuple[str, Found]:
-    """(partition, object); NotFoundError names type and key."""
+    """Return (partition, object). NotFoundError names type and key."""
     from halog.errors import NotFoundError
 
     if bool(words) == (key_bytes is not None):
@@ -106,7 +95,9 @@ def find(
     raise NotFoundError(f"no {type_name} has the key {shown}", type=type_name, key=list(words) or in_hex)
 
 
-def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) -> Iterator[tuple[str, Found | None]]:
+def _by_words(
+    connection: ClusterConnection, type_name: str, words: tuple[str, ...]
+) -> Iterator[tuple[str, Found | None]]:
     from halog.cli.shared.placed_objects import located
 
     index_key, places = sought(connection, type_name, words)
@@ -114,8 +105,8 @@ def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) ->
         yield located(connection, index_key, place)
 
 
-def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
-    """In every partition: a mapper may not know what these bytes mean."""
+def _by_bytes(connection: ClusterConnection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
+    """Look in every partition: a mapper may not know what these bytes mean."""
     definitions = connection.definitions
     index_key = definitions.current(type_name).family_id + key_bytes
     policies = connection.policies_of(definitions.family(type_name))
@@ -125,8 +116,8 @@ def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Itera
             yield table.name, found
 
 
-def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
-    """Also if it is not known what it is, for it is in their key space."""
+def _is_of(connection: ClusterConnection, found: Found, family: Sequence[str]) -> bool:
+    """Is it an object of the family? One that cannot be told counts as one, for it is in their key space."""
     from halog.errors import HalogError
 
     try:
@@ -135,8 +126,8 @@ def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
         return True
 
 
-def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
-    """The index key, and where an object of the type or of one derived from it may be."""
+def sought(connection: ClusterConnection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
+    """Return the index key, and where an object of the type or of a derived one may be."""
     from halog.cli.shared.values import parse_key
     from halog.schema import ForeignType
 

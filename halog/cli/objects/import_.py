@@ -1,4 +1,4 @@
-"""`halog import`: objects from JSON lines, created through ordinary transactions."""
+"""`halog import` creates the objects of JSON lines through ordinary transactions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import progress, say
-from halog.cli.shared.options import config_option, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.objects.import_plan import Plan
-    from halog.cli.shared.connection import Connection
+    from halog.cli.objects.import_plan import ImportPlan
+    from halog.cli.shared.connection import ClusterConnection
 
 
 @click.command("import")
@@ -21,27 +21,17 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything, also for duplicates; change nothing.")
 @click.option("--skip-existing", is_flag=True, help="Leave objects whose key exists alone, instead of refusing.")
 @click.option("--unverified", is_flag=True, help="Import what is there, also of a file that was cut or changed.")
-@config_option
-@format_option
-@timeout_option
-def import_(
-    path: Path,
-    dry_run: bool,
-    skip_existing: bool,
-    unverified: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
-) -> None:
+@cluster_options
+def import_(path: Path, dry_run: bool, skip_existing: bool, unverified: bool, options: ClusterOptions) -> None:
     """Create the objects of a file that `halog export` wrote; `-` is standard input.
 
-    The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file;
-    what is wrong is named by its line, and nothing has changed. Then objects are created, up to 500 in a transaction.
-    They are new instances: each gets a new reference, and references among objects of the file point to the new ones.
-    The types must have been published by a node that declares them.
+    The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file.
+    An error is named by its line; then nothing has changed. After that the objects are created, up to 500 in a
+    transaction. They are new instances: each gets a new reference, and references among objects of the file point to
+    the new ones. A node that declares the types must have published them.
 
-    An export that is cut or was changed is refused, by its checksum line. A file without one, written by hand or before
-    there were any, is taken as it is: nobody knows whether it is complete, which is told.
+    An export that is cut or was changed is refused, by its checksum line. A file without one, written by hand or by an
+    old halog, is taken as it is: a message says that it may be incomplete.
 
     \b
     Examples:
@@ -51,11 +41,10 @@ def import_(
       gunzip < all.jsonl.gz | halog import -
     """
     from halog.cli.objects.import_plan import check_file
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.files import Source
 
     source = Source(path)
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         with progress() as bar:
             plan = check_file(connection, source, skip_existing, bar, strict=not unverified)
         if not dry_run:
@@ -79,10 +68,10 @@ def import_(
     verb = "would be created" if dry_run else "created"
     rows = [(name, plan.counts.get(name, 0), there) for name, there in plan.there.items()]
     all_of_it = "all", sum(plan.counts.values()), plan.there.total()
-    emit(format_, document, ["type", verb, "of"], [*rows, all_of_it])
+    emit(options.format, document, ["type", verb, "of"], [*rows, all_of_it])
 
 
-def _create(connection: Connection, plan: Plan) -> None:
+def _create(connection: ClusterConnection, plan: ImportPlan) -> None:
     from halog.cli.objects.import_plan import batches
     from halog.errors import HalogError
 
@@ -90,7 +79,7 @@ def _create(connection: Connection, plan: Plan) -> None:
     with progress() as bar:
         task = bar.add_task("objects", total=sum(plan.counts.values()), note="")
         try:
-            for objects, works in batches(connection, plan):  # a mapper may be asked where they go, and fail
+            for objects, works in batches(connection, plan):  # a mapper that is asked where they go may fail
                 connection.commit(works)
                 done += objects
                 bar.update(task, completed=done)

@@ -1,8 +1,9 @@
-"""A file of exported objects on its way into a cluster: checked whole, then cut into transactions.
+"""This module brings a file of exported objects into a cluster: it checks the whole file, then cuts it into
+transactions.
 
-Never trusts a line: it is decoded by this cluster's stored definition, its key must be the one its fields say, and a
-reference is taken only to be replaced. The file is read twice, so that its size does not matter; kept in memory are a
-digest and, for references, two identities per object.
+It never trusts a line. Each is decoded by this cluster's stored definition, its key must be the one that its fields
+say, and a reference is taken only to be replaced. The file is read twice, so its size does not matter. Kept in memory
+are a digest and, for references, two identities for each object.
 """
 
 from __future__ import annotations
@@ -41,19 +42,20 @@ from halog.schema import ForeignType
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.runtime.topics.schemas import Definitions
 
 BATCH_OBJECTS = 500
-"""Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
+"""So many objects make a transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
 BATCH_BYTES = 1_000_000
-"""Or a fifth of the largest record allowed, if that is less: big objects go alone."""
+"""A transaction has no more bytes than this, or a fifth of the largest record allowed, if that is less: big objects go
+alone."""
 CHECK_OBJECTS, CHECK_BYTES = 500, 8_000_000
-"""Keys asked for at once, and bytes of the objects that are held meanwhile."""
+"""So many keys are asked for at once, and so many bytes of their objects are held meanwhile."""
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the file; `version`, `definition` and `number` are the exporter's."""
+class ExportLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Holds a line of the file. `version`, `definition` and `number` are the exporter's."""
 
     type: str
     key: list[Any]
@@ -65,30 +67,30 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A checked line: where the object goes."""
+    """Holds a checked line: where its object goes."""
 
     number: int
-    line: Line
+    line: ExportLine
     foreign: ForeignType
     index_key: bytes
     place: Place
     owner: Owner
-    """Who says where a new one goes whose place is only that of its entry."""
+    """Says where a new object goes whose `place` is only that of its entry."""
     size: int = 0
-    """Of its value."""
+    """The size of its value."""
 
 
-class Plan(msgspec.Struct):
-    """What importing the file would do."""
+class ImportPlan(msgspec.Struct):
+    """Holds what importing the file would do."""
 
     source: Source
     counts: dict[str, int]
-    """What is to be created, by type."""
+    """How many objects are to be created, by type."""
     there: Counter[str] = msgspec.field(default_factory=Counter)
-    """What the file has."""
+    """How many objects the file has, by type."""
     outside: int = 0
     skipped: set[int] = msgspec.field(default_factory=set)
-    """Numbers of lines whose object exists."""
+    """The numbers of the lines whose object exists."""
     pointed: Counter[str] = msgspec.field(default_factory=Counter)
     """How often objects to be created point to a reference of the file."""
     renamed: dict[str, bytes] = msgspec.field(default_factory=dict)
@@ -96,16 +98,18 @@ class Plan(msgspec.Struct):
     verified: bool = False
     """Is the file as it was exported, and complete?"""
     cut: int = 0
-    """The number of its last line, if that is only the beginning of one, and is left out."""
+    """The number of its last line, if only the beginning of the line is there and it is left out."""
 
 
 # --- reading and checking ---
 
 
-def check_file(connection: Connection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
-    """Check every line, and every key against the cluster and the file; the plan, or the first error by line. `strict`:
-    and that it is a whole export, if it is one."""
-    plan = Plan(source, {})
+def check_file(
+    connection: ClusterConnection, source: Source, skip_existing: bool, bar: Progress, *, strict: bool
+) -> ImportPlan:
+    """Check every line, and every key against the cluster and the file. Return the plan, or raise the first error by
+    line. With `strict`, also check that an export is whole."""
+    plan = ImportPlan(source, {})
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
     group: list[Item] = []
@@ -128,8 +132,9 @@ def check_file(connection: Connection, source: Source, skip_existing: bool, bar:
     return plan
 
 
-def items(connection: Connection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
-    """The lines of the file that have objects, checked one by one; errors name the line. `verifying` reads along."""
+def items(connection: ClusterConnection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
+    """Yield the lines of the file that have objects, checked one by one; errors name the line. `verifying` reads
+    along."""
     try:
         with source.open() as file:
             for number, raw in enumerate(file, 1):
@@ -157,7 +162,7 @@ def items(connection: Connection, source: Source, verifying: Verifying | None = 
 
 @contextmanager
 def at_line(source: Source, number: int) -> Iterator[None]:
-    """Errors inside name the line."""
+    """Have errors inside name the line."""
     try:
         yield
     except HalogError as error:
@@ -174,11 +179,11 @@ def _document(raw: bytes) -> Any:
         raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
 
 
-def _item(connection: Connection, number: int, document: Any) -> Item:
+def _item(connection: ClusterConnection, number: int, document: Any) -> Item:
     from halog.cli.shared.values import key_from_plain
 
     try:
-        line = msgspec.convert(document, Line)
+        line = msgspec.convert(document, ExportLine)
     except ValueError as error:
         raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
     foreign = _foreign(connection.definitions, line)
@@ -193,8 +198,8 @@ def _item(connection: Connection, number: int, document: Any) -> Item:
     return Item(number, line, foreign, foreign.index_key(key), place, owner)
 
 
-def _foreign(definitions: Definitions, line: Line) -> ForeignType:
-    """The definition that wrote it, where this cluster knows it, else the current one of the name."""
+def _foreign(definitions: Definitions, line: ExportLine) -> ForeignType:
+    """Return the definition that wrote the line, if this cluster knows it, else the current one of the name."""
     for definition in reversed(definitions.named(line.type)):
         if definition.type_id.hex() == line.definition:
             return definitions.foreign(definition.type_id)
@@ -211,8 +216,8 @@ def _check_unique(item: Item, seen: dict[bytes, int]) -> None:
         )
 
 
-def _check_size(connection: Connection, item: Item) -> None:
-    """RecordTooLargeError for an object that no active node would take."""
+def _check_size(connection: ClusterConnection, item: Item) -> None:
+    """Raise RecordTooLargeError for an object that no active node would take."""
     config = connection.config
     keeps = config.policies[item.owner.policy].before_images
     limit = most_bytes(config.limits.max_record_bytes, len(item.index_key), before_images=keeps)
@@ -221,8 +226,8 @@ def _check_size(connection: Connection, item: Item) -> None:
         raise RecordTooLargeError(object_too_large(name, size, limit), size=size, limit=limit, type=item.line.type)
 
 
-def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_existing: bool) -> None:
-    """Ask the cluster for the keys of a group; give the new ones their references."""
+def _admit(connection: ClusterConnection, group: Sequence[Item], plan: ImportPlan, skip_existing: bool) -> None:
+    """Ask the cluster for the keys of a group, and give the new objects their references."""
     present = _present(connection, group)
     for item in group:
         ref = present.get(item.number)
@@ -240,7 +245,7 @@ def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_exist
             plan.renamed[item.line.ref] = ref or connection.new_reference().to_bytes()
 
 
-def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
+def _check_admissible(item: Item, plan: ImportPlan, *, exists: bool) -> None:
     if exists:
         raise DuplicateKeyError(
             f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} exists; nothing was imported "
@@ -254,8 +259,8 @@ def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
         )
 
 
-def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
-    """{line number: reference} of the objects that exist."""
+def _present(connection: ClusterConnection, group: Sequence[Item]) -> dict[int, bytes]:
+    """Return {line number: reference} of the objects that exist."""
     by_place: dict[Place, list[Item]] = {}
     for item in group:
         by_place.setdefault(item.place, []).append(item)
@@ -270,9 +275,9 @@ def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
 # --- writing ---
 
 
-def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[str, Work]]]:
-    """The transactions that create what the plan says, place by place as they fill: how many objects, and the works by
-    partition. MapperError, ConfigError of a mapper that is asked at create."""
+def batches(connection: ClusterConnection, plan: ImportPlan) -> Iterator[tuple[int, Mapping[str, Work]]]:
+    """Yield the transactions that create what the plan says, place by place as they fill: how many objects, and the
+    works by partition. MapperError, ConfigError of a mapper that is asked at create."""
     spreading, owners = Spreading(connection), dict[Place, Owner]()
     most = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
     pending: dict[Place, list[Write]] = {}
@@ -295,7 +300,7 @@ def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[s
         yield len(waiting), spreading.spread(place, owners[place], waiting)
 
 
-def _write(connection: Connection, item: Item, plan: Plan) -> Write:
+def _write(connection: ClusterConnection, item: Item, plan: ImportPlan) -> Write:
     ref = plan.renamed.get(item.line.ref) if item.line.ref else None
     with at_line(plan.source, item.number):
         value = item.foreign.encode(with_refs(item.foreign, item.line.fields, plan.renamed))

@@ -1,40 +1,40 @@
-"""`halog list`: the objects of a type, a line each."""
+"""This module has the command `halog list`. It lists the objects of a type, one a line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, number_of
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 SHOWN = 100
 WIDTH = 60
-"""Fields are cut to so many columns; `halog get` shows one object whole."""
+"""The fields of an object are cut to so many columns; `halog get` shows one object whole."""
 
 
 @click.command("list")
 @click.argument("type_name", type=Name(), metavar="TYPE")
-@click.option("-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="At most so many objects.")
-@click.option("--all", "all_", is_flag=True, help="However many there are.")
-@config_option
-@format_option
-@timeout_option
-def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@click.option(
+    "-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="Show at most this many objects."
+)
+@click.option("--all", "all_", is_flag=True, help="Show all objects.")
+@cluster_options
+def list_(type_name: str, count: int, all_: bool, options: ClusterOptions) -> None:
     """List the objects of a type and of its subclasses, as the active nodes have committed them.
 
     Each partition is read from its active node page by page, in the order of the keys' bytes: an object is as some
-    transaction left it, but two objects may be of two moments. `halog export` writes all of them to a file.
-    One that cannot be read is listed with the bytes of its key: `halog get --raw` shows it, `halog delete` deletes it.
+    transaction left it, but two objects may be of two moments. `halog export` writes all of them to a file. An object
+    that cannot be read is listed with the bytes of its key: `halog get --raw` shows it, `halog delete` deletes it.
 
     \b
     Examples:
@@ -42,18 +42,17 @@ def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: st
       halog list Aircraft -n 10 --format json
       halog list Aircraft --all
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = list(islice(_objects(connection, type_name), None if all_ else count + 1))
     shown = found if all_ else found[:count]
     rows = [(d["type"], _key(d["key"]), d["partition"], d["version"], _fields(d)) for d in shown]
-    emit(format_, shown, ["type", "key", "partition", "version", "fields"], rows)
+    emit(options.format, shown, ["type", "key", "partition", "version", "fields"], rows)
     if len(found) > len(shown):
         say(f"there are more: these are the first {count}; -n says how many, --all shows all")
 
 
-def _objects(connection: Connection, type_name: str) -> Iterator[dict[str, Any]]:
+def _objects(connection: ClusterConnection, type_name: str) -> Iterator[dict[str, Any]]:
     from halog.cli.shared.values import describe_any
 
     definitions = connection.definitions

@@ -1,7 +1,7 @@
-"""References inside plain values: found, and replaced.
+"""This module finds and replaces references inside plain values.
 
-Pure. A reference in a file names an object of another cluster or another time; those that point into the file are given
-the identity their object got here.
+It is pure. A reference in a file names an object of another cluster or another time. One that points into the file is
+given the identity that its object got here.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape,
 
 
 def with_refs(foreign: ForeignType, fields: Mapping[str, Any], renamed: Mapping[str, bytes]) -> dict[str, Any]:
-    """An object's plain fields with the references replaced that `renamed` knows."""
+    """Return an object's plain fields; the references that `renamed` knows are replaced."""
     shapes = {f.name: f.shape for f in foreign.parsed.record.fields}
     return {n: replace_refs(shapes[n], v, renamed) for n, v in fields.items()}
 
 
 def refs_of(foreign: ForeignType, fields: Mapping[str, Any]) -> Iterator[str]:
-    """The references in an object's plain fields."""
+    """Yield the references in an object's plain fields."""
     for field in foreign.parsed.record.fields:
         yield from refs_in(field.shape, fields[field.name])
 
 
 def replace_refs(shape: Shape, value: Any, renamed: Mapping[str, bytes]) -> Any:
-    """A plain value with its references replaced where `renamed` knows them."""
+    """Return a plain value; the references that `renamed` knows are replaced."""
     match shape:
         case RefShape():
             new = renamed.get(value["ref"])
@@ -44,7 +44,7 @@ def replace_refs(shape: Shape, value: Any, renamed: Mapping[str, bytes]) -> Any:
 
 
 def refs_in(shape: Shape, value: Any) -> Iterator[str]:
-    """The references in a plain value."""
+    """Yield the references in a plain value."""
     match shape:
         case RefShape():
             yield value["ref"]

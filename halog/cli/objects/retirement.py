@@ -1,4 +1,5 @@
-"""Taking a definition back: who uses it, by the active nodes, or by the logs where no node is up."""
+"""This module takes a definition back. It finds who uses it: by the active nodes, or by the logs where no node is
+up."""
 
 from __future__ import annotations
 
@@ -18,20 +19,20 @@ from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 Counts = dict[bytes, dict[str, int]]
-"""Type id → partition → objects."""
+"""Maps type id → partition → number of objects."""
 
 
-def definitions_of(connection: Connection, type_name: str | None) -> list[Definition]:
-    """All, or those of a type; UnknownTypeError if it has none."""
+def definitions_of(connection: ClusterConnection, type_name: str | None) -> list[Definition]:
+    """Return all definitions, or those of a type. UnknownTypeError if it has none."""
     known = connection.definitions.all() if type_name is None else connection.definitions.named(type_name)
     return sorted(known, key=lambda d: d.name)
 
 
-def definition_of(connection: Connection, type_name: str, id_: str) -> Definition:
-    """The one whose id begins so; UnknownNameError for none, and for several."""
+def definition_of(connection: ClusterConnection, type_name: str, id_: str) -> Definition:
+    """Return the definition whose id begins so. UnknownNameError if there is none, or if there are several."""
     known = {d.type_id.hex(): d for d in definitions_of(connection, type_name)}
     found = [d for name, d in known.items() if id_ and name.startswith(id_.lower())]
     if len(found) != 1:
@@ -39,8 +40,8 @@ def definition_of(connection: Connection, type_name: str, id_: str) -> Definitio
     return found[0]
 
 
-def counted(connection: Connection, definitions: Sequence[Definition]) -> Counts:
-    """How many objects each of them wrote, as the active nodes have them."""
+def counted(connection: ClusterConnection, definitions: Sequence[Definition]) -> Counts:
+    """Return how many objects each of them wrote, as the active nodes have them."""
     found: Counts = {d.type_id: {} for d in definitions}
     families = {d.family_id for d in definitions}
     for table in connection.tables:
@@ -52,19 +53,19 @@ def counted(connection: Connection, definitions: Sequence[Definition]) -> Counts
     return found
 
 
-def check_unused(connection: Connection, definition: Definition, running: Callable[[], Runs]) -> None:
-    """RefusedError names who uses it, or may."""
+def check_unused(connection: ClusterConnection, definition: Definition, running: Callable[[], Runs]) -> None:
+    """Raise RefusedError if the definition is used or may be; it names by whom."""
     _check_not_run(definition, running())
     id_, name = definition.type_id.hex(), definition.name
     if any(node.hosts for node in connection.nodes.values()):
-        _check_not_in_doubt(connection, definition)  # first: what is decided meanwhile is among the objects
+        _check_not_in_doubt(connection, definition)  # first: what is decided meanwhile is then counted as objects
         objects = counted(connection, [definition])[definition.type_id]
         if objects:
             shown = ", ".join(f"{partition} ({count})" for partition, count in objects.items())
             raise RefusedError(
                 f"definition {id_} of {name} is used by {sum(objects.values())} objects, in {shown}; nothing was "
-                f"changed. Delete them, or change each of them with the class that is to stay: what changes an object "
-                "writes it anew",
+                f"changed. Delete them, or change each of them with the class that should stay: a change writes the "
+                "object anew",
                 type=name,
                 id=id_,
                 objects=objects,
@@ -74,8 +75,8 @@ def check_unused(connection: Connection, definition: Definition, running: Callab
     if mentioned:
         raise RefusedError(
             f"definition {id_} of {name} wrote objects in {', '.join(mentioned)}, by the logs; nothing was changed. "
-            "Whether they are still there nodes can say: start some, if need be with `[application] modules` left out, "
-            "for nodes need no class, and give the command again",
+            "Nodes can say whether they are still there: start some, if need be with `[application] modules` left out, "
+            "and give the command again. Nodes need no class",
             type=name,
             id=id_,
             partitions=mentioned,
@@ -94,16 +95,16 @@ def _check_not_run(definition: Definition, running: Runs) -> None:
         )
 
 
-def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
-    """What a transaction in doubt would write is no object yet, and may be one at any time."""
+def _check_not_in_doubt(connection: ClusterConnection, definition: Definition) -> None:
+    """Check that no transaction in doubt would write with it: that is no object yet, and may become one at any time."""
     doubts = [(t.name, d) for t in connection.tables for d in votes_of(connection, t.name).doubts]
     would = [(p, d.tx.hex()) for p, d in doubts if definition.type_id in d.types]
     if would:
         txns = sorted({tx for _, tx in would})
         where = ", ".join(dict.fromkeys(p for p, _ in would))
         raise RefusedError(
-            f"definition {definition.type_id.hex()} of {definition.name} is used by what is in doubt in {where}: "
-            f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would write objects with it, or may; "
+            f"definition {definition.type_id.hex()} of {definition.name} is used by transactions in doubt in {where}: "
+            f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would or may write objects with it; "
             "nothing was changed. Wait until that is decided, or decide it: `halog txn list`",
             type=definition.name,
             id=definition.type_id.hex(),
@@ -111,9 +112,9 @@ def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
         )
 
 
-def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:
-    """Partitions whose log or state topic holds a value of it: each object that it ever wrote is in one of the two.
-    What only nodes' stores have is not, where commits do not wait for the log."""
+def _mentioned(connection: ClusterConnection, definition: Definition) -> Iterator[str]:
+    """Yield the partitions whose log or state topic holds a value of it: each object that it ever wrote is in one of
+    the two. That is not so where commits do not wait for the log: nodes' stores may hold more."""
     config, log, id_ = connection.config, connection.adapters.log, definition.type_id
     for table in connection.tables:
         policy = config.policies.get(table.policy)
@@ -128,9 +129,9 @@ def _mentioned(connection: Connection, definition: Definition) -> Iterator[str]:
             yield table.name
 
 
-def retired(connection: Connection, definition: Definition, running: Callable[[], Runs]) -> bool:
-    """Take it back. RefusedError, and it is there again, if a process began to run it just then. Does the event history
-    tell of it?"""
+def retired(connection: ClusterConnection, definition: Definition, running: Callable[[], Runs]) -> bool:
+    """Take it back, and return whether the event history tells of it. RefusedError, and it is there again, if a process
+    began to run it just then."""
     log, tp = connection.adapters.log, connection.definitions.tp
     log.put(tp, definition.type_id, None)
     try:

@@ -1,24 +1,24 @@
-"""`halog type list|retire`: what definitions of types the cluster has, who runs them, and taking one back."""
+"""`halog type list|retire` shows what definitions of types the cluster has and who runs them, and takes one back."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit, emit_json, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit, emit_json
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.schema import Definition
 
 
 @click.group("type")
 def type_() -> None:
-    """The definitions of types that the cluster has: list them, take one back that no object uses.
+    """List the definitions of types that the cluster has; take one back that no object uses.
 
     \b
     Examples:
@@ -30,14 +30,12 @@ def type_() -> None:
 @type_.command("list")
 @click.argument("type_name", type=Name(), required=False, metavar="[TYPE]")
 @click.option("--objects", "count", is_flag=True, help="Count the objects that each definition wrote. Reads them all.")
-@config_option
-@format_option
-@timeout_option
-def list_(type_name: str | None, count: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(type_name: str | None, count: bool, options: ClusterOptions) -> None:
     """List the stored definitions, the newest of each type last, with the processes that run each.
 
-    A definition is published when the first process starts that declares its class so. Objects keep the definition that
-    wrote them until they are changed.
+    A definition is published when the first process starts that declares its class so. An object keeps the definition
+    that wrote it until it is changed.
 
     \b
     Examples:
@@ -46,10 +44,9 @@ def list_(type_name: str | None, count: bool, config_path: Path, format_: str, t
       halog type list --format json
     """
     from halog.cli.objects.retirement import counted, definitions_of
-    from halog.cli.shared.connection import connect
     from halog.runtime.topics.schema_compatibility import runners
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = definitions_of(connection, type_name)
         running = _running(connection)
         objects = counted(connection, found) if count else {}
@@ -58,24 +55,21 @@ def list_(type_name: str | None, count: bool, config_path: Path, format_: str, t
         (d["type"], d["id"], _or_dash(d["version"]), _or_dash(d["objects"]), ", ".join(d["run_by"]) or "-", _shown(d))
         for d in document
     ]
-    emit(format_, document, ["type", "definition", "version", "objects", "run by", "fields"], rows)
+    emit(options.format, document, ["type", "definition", "version", "objects", "run by", "fields"], rows)
 
 
 @type_.command()
 @click.argument("type_name", type=Name(), metavar="TYPE")
 @click.argument("definition", type=Name(), metavar="DEFINITION")
 @click.option("--dry-run", is_flag=True, help="Say whether it could be taken back; change nothing.")
-@config_option
-@format_option
-@timeout_option
-def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def retire(type_name: str, definition: str, dry_run: bool, options: ClusterOptions) -> None:
     """Take a definition back that no stored object uses and no process runs.
 
     DEFINITION is its id, as `halog type list` and the error of a process that cannot start name it; the beginning is
-    enough. Refused with exit code 5, and nothing changed, where objects use it, a process runs it, or a transaction in
-    doubt would write objects with it, or may (`halog txn list`). Where no node is up the logs are searched for it; then
-    also an object that was changed since, or deleted, stands against it.
-    A class that declares it again publishes it again.
+    enough. Refused with exit code 5, and nothing changed, if objects use it, a process runs it, or a transaction in
+    doubt would or may write objects with it (`halog txn list`). If no node is up, the logs are searched for it; then it
+    is also refused for an object that was changed or deleted since. A class that declares it again publishes it again.
 
     \b
     Examples:
@@ -83,21 +77,20 @@ def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, fo
       halog type retire Aircraft 20cb --dry-run
     """
     from halog.cli.objects.retirement import check_unused, definition_of, retired
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = definition_of(connection, type_name, definition)
         check_unused(connection, found, lambda: _running(connection))
         if not dry_run and not retired(connection, found, lambda: _running(connection)):
-            say("the event history does not answer: nothing tells of it")
+            say("the event history does not have it: its log does not answer")
     what = "could be" if dry_run else "was"
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"type": found.name, "id": found.type_id.hex(), "retired": not dry_run})
     else:
         click.echo(f"definition {found.type_id.hex()} of {found.name} {what} taken back: no object uses it")
 
 
-def _running(connection: Connection) -> Any:
+def _running(connection: ClusterConnection) -> Any:
     from halog.runtime.topics.schema_compatibility import runs
 
     return runs(connection.coordinator, connection.name)

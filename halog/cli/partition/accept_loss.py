@@ -1,20 +1,20 @@
-"""`halog partition accept-loss`: go on without what only nodes that are gone had in memory (R6, local NO_SYNC)."""
+"""`halog partition accept-loss` goes on without what only nodes that are gone had in memory (R6, local NO_SYNC)."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halog.cli.partition.group import partition
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, cluster_option
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.metadata.groups import GiveUpUnlogged
 
 
@@ -22,28 +22,26 @@ if TYPE_CHECKING:
 @click.argument("name", type=Name(), metavar="PARTITION")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions) -> None:
     """Let a partition go on whose last acknowledged commits are with nodes that do not come back.
 
-    Only where commits do not wait for the log (local_sync = "NO_SYNC"): after all nodes that had acknowledged them died
-    at once, the partition waits for one of them (event HALOG-1018). Those that are started again end the wait by
-    themselves; this is for those that never will be. What the log lacks is lost then, so it is refused with exit code 5
-    unless --cluster confirms it with the name of the cluster. Event HALOG-1019 says who has done it, and why.
+    This is only for commits that do not wait for the log (local_sync = "NO_SYNC"). If all nodes that had acknowledged
+    them died at once, the partition waits for one of them (event HALOG-1018). The wait ends by itself when one is
+    started again; this command is for nodes that never will be. What the log lacks is lost then. So it is refused with
+    exit code 5 unless --cluster confirms it with the name of the cluster. Event HALOG-1019 says who has done it, and
+    why.
 
     \b
     Examples:
       halog partition accept-loss flights-3 --cluster fleet
       halog partition accept-loss flights-3 --cluster fleet --reason "A and B burnt down"
     """
-    from halog.cli.shared.connection import connect
     from halog.errors import RefusedError
     from halog.metadata.groups import GiveUpUnlogged
     from halog.metadata.partition_tables import change_table
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         policy = connection.config.policies.get(connection.table(name).policy)
         if policy is not None and not policy.unlogged:
             raise RefusedError(f"{name} waits for nobody's memory: its commits wait for the log", partition=name)
@@ -52,14 +50,14 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
         giving_up = GiveUpUnlogged(up)
         change_table(connection.coordinator, name, giving_up)
         _tell(connection, name, giving_up, reason)
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"partition": name, "given_up": giving_up.names})
     else:
         emit_table(["partition", "goes on without the memory of"], [(name, ", ".join(giving_up.names))])
 
 
-def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict[str, int]) -> None:
-    """RefusedError where nothing would be given up, or nobody says that it may be, in this cluster."""
+def _check_confirmed(connection: ClusterConnection, name: str, confirmed: str, up: dict[str, int]) -> None:
+    """Raise RefusedError if nothing would be given up, or if nobody says that it may be, in this cluster."""
     from halog.metadata.groups import GiveUpUnlogged
 
     would = GiveUpUnlogged(up)
@@ -68,10 +66,10 @@ def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict
     check_confirmed(connection, confirmed, lost, "If they do not come back", partition=name)
 
 
-def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
-    """Who has done it, and why; no node can know. It is done, whether or not the history takes it."""
-    from halog.cli.shared.event_log import note
-    from halog.cli.shared.messages import say
+def _tell(connection: ClusterConnection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
+    """Write into the event history who has done it, and why; no node can know. It is done, whether or not the history
+    takes it."""
+    from halog.cli.shared.event_log import note_or_say
     from halog.events import UNLOGGED_LOST, At, event
     from halog.metadata.identity import who
 
@@ -85,5 +83,4 @@ def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: 
         cause=f"what {', '.join(names)} may have in memory, by {by}" + (f": {reason}" if reason else ""),
         more={"given_up": names, "by": by, "reason": reason},
     )
-    if not note(connection, told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, [told])

@@ -1,6 +1,7 @@
-"""How keys spread over partitions and nodes, and how many would move if there were more of either (P2, P6).
+"""The spread of keys over partitions and nodes is counted here, and how many would move if there were more of either
+(P2, P6).
 
-Arithmetic over routing keys and tables; asks nobody.
+It is arithmetic over routing keys and tables; it asks nobody.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.core.placement.drain import Move
-from halog.core.placement.rebalance import Shape, rebalance
-from halog.core.placement.spread import Zone
+from halog.core.placement.drain import MoveProposal
+from halog.core.placement.rebalance import PolicyDemand, rebalance
+from halog.core.placement.spread import PlacementZone
 from halog.core.table.table import PartitionTable
 from halog.runtime.keys.key_owners import Owner
 from mappers import ConsistentHash
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Of a partition or a node. `of_mean`: 1.0 is an even share."""
+    """Holds the share of a partition or a node. `of_mean`: 1.0 is an even share."""
 
     name: str
     keys: int
@@ -28,7 +29,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """What would change with more (or fewer) of something. `minimum`: what an even spread cannot do without."""
+    """Says what would change with more (or fewer) of something. `minimum` is what an even spread cannot do without."""
 
     what: str
     before: int
@@ -38,7 +39,8 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """Of some keys over one policy. `copies`: keys whose copies a node holds; `leads`: those it is preferred for."""
+    """Says how some keys spread over one policy. `copies` counts keys whose copies a node holds; `leads` counts those
+    it is preferred for."""
 
     policy: str
     keys: int
@@ -51,8 +53,8 @@ class Distribution(msgspec.Struct, frozen=True):
 def distribution(
     owner: Owner, counts: Counter[str], tables: Sequence[PartitionTable], growth: Sequence[Growth]
 ) -> Distribution:
-    """Where keys are: `counts` of them in each partition. `tables`: of the policy's partitions; one that nobody has
-    placed yet (P7) has no nodes to count for."""
+    """Return where keys are. `counts` says how many are in each partition. `tables` are those of the policy's
+    partitions; one that nobody has placed yet (P7) has no nodes to count for."""
     leads: Counter[str] = Counter()
     copies: Counter[str] = Counter()
     for table in tables:
@@ -67,19 +69,20 @@ def distribution(
 
 
 def counted(owner: Owner, type_name: str, keys: Sequence[bytes]) -> Counter[str]:
-    """How many keys each partition has. MapperError."""
+    """Return how many keys each partition has. MapperError."""
     return Counter(owner.partition(type_name, key) for key in keys)
 
 
 def shares(counts: Mapping[str, int], names: Collection[str] = ()) -> list[Share]:
-    """Each one's count beside the mean; in the order of `names`, else by name."""
+    """Return each count beside the mean; in the order of `names`, else by name."""
     order = list(names) or sorted(counts)
     mean = sum(counts.get(n, 0) for n in order) / max(1, len(order))
     return [Share(n, counts.get(n, 0), round(counts.get(n, 0) / mean, 3) if mean else 0.0) for n in order]
 
 
 def more_partitions(mapper: ConsistentHash, keys: Sequence[bytes], partitions: int) -> Growth:
-    """How many keys would belong to another partition if there were `partitions`. ValueError for too small a ring."""
+    """Return how many keys would belong to another partition if there were `partitions`. ValueError if the ring is too
+    small."""
     other, before = ConsistentHash(partitions, mapper.ring_size), mapper.partitions
     moved = sum(mapper.partition(key) != other.partition(key) for key in keys)
     minimum = round(len(keys) * abs(partitions - before) / max(1, partitions, before))
@@ -87,8 +90,8 @@ def more_partitions(mapper: ConsistentHash, keys: Sequence[bytes], partitions: i
 
 
 def fewer_partitions(counts: Mapping[str, int], names: Sequence[str], partitions: int) -> Growth:
-    """How many objects would have to leave their partition if there were `partitions`, where the mapper is no function
-    of the key: those of partitions that there would be no more."""
+    """Return how many objects would have to leave their partition if there were `partitions`, where the mapper is no
+    function of the key: those of the partitions that would go."""
     moved = sum(counts.get(name, 0) for name in names[partitions:])
     return Growth("partitions", len(names), partitions, moved, moved)
 
@@ -96,8 +99,8 @@ def fewer_partitions(counts: Mapping[str, int], names: Sequence[str], partitions
 def more_nodes(
     config: Config, policy_name: str, counts: Mapping[str, int], tables: Sequence[PartitionTable], added: int
 ) -> Growth:
-    """How many copies of keys `halog plan` would make if the zone had `added` empty nodes more. A static policy's
-    partitions stay."""
+    """Return how many copies of keys `halog plan` would make if the zone had `added` empty nodes more. A static
+    policy's partitions stay."""
     policy = config.policies[policy_name]
     nodes = config.hosts_of(policy_name)
     copies_of = {t.name: len(t.configured) * counts.get(t.name, 0) for t in tables}
@@ -106,11 +109,11 @@ def more_nodes(
     every = (*nodes, *(f"new node {i + 1}" for i in range(added)))
     domains = {n: config.nodes[n].failure_domain for n in nodes}
     copies = 1 + policy.sync_replicas + policy.async_replicas
-    zone = Zone(every, every, domains, backup=config.backups_of(policy_name))
-    moves = rebalance(tables, Shape(copies, policy.sync_replicas, zone), nodes)
+    zone = PlacementZone(every, every, domains, backup=config.backups_of(policy_name))
+    moves = rebalance(tables, PolicyDemand(copies, policy.sync_replicas, zone), nodes)
     moved = sum(counts.get(m.partition, 0) * len(_new(m)) for m in moves)
     return Growth("nodes", len(nodes), len(every), moved, round(sum(copies_of.values()) * added / max(1, len(every))))
 
 
-def _new(move: Move) -> list[str]:
+def _new(move: MoveProposal) -> list[str]:
     return [] if move.target is None else [n for n in move.target.nodes if n not in move.before]

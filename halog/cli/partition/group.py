@@ -1,16 +1,17 @@
-"""`halog partition list|show|lag`: where partitions live and how far their copies are."""
+"""This module has the commands `halog partition list|show|lag`. They show where partitions live and how far their
+copies are."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import CopyView, PartitionView
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def partition() -> None:
-    """Partitions: where they live, what their copies do.
+    """Show where partitions live and what their copies do; change it.
 
     \b
     Examples:
@@ -30,11 +31,9 @@ def partition() -> None:
 
 
 @partition.command("list")
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 @click.option("--degraded", is_flag=True, help="Only those that `halog status` calls degraded.")
-def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> None:
+def list_(options: ClusterOptions, degraded: bool) -> None:
     """List partitions with their active node, node list and state.
 
     `state` says whether anything is missing, `life` what the partition does: Initial, Active, Migrating, Replicating,
@@ -48,8 +47,8 @@ def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> 
     """
     from halog.cli.shared.survey import WELL
 
-    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state not in WELL]
-    if format_ == "json":
+    views = [v for v in _views(options) if not degraded or v.state not in WELL]
+    if options.format == "json":
         emit_json([as_json(v) for v in views])
         return
     rows = [
@@ -58,11 +57,10 @@ def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> 
     emit_table(["partition", "state", "life", "active", "epoch", "lsn", "replicas", "missing"], rows)
 
 
-def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list[PartitionView]:
-    from halog.cli.shared.connection import connect
+def _views(options: ClusterOptions, only: str | None = None) -> list[PartitionView]:
     from halog.cli.shared.survey import survey, survey_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if only is None:
             return list(survey(connection).partitions)
         table = connection.table(only)
@@ -70,7 +68,7 @@ def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list
 
 
 def as_json(view: PartitionView) -> dict[str, Any]:
-    """A partition as plain values."""
+    """Return a partition as plain values."""
     import msgspec
 
     from halog.cli.shared.divergence_rows import document
@@ -85,10 +83,8 @@ def _node_list(view: PartitionView) -> str:
 
 @partition.command("show")
 @click.argument("name", type=Name(), metavar="PARTITION")
-@config_option
-@format_option
-@timeout_option
-def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show(name: str, options: ClusterOptions) -> None:
     """Show one partition: its table in the coordinator, and every copy.
 
     \b
@@ -98,13 +94,12 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """
     import msgspec
 
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import survey_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         table = connection.table(name)
         view = survey_of(connection, table)
-    if format_ == "json":
+    if options.format == "json":
         group = msgspec.to_builtins(table.group)
         place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
         said = {"definitions": msgspec.to_builtins(table.definitions), "resync": msgspec.to_builtins(table.resync)}
@@ -138,12 +133,12 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
 
 
 def _votes(view: PartitionView) -> str:
-    """Whose they are."""
+    """Return the votes of sites, and whose they are."""
     return ", ".join(f"{v.site}'s {v.votes}: {v.given_to or 'not known'}" for v in view.votes)
 
 
 def _parted(view: PartitionView) -> list[tuple[str, object]]:
-    """What the other site has done, too."""
+    """Return what the other site has done, too."""
     from halog.cli.shared.divergence_rows import summary
 
     return [] if view.parted is None else [("parted", summary(view.parted))]
@@ -157,7 +152,7 @@ def _moving_json(table: PartitionTable) -> dict[str, object]:
 
 
 def _moving(table: PartitionTable) -> list[tuple[str, object]]:
-    """Where it is moving to, and what is left to do."""
+    """Return where it is moving to, and what is left to do."""
     from halog.core.table.migration import left
 
     if table.target is None:
@@ -166,14 +161,14 @@ def _moving(table: PartitionTable) -> list[tuple[str, object]]:
 
 
 def _copied_anew(table: PartitionTable) -> list[tuple[str, object]]:
-    """Replicas that are copied anew on demand."""
+    """Return the replicas that are copied anew on demand."""
     from halog.core.table.resync import left
 
     return [("replicates", "; ".join(left(table)))] if table.resync is not None else []
 
 
 def _show_seen(table: PartitionTable, view: PartitionView) -> None:
-    """How every node has it, foreign ones included, and what it said of it."""
+    """Show how every node has it, foreign ones included, and what each has defined."""
     rows = []
     for seen in view.seen:
         said = table.definitions.get(seen.node)
@@ -183,7 +178,7 @@ def _show_seen(table: PartitionTable, view: PartitionView) -> None:
 
 
 def _needed(table: PartitionTable) -> str:
-    """How many nodes a commit needs, and why."""
+    """Return how many nodes a commit needs, and why."""
     from halog.core.table.group import as_of, needed
     from halog.runtime.support.clock import wall_ms
 
@@ -195,7 +190,7 @@ def _needed(table: PartitionTable) -> str:
 
 
 def _overridden(table: PartitionTable, active: str) -> str:
-    """Which override says so, or ''."""
+    """Return which override says so, or ""."""
     group = table.group
     if group.designated and group.designated == active:
         what, until_ms, reason = f"{active} is designated", group.designated_until_ms, group.designated_reason
@@ -223,10 +218,8 @@ def _ms(copy: CopyView) -> str | None:
 
 @partition.command("lag")
 @click.argument("name", type=Name(), metavar="[PARTITION]", required=False)
-@config_option
-@format_option
-@timeout_option
-def lag(name: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def lag(name: str | None, options: ClusterOptions) -> None:
     """Show how far each replica is behind its active node, the furthest first.
 
     A replica's lag is what it knows itself: the active node tells its last lsn with every keep-alive.
@@ -237,9 +230,9 @@ def lag(name: str | None, config_path: Path, format_: str, timeout_s: float) -> 
       halog partition lag flights-3
       halog partition lag --format json
     """
-    rows = [(v, c) for v in _views(config_path, timeout_s, name) for c in v.copies if c.kind != "active"]
+    rows = [(v, c) for v in _views(options, name) for c in v.copies if c.kind != "active"]
     rows.sort(key=lambda row: _urgency(row[1]), reverse=True)
-    if format_ == "json":
+    if options.format == "json":
         emit_json([_lag_json(v, c) for v, c in rows])
         return
     emit_table(

@@ -1,4 +1,5 @@
-"""`halog mapper list|explain`: which partition a key belongs to, and why; how evenly keys spread (P6). Reads only."""
+"""This module has the commands `halog mapper list|explain`. They say which partition a key belongs to, and why, and how
+evenly keys spread (P6). They only read."""
 
 from __future__ import annotations
 
@@ -7,29 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
-from halog.cli.shared.options import Name, Text, config_option, number_of, timeout_option
-from halog.cli.shared.output import emit, emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, Text, number_of
+from halog.cli.shared.output import emit, emit_json, emit_table
 from halog.config.mapper import is_at_create
 
 if TYPE_CHECKING:
     from halog.cli.partition.distribution import Distribution, Growth, Share
 
 SAMPLE = 10_000
-"""Made-up keys: enough that twelve partitions show their shares to within some per cent."""
+"""So many made-up keys are enough for twelve partitions to show their shares to within some per cent."""
 MOST_KEYS = 10_000_000
-"""Made up and counted in a minute."""
+"""So many keys are made up and counted in a minute."""
 MOST_NODES = 4_096
-"""As many as a policy may have partitions: more nodes would have none."""
+"""A policy may have as many partitions: more nodes would have none."""
 
 _WHO = {False: "its turn is", True: "the mapper says, which is asked then, with the object in hand"}
-"""Whether the mapper is asked at create."""
+"""The keys say whether the mapper is asked at create."""
 _BY = {"name": "", "base": " by inheritance", "every type": " for every type"}
 
 
 @click.group()
 def mapper() -> None:
-    """Mappers: which partition a key belongs to.
+    """Say which partition a key belongs to, and how evenly keys spread.
 
     \b
     Examples:
@@ -40,10 +42,8 @@ def mapper() -> None:
 
 
 @mapper.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List the policies with their mappers, as the cluster holds them, and the types bound to each.
 
     \b
@@ -52,20 +52,19 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog mapper list --format json
     """
     from halog.cli.partition.mapper_views import listed
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         policies = listed(connection)
     rows = [
         (p["policy"], p["kind"], p["partitions"], p["mapper"], p["version"], _text(p["parameters"]), _words(p["types"]))
         for p in policies
     ]
-    emit(format_, policies, ["policy", "kind", "partitions", "mapper", "version", "parameters", "types"], rows)
+    emit(options.format, policies, ["policy", "kind", "partitions", "mapper", "version", "parameters", "types"], rows)
 
 
 @mapper.command()
 @click.argument("words", type=Text(), metavar="[TYPE] [KEY]...", nargs=-1)
-@click.option("--distribution", is_flag=True, help="How keys spread, instead of where one is.")
+@click.option("--distribution", is_flag=True, help="Say how keys spread, instead of where one belongs.")
 @click.option(
     "--policy",
     type=Name(),
@@ -83,19 +82,19 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     "--sample",
     type=number_of(1, MOST_KEYS),
     metavar="N",
-    help=f"With --distribution: so many made-up keys.  [without a type or --keys: {SAMPLE}]",
+    help=f"With --distribution: this many made-up keys.  [without a type or --keys: {SAMPLE}]",
 )
-@click.option("--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were so many.")
+@click.option(
+    "--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were this many partitions."
+)
 @click.option(
     "--nodes",
     "added",
     type=number_of(1, MOST_NODES),
     metavar="N",
-    help="With --distribution: as if the zone had so many nodes more.",
+    help="With --distribution: as if the zone had this many more nodes.",
 )
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def explain(
     words: tuple[str, ...],
     distribution: bool,
@@ -104,15 +103,13 @@ def explain(
     sample: int | None,
     partitions: int | None,
     added: int | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Say where an object of a type and key belongs, step by step; it need not exist.
 
-    With --distribution: how keys spread over partitions and nodes, and how many would move if there were more of them,
-    beside the fewest that an even spread takes. The keys are those of a file, made-up ones, or, where only a type is
-    given, those of all its objects.
+    With --distribution it shows how keys spread over partitions and nodes. It also shows how many keys would move if
+    there were more of them, beside the fewest that an even spread takes. The keys are those of a file, made-up ones,
+    or, if only a type is given, those of all its objects.
 
     \b
     Examples:
@@ -122,8 +119,7 @@ def explain(
       halog mapper explain Aircraft --distribution --nodes 1
       halog mapper explain Aircraft --distribution --keys tails.txt
     """
-    from halog.cli.partition.mapper_views import Asked, explained, spread_of
-    from halog.cli.shared.connection import connect
+    from halog.cli.partition.mapper_views import DistributionQuery, explained, spread_of
     from halog.cli.shared.files import Source
 
     if not distribution and (len(words) < 2 or policy or file or sample or partitions or added):
@@ -132,9 +128,9 @@ def explain(
         raise click.UsageError(
             "with --distribution give a type or none, and --keys or --sample; made-up keys have no type"
         )
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         if distribution:
-            asked = Asked(
+            asked = DistributionQuery(
                 words[0] if words else "",
                 policy,
                 None if file is None else Source(file),
@@ -142,9 +138,9 @@ def explain(
                 partitions,
                 added,
             )
-            _show_spread(spread_of(connection, asked), format_)
+            _show_spread(spread_of(connection, asked), options.format)
         else:
-            _show_one(explained(connection, words[0], words[1:]), format_)
+            _show_one(explained(connection, words[0], words[1:]), options.format)
 
 
 def _show_one(found: dict[str, Any], format_: str) -> None:

@@ -1,4 +1,5 @@
-"""What `halog mapper` shows: policies with their mappers, where one key belongs, and whose keys are counted."""
+"""This module has what `halog mapper` shows: policies with their mappers, where one key belongs, and whose keys are
+counted."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ from halog.schema.shapes import Scalar
 from mappers import ConsistentHash, stable_hash
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 
-class Asked(NamedTuple):
-    """What `--distribution` was asked for. `type_name`: empty for keys of no type, each one string."""
+class DistributionQuery(NamedTuple):
+    """Holds what `--distribution` was asked for. `type_name` is empty for keys of no type, each one string."""
 
     type_name: str
     policy: str | None
@@ -49,8 +50,8 @@ class Asked(NamedTuple):
     added_nodes: int | None
 
 
-def listed(connection: Connection) -> list[dict[str, Any]]:
-    """Every policy of the configuration: its mapper as the cluster holds it, and the types bound to it."""
+def listed(connection: ClusterConnection) -> list[dict[str, Any]]:
+    """Return every policy of the configuration: its mapper as the cluster holds it, and the types bound to it."""
     names = sorted({d.name for d in connection.definitions.all()})
     bound = {name: connection.places.policy_of(name) for name in names}
     return [
@@ -65,8 +66,9 @@ def listed(connection: Connection) -> list[dict[str, Any]]:
     ]
 
 
-def _mapper_of(connection: Connection, policy: str) -> dict[str, Any]:
-    """Name, version and parameters. No module is imported for it: the cluster knows the version."""
+def _mapper_of(connection: ClusterConnection, policy: str) -> dict[str, Any]:
+    """Return name, version and parameters of a policy's mapper. No module is imported for it: the cluster knows the
+    version."""
     found = connection.coordinator.get(f"policies/{policy}")
     if found is None:
         return {"mapper": connection.config.policies[policy].mapper, "version": None, "parameters": {}}
@@ -79,8 +81,8 @@ def _mapper_of(connection: Connection, policy: str) -> dict[str, Any]:
 # --- one key ---
 
 
-def explained(connection: Connection, type_name: str, words: Sequence[str]) -> dict[str, Any]:
-    """Where a key belongs, and every step on the way. UnknownTypeError, FieldTypeError, MapperError."""
+def explained(connection: ClusterConnection, type_name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return where a key belongs, and every step on the way. UnknownTypeError, FieldTypeError, MapperError."""
     definition = connection.definitions.current(type_name)
     foreign = ForeignType(definition)
     with of_arguments():
@@ -116,8 +118,9 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
     }
 
 
-def _home(connection: Connection, index_key: bytes, place: Place) -> str | None:
-    """Where its object belongs; where the mapper is no function of the key, where it is: None if it does not exist."""
+def _home(connection: ClusterConnection, index_key: bytes, place: Place) -> str | None:
+    """Return where its object belongs. If the mapper is no function of the key, return where it is, or None if it does
+    not exist."""
     if not place.listed:
         return place.partition
     partition, found = located(connection, index_key, place)
@@ -125,7 +128,7 @@ def _home(connection: Connection, index_key: bytes, place: Place) -> str | None:
 
 
 def _nodes(table: PartitionTable) -> list[dict[str, str]]:
-    """Its node list now, then configured nodes that are not in it."""
+    """Return its node list now, then configured nodes that are not in it."""
     active = [] if table.active is None else [{"node": table.active.node, "role": "active"}]
     replicas = [{"node": r.node, "role": r.kind} for r in table.replicas]
     missing = [{"node": n, "role": "missing"} for n in table.configured if n not in table.node_list]
@@ -133,10 +136,10 @@ def _nodes(table: PartitionTable) -> list[dict[str, str]]:
 
 
 def _elsewhere(
-    connection: Connection, type_name: str, owner: Owner, keys: tuple[bytes, bytes]
+    connection: ClusterConnection, type_name: str, owner: Owner, keys: tuple[bytes, bytes]
 ) -> dict[str, str | None]:
-    """Subclasses with a binding of their own: an object of these keys (index key, routing key) would belong there; or
-    is there, see `_home`."""
+    """Return where an object of these keys (index key, routing key) would belong, by subclass with a binding of its
+    own; or where it is, see `_home`."""
     places, (index_key, routing_key) = connection.places, keys
     names = [n for n in connection.definitions.family(type_name) if places.policy_of(n) not in (None, owner.policy)]
     return {n: _home(connection, index_key, connection.owner(n).place(n, routing_key)) for n in names}
@@ -145,8 +148,8 @@ def _elsewhere(
 # --- many keys ---
 
 
-def spread_of(connection: Connection, asked: Asked) -> Distribution:
-    """Where the keys asked for are. ConfigError, RefusedError where what is asked for cannot be said."""
+def spread_of(connection: ClusterConnection, asked: DistributionQuery) -> Distribution:
+    """Return where the keys asked for are. ConfigError or RefusedError if that cannot be said."""
     owner = _owner(connection, asked)
     counts, keys = _counts(connection, owner, asked)
     tables = [t for t in connection.tables if t.policy == owner.policy]
@@ -161,8 +164,8 @@ def spread_of(connection: Connection, asked: Asked) -> Distribution:
     return distribution(owner, counts, tables, growth)
 
 
-def _counts(connection: Connection, owner: Owner, asked: Asked) -> tuple[Counter[str], list[bytes]]:
-    """How many of the keys asked for each partition has, and the keys. Where the mapper is no function of the key,
+def _counts(connection: ClusterConnection, owner: Owner, asked: DistributionQuery) -> tuple[Counter[str], list[bytes]]:
+    """Return how many of the keys asked for each partition has, and the keys. If the mapper is no function of the key,
     objects are counted where they are, and made-up ones go round."""
     if owner.listed and asked.type_name and asked.file is None:
         counts = Counter({p: sum(1 for _ in _objects(connection, asked.type_name, p)) for p in owner.names})
@@ -183,7 +186,7 @@ def _check_goes_round(owner: Owner) -> None:
         )
 
 
-def _owner(connection: Connection, asked: Asked) -> Owner:
+def _owner(connection: ClusterConnection, asked: DistributionQuery) -> Owner:
     policies = connection.config.policies
     if asked.type_name:
         owner = connection.owner(asked.type_name)
@@ -209,7 +212,7 @@ def _ring(owner: Owner) -> ConsistentHash:
     return owner.mapper
 
 
-def _fits(connection: Connection, owner: Owner, partitions: int) -> int:
+def _fits(connection: ClusterConnection, owner: Owner, partitions: int) -> int:
     from mappers.consistent_hash import check_ring
 
     try:
@@ -219,8 +222,8 @@ def _fits(connection: Connection, owner: Owner, partitions: int) -> int:
     return partitions
 
 
-def _keys(connection: Connection, asked: Asked) -> Iterator[bytes]:
-    """Routing keys: of a file, of all objects of the type, or made up."""
+def _keys(connection: ClusterConnection, asked: DistributionQuery) -> Iterator[bytes]:
+    """Yield routing keys: of a file, of all objects of the type, or made up."""
     if asked.file is not None:
         yield from _from_file(connection, asked.file, asked.type_name)
     elif asked.type_name:
@@ -231,7 +234,7 @@ def _keys(connection: Connection, asked: Asked) -> Iterator[bytes]:
             yield encode(f"sample-{i}")
 
 
-def _from_file(connection: Connection, file: Source, type_name: str) -> Iterator[bytes]:
+def _from_file(connection: ClusterConnection, file: Source, type_name: str) -> Iterator[bytes]:
     foreign = ForeignType(connection.definitions.current(type_name)) if type_name else None
     family = _family(connection, type_name) if type_name else []
     encode = encoder(Scalar("str"))
@@ -253,7 +256,7 @@ def _from_file(connection: Connection, file: Source, type_name: str) -> Iterator
 
 
 def _routing(foreign: ForeignType, family: Sequence[str], text: str) -> bytes | None:
-    """The routing key of a line; None for an exported object of another type."""
+    """Return the routing key of a line; None for an exported object of another type."""
     definition = foreign.parsed
     if text.startswith("{"):
         try:
@@ -268,14 +271,14 @@ def _routing(foreign: ForeignType, family: Sequence[str], text: str) -> bytes | 
     return foreign.routing_key(parse_key(definition, words))
 
 
-def _family(connection: Connection, type_name: str) -> list[str]:
-    """The type and its subclasses, without those that have a binding of their own."""
+def _family(connection: ClusterConnection, type_name: str) -> list[str]:
+    """Return the type and its subclasses, without those that have a binding of their own."""
     policy = connection.places.policy_of(type_name)
     return [n for n in connection.definitions.family(type_name) if connection.places.policy_of(n) == policy]
 
 
-def _of_objects(connection: Connection, type_name: str) -> Iterator[bytes]:
-    """Of every object whose place the type's binding decides."""
+def _of_objects(connection: ClusterConnection, type_name: str) -> Iterator[bytes]:
+    """Yield the routing key of every object whose place the type's binding decides."""
     foreign = ForeignType(connection.definitions.current(type_name))
     for partition in connection.owner(type_name).names:
         for found in _objects(connection, type_name, partition):
@@ -283,7 +286,7 @@ def _of_objects(connection: Connection, type_name: str) -> Iterator[bytes]:
             yield foreign.routing_key(key_from_plain(foreign.parsed, key))
 
 
-def _objects(connection: Connection, type_name: str, partition: str) -> Iterator[Found]:
+def _objects(connection: ClusterConnection, type_name: str, partition: str) -> Iterator[Found]:
     definitions, family = connection.definitions, _family(connection, type_name)
     for found in connection.scan(partition, definitions.current(type_name).family_id):
         if definitions.of(found.value).name in family:

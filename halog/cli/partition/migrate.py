@@ -1,9 +1,8 @@
-"""`halog partition migrate`: move a partition to other nodes while it works (P12)."""
+"""This module has the command `halog partition migrate`. It moves a partition to other nodes while it works (P12)."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,21 +10,23 @@ import click
 import halog.cli.partition.accept_loss
 import halog.cli.partition.quorum  # noqa: F401 - their commands belong to the same group
 from halog.cli.partition.group import partition
+from halog.cli.shared.cluster_options import ClusterOptions, Command, R, gathered
 from halog.cli.shared.messages import progress, say
 from halog.cli.shared.options import MOST_BYTES, Name, config_option, number_of, timeout_after
 from halog.cli.shared.output import emit_json, format_option
 
 if TYPE_CHECKING:
-    from halog.cli.partition.move_events import Moves
-    from halog.cli.shared.connection import Connection
+    from halog.cli.partition.move_events import MoveEvents
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable, Target
 
 TIMEOUT_S = 120.0
-"""How long to wait for a migration: a copy is made at some 100,000 records a second, and a node may be starting."""
+"""A command waits this long for a migration: a copy is made at some 100,000 records a second, and a node may be
+starting."""
 
 
 class Nodes(click.ParamType[tuple[str, ...]]):
-    """Node names, separated by commas."""
+    """Takes node names, separated by commas."""
 
     name = "nodes"
 
@@ -51,16 +52,18 @@ rate_option = click.option(
 patience_option = timeout_after(TIMEOUT_S, "Wait no longer (exit 6); the nodes go on by themselves.")
 
 
+def waiting_options(command: Command[R]) -> Command[R]:
+    """Add `--wait`, `--timeout` for a wait, `--config` and `--format`."""
+    return wait_option(patience_option(config_option(format_option(gathered(command)))))
+
+
 @partition.command("migrate")
 @click.argument("name", type=Name(), metavar="PARTITION")
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Its new nodes, the preferred one first.")
 @click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
 @rate_option
-@wait_option
-@patience_option
-@config_option
-@format_option
+@waiting_options
 def migrate_(
     name: str,
     nodes: tuple[str, ...],
@@ -68,16 +71,14 @@ def migrate_(
     replace: bool,
     copy_rate: int | None,
     wait: bool,
-    timeout_s: float,
-    config_path: Path,
-    format_: str,
+    options: ClusterOptions,
 ) -> None:
     """Move a partition to other nodes, under traffic and without loss.
 
-    The new nodes copy it first; then the role goes to the preferred one by a planned hand-over, and nodes that are not
-    named delete their copies. What is to be stands in ZooKeeper: whatever node dies, and whether or not this command
-    still waits, the others go on. Refused with exit code 5, and nothing changed, where it could not end well. Given
-    again with another --copy-rate it goes on with that.
+    The new nodes copy it first. Then the role goes to the preferred one by a planned hand-over, and nodes that are not
+    named delete their copies. The target stands in ZooKeeper: whatever node dies, and whether or not this command still
+    waits, the others go on. Refused with exit code 5, and nothing changed, if it could not end well. Given again with
+    another --copy-rate, it goes on with that.
 
     \b
     Examples:
@@ -86,29 +87,28 @@ def migrate_(
       halog partition migrate flights-3 --nodes A,B --replace --no-wait
       halog partition migrate flights-3 --nodes C,B --copy-rate 5000000
     """
-    from halog.cli.partition.move_events import Moves
-    from halog.cli.shared.connection import connect
+    from halog.cli.partition.move_events import MoveEvents
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         was, began = connection.table(name), time.monotonic()
-        with Moves(connection) as told:
+        with MoveEvents(connection) as told:
             wished, target = ask(connection, name, nodes, sync, told=told, replace=replace, copy_rate=copy_rate)
-        table = wait_for(connection, [(wished, target)], timeout_s)[0] if wait else wished
+        table = wait_for(connection, [(wished, target)], options.timeout_s)[0] if wait else wished
         ms = round((time.monotonic() - began) * 1000)
-    _show(was, table, target, ms, format_)
+    _show(was, table, target, ms, options.format)
 
 
 def ask(
-    connection: Connection,
+    connection: ClusterConnection,
     name: str,
     nodes: tuple[str, ...],
     sync: int | None = None,
     *,
-    told: Moves,
+    told: MoveEvents,
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
-    """Set the wish; see `halog.runtime.placement.migration.migrate`."""
+    """Ask for the migration; see `halog.runtime.placement.migration.migrate`."""
     from halog.runtime.placement.migration import migrate
 
     return migrate(
@@ -124,13 +124,13 @@ def ask(
     )
 
 
-def ask_up(connection: Connection) -> list[str]:
-    """The registered nodes that host partitions."""
+def ask_up(connection: ClusterConnection) -> list[str]:
+    """Return the registered nodes that host partitions."""
     return [info.name for info in connection.nodes.values() if info.hosts]
 
 
 def wait_for(
-    connection: Connection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
+    connection: ClusterConnection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
 ) -> list[PartitionTable]:
     """Wait for all of them, and show how many are there and what is left to do for the next one."""
     from halog.runtime.placement.migration import is_there, wait_until_there

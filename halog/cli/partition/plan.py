@@ -1,39 +1,40 @@
-"""`halog plan create|show|apply|status|cancel`: spread partitions over the nodes, looked at before it is done (P13)."""
+"""This module has the commands `halog plan create|show|apply|status|cancel`. They spread partitions over the nodes; a
+plan is looked at before it is done (P13)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.partition.migrate import rate_option
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.exit_codes import DEGRADED_EXIT, REFUSED_EXIT
 from halog.cli.shared.messages import progress, say
-from halog.cli.shared.options import Name, config_option, number_of, timeout_after, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, number_of
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.runtime.placement.plan import Plan
 
 AT_ONCE = 2
-"""Partitions that move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
+"""So many partitions move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
 
 APPLY_S = 3_600.0
-"""How long `apply` may take: it is stopped and taken up again at any time."""
+"""`apply` may take this long: it can be stopped and taken up again at any time."""
 
 
 @click.group()
 def plan() -> None:
-    """Spread copies and roles evenly over the nodes of their zones: as a plan first, then under traffic.
+    """Make copies and roles even over the nodes of their zones: as a plan first, then under traffic.
 
     A plan also brings partitions to the number of copies that the configuration asks for by now, and copies of one
-    partition into different failure domains (`[nodes.NAME] failure_domain`). What a plan has moved, `rollback` brings
-    back.
+    partition into different failure domains (`[nodes.NAME] failure_domain`). `rollback` brings back what a plan has
+    moved.
 
     \b
     Examples:
@@ -45,33 +46,23 @@ def plan() -> None:
 
 
 @plan.command()
-@click.option(
-    "--policy", "policies", type=Name(), multiple=True, metavar="NAME", help="Of this policy only; may be repeated."
-)
+@click.option("--policy", "policies", type=Name(), multiple=True, metavar="NAME", help="Only this policy; repeatable.")
 @click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
 @click.option("--skip-inconsistent", is_flag=True, help="Leave partitions that a node has defined elsewhere.")
-@click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")
-@config_option
-@format_option
-@timeout_option
+@click.option("--dry-run", is_flag=True, help="Only show it; do not make it the cluster's plan.")
+@cluster_options
 def create(
-    policies: tuple[str, ...],
-    replace_down: bool,
-    skip_inconsistent: bool,
-    dry_run: bool,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    policies: tuple[str, ...], replace_down: bool, skip_inconsistent: bool, dry_run: bool, options: ClusterOptions
 ) -> None:
-    """Plan what is to move, and why. Moves nothing yet.
+    """Plan what should move, and why. Moves nothing yet.
 
-    As few copies move as evenness takes: within each policy one node has at most one copy, and is preferred for at most
-    one partition, more than another. Between policies only ties are even: a copy that moves anyway goes to the node
-    with the fewest copies of all policies, where that moves none more. A node that is down keeps what it has and gets
-    nothing new. The plan replaces the last one, unless that is half done (exit code 5).
+    It moves as few copies as evenness allows: within each policy one node has at most one copy more than another, and
+    is preferred for at most one partition more. Policies are not evened out against each other: only in a tie, a copy
+    that moves anyway goes to the node with the fewest copies of all policies. A node that is down keeps what it has and
+    gets nothing new. The plan replaces the last one, unless that is half done (exit code 5).
 
-    A partition that a running node has defined on other nodes than the cluster has it on, and not enabled, is an error
-    that names both lists (exit code 5); then nothing is planned, unless --skip-inconsistent.
+    If a running node has defined a partition on other nodes than the cluster has it on, and not enabled it, that is an
+    error that names both lists (exit code 5). Then nothing is planned, unless --skip-inconsistent.
 
     A static policy is planned only when it is named: its partitions go to where the configuration has them.
 
@@ -81,15 +72,14 @@ def create(
       halog plan create --policy fleet --dry-run
       halog plan create --replace-down
     """
-    from halog.cli.shared.connection import connect
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.metadata.drains import drained_at
     from halog.runtime.placement.plan import check, make, store
 
-    with connect(config_path, timeout_s) as connection:
-        drained = drained_at(connection.coordinator)  # first: who is drained meanwhile is not meant
+    with options.connect() as connection:
+        drained = drained_at(connection.coordinator)  # read first: the plan does not know of nodes drained meanwhile
         if ignored := connection.activated.ignored(connection.name):
-            say(f"the plan goes by version {connection.activated.number}, not by {config_path} in {ignored}")
+            say(f"the plan goes by version {connection.activated.number}, not by {options.config_path} in {ignored}")
         seen = survey(connection).nodes
         serving = [n.node for n in seen if n.state == UP]
         running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
@@ -99,7 +89,7 @@ def create(
         made = make(connection.config, connection.tables, serving, running, policies, replaced=down, drained=drained)
         if not dry_run:
             store(connection.coordinator, made, connection.tables)
-        show_plan(connection, made, format_)
+        show_plan(connection, made, options.format)
         _tell_static(connection, policies)
         _tell_drained(made)
     if made.moves and not dry_run:
@@ -107,10 +97,8 @@ def create(
 
 
 @plan.command()
-@config_option
-@format_option
-@timeout_option
-def show(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def show(options: ClusterOptions) -> None:
     """Show the plan: what moves from where to where, why, and how far that is.
 
     \b
@@ -118,31 +106,27 @@ def show(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan show
       halog plan show --format json
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
-        show_plan(connection, _stored(connection), format_)
+    with options.connect() as connection:
+        show_plan(connection, _stored(connection), options.format)
 
 
 @plan.command()
-@config_option
-@format_option
-@timeout_option
-def status(config_path: Path, format_: str, timeout_s: float) -> None:
-    """How far the plan is, in figures. Exit code 4 while something waits or moves.
+@cluster_options
+def status(options: ClusterOptions) -> None:
+    """Show how far the plan is, in figures. Exit code 4 while something waits or moves.
 
     \b
     Examples:
       halog plan status
       halog plan status --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.plan import MOVING, WAITING, states_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         stored = _stored(connection)
         counts = Counter(states_of(stored, connection.tables).values())
-    if format_ == "json":
+    if options.format == "json":
         emit_json(
             {
                 "plan": stored.id,
@@ -169,41 +153,39 @@ at_once_option = click.option(
 @plan.command()
 @at_once_option
 @rate_option
-@config_option
-@format_option
-@timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
-def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Carry out the plan, a few partitions at a time, and wait until all of them are where they shall be.
+@cluster_options_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
+def apply(at_once: int, copy_rate: int | None, options: ClusterOptions) -> None:
+    """Carry out the plan, a few partitions at a time, and wait until all of them are where they should be.
 
-    Under traffic, as `halog partition migrate` does. May be interrupted: the nodes finish what was begun, and the next
-    `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are left alone. Exit code
-    5 if a move was refused; or if a node that is to get copies was drained since the plan was made, before any is.
+    It moves them under traffic, as `halog partition migrate` does. It may be interrupted: the nodes finish what was
+    begun, and the next `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are
+    left alone. Exit code 5 if a move was refused. Also if a node that should get copies was drained since the plan was
+    made; then nothing moves.
 
     \b
     Examples:
       halog plan apply
       halog plan apply --at-once 1 --copy-rate 5000000
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         stored = _stored(connection)
         if stored.cancelled:
             say(f"plan {stored.id} was cancelled; `halog plan create` makes another one")
             raise click.exceptions.Exit(REFUSED_EXIT)
-        states = carry_out(connection, stored, at_once, copy_rate, timeout_s)
-        show_plan(connection, stored, format_, states)
+        states = carry_out(connection, stored, at_once, copy_rate, options.timeout_s)
+        show_plan(connection, stored, options.format, states)
     exit_if_refused(states)
 
 
 def carry_out(
-    connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
+    connection: ClusterConnection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
 ) -> dict[str, str]:
-    """Move what waits, under a bar that counts partitions; how far each one is."""
-    from halog.cli.partition.move_events import Moves
+    """Move what waits, under a bar that counts partitions. Return how far each one is."""
+    from halog.cli.partition.move_events import MoveEvents
     from halog.runtime.placement import plan as plans
 
-    with Moves(connection) as told, progress() as bar:
+    with MoveEvents(connection) as told, progress() as bar:
         task = bar.add_task("partitions moved", total=len(stored.moves), note="")
         said = ""
 
@@ -232,7 +214,7 @@ def carry_out(
 
 
 def exit_if_refused(states: dict[str, str]) -> None:
-    """Exit code 5 if a move was refused, or something was in its way that somebody is to look at."""
+    """Exit with code 5 if a move was refused, or something was in its way that somebody must look at."""
     from halog.runtime.placement.plan import CHANGED, DONE
 
     if any(s not in (DONE, CHANGED) for s in states.values()):
@@ -240,10 +222,8 @@ def exit_if_refused(states: dict[str, str]) -> None:
 
 
 @plan.command()
-@config_option
-@format_option
-@timeout_option
-def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def cancel(options: ClusterOptions) -> None:
     """Begin nothing more of the plan. What moves already is finished by the nodes.
 
     \b
@@ -251,20 +231,19 @@ def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan cancel
       halog plan cancel --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.plan import MOVING, WAITING, cancel as cancel_plan, states_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         cancelled = cancel_plan(connection.coordinator)
         counts = Counter(states_of(cancelled, connection.tables).values())
-    if format_ == "json":
+    if options.format == "json":
         emit_json({"plan": cancelled.id, "cancelled": True, "moving": counts[MOVING], "stay": counts[WAITING]})
     else:
         click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
 
 
-def _pace(connection: Connection, partition: str) -> str:
-    """At what rate its new copy is read at most, where there is a limit."""
+def _pace(connection: ClusterConnection, partition: str) -> str:
+    """Return the highest rate at which its new copy is read, if there is a limit."""
     from halog.core.table.migration import copy_rate
 
     known = connection.router.tables.get(partition)
@@ -274,14 +253,17 @@ def _pace(connection: Connection, partition: str) -> str:
 
 
 def _tell_drained(made: Plan) -> None:
-    """Nodes that were drained, and to which the plan brings copies again: these are spread as over any other."""
+    """Tell of nodes that were drained, and to which the plan brings copies again."""
     for node in sorted(made.drained):
         if comes := [m.partition for m in made.moves if node in m.target.nodes and node not in m.before]:
-            say(f"{node} was drained, and is to have {', '.join(comes)}: carried out, it counts as drained no more")
+            say(
+                f"{node} was drained, and is to have {', '.join(comes)}: when the plan is carried out, it no longer "
+                "counts as drained"
+            )
 
 
-def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
-    """Static policies that were left alone, and have partitions that the configuration places otherwise."""
+def _tell_static(connection: ClusterConnection, named: tuple[str, ...]) -> None:
+    """Tell of static policies that were left alone, and have partitions that the configuration places otherwise."""
     from halog.core.table.table import Target
     from halog.runtime.placement.bootstrap import by_hand
 
@@ -296,7 +278,7 @@ def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
             )
 
 
-def _stored(connection: Connection) -> Plan:
+def _stored(connection: ClusterConnection) -> Plan:
     from halog.errors import NothingToDoError
     from halog.runtime.placement.plan import read
 
@@ -307,13 +289,14 @@ def _stored(connection: Connection) -> Plan:
 
 
 def show_plan(
-    connection: Connection,
+    connection: ClusterConnection,
     stored: Plan,
     format_: str,
     states: dict[str, str] | None = None,
     copied: Mapping[str, int | None] | None = None,
 ) -> None:
-    """What moves, and how far that is. `copied`: by partition, how many objects are copied for it, if that is known."""
+    """Show what moves, and how far that is. `copied` says by partition how many objects are copied for it, if that is
+    known."""
     from halog.runtime.placement.plan import states_of
 
     known = states_of(stored, connection.tables) if states is None else states
@@ -362,10 +345,10 @@ def _as_json(stored: Plan, states: dict[str, str], copied: Mapping[str, int | No
 
 
 def title(stored: Plan) -> str:
-    """Its name, and whether it ended early."""
+    """Return its name, and whether it ended early."""
     return f"{stored.id} (cancelled)" if stored.cancelled else stored.id
 
 
 def made_at(stored: Plan) -> str:
-    """When it was made, in UTC."""
+    """Return when it was made, in UTC."""
     return datetime.fromtimestamp(stored.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,10 +1,9 @@
-"""`halog plan rollback|list`: what a plan has moved goes back to where it was (X10)."""
+"""`halog plan rollback|list` brings what a plan has moved back to where it was (X10)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,50 +19,42 @@ from halog.cli.partition.plan import (
     show_plan,
     title,
 )
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import TIMEOUT_S, Name, config_option, timeout_after, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import TIMEOUT_S, Name
+from halog.cli.shared.output import emit
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.events import Event
     from halog.runtime.placement.plan import Plan
 
 COUNT_S = 3.0
-"""How long to wait for the number of objects: a node that nobody has asked yet reads its keys, a million in a second or
-two."""
+"""The command waits this long for the number of objects. A node that nobody has asked yet reads its keys: a million in
+a second or two."""
 
 
 @plan.command()
 @click.argument("name", type=Name(), metavar="[PLAN]", default="")
-@click.option("--partition", "only", type=Name(), multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.option("--partition", "only", type=Name(), multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Show what would go back; change nothing.")
 @at_once_option
 @rate_option
-@config_option
-@format_option
-@timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
+@cluster_options_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
 def rollback(
-    name: str,
-    only: tuple[str, ...],
-    dry_run: bool,
-    at_once: int,
-    copy_rate: int | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    name: str, only: tuple[str, ...], dry_run: bool, at_once: int, copy_rate: int | None, options: ClusterOptions
 ) -> None:
     """Bring what a plan has moved back to where it was before, and wait until it is there.
 
     PLAN is one of `halog plan list`, the last one if it is left out. It is done, or was cancelled half-way. The way
     back is a plan, too: it takes the place of the last one, and is carried out as `halog plan apply` does, under
-    traffic. Interrupted, it goes on with the same command, or with `apply`; `cancel` ends it.
+    traffic. If it is interrupted, go on with the same command, or with `apply`; `cancel` ends it.
 
     Partitions that the plan did not move stay where they are. If one cannot go back (somebody has moved it since, or a
     node of before is gone), nothing is changed, the table says why, and the exit code is 5; --partition names those
-    that shall go back nevertheless. A plan that is not begun is refused, too: `halog plan cancel` ends it. A way back
-    is rolled back only when it is named: then it all goes forth again.
+    that should go back nevertheless. A plan that is not begun is refused, too: `halog plan cancel` ends it. A way back
+    is rolled back only when it is named: then everything moves again as the plan had moved it.
 
     \b
     Examples:
@@ -72,27 +63,26 @@ def rollback(
       halog plan rollback 51d6f0c2 --at-once 1 --copy-rate 5000000
       halog plan rollback 51d6f0c2 --partition flights-0 --partition flights-3
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement import plan as plans, plan_rollback as back
 
-    with connect(config_path, min(timeout_s, TIMEOUT_S)) as connection:
+    with options.connect(at_most_s=TIMEOUT_S) as connection:
         for each in only:
             connection.table(each)
         found = back.under_way(connection.coordinator, connection.tables, name, only)
         way = found or _made(connection, name, only)
         copied = _objects_copied(connection, way)
         if dry_run or way.stay:
-            show_plan(connection, way, format_, copied=copied)
+            show_plan(connection, way, options.format, copied=copied)
             _exit_if_some_stay(way)
             return
         if found is None:
             plans.store(connection.coordinator, way, connection.tables)
-        states = carry_out(connection, way, at_once, copy_rate, timeout_s)
-        show_plan(connection, way, format_, states, copied)
+        states = carry_out(connection, way, at_once, copy_rate, options.timeout_s)
+        show_plan(connection, way, options.format, states, copied)
     exit_if_refused(states)
 
 
-def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
+def _made(connection: ClusterConnection, name: str, only: tuple[str, ...]) -> Plan:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.metadata.drains import drained_nodes
     from halog.runtime.placement import plan_rollback as back
@@ -108,14 +98,14 @@ def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
 
 
 class _Told:
-    """What the event history says of moves; read once, when it is first asked."""
+    """Says what the event history has of moves. The history is read once, when it is first asked."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
 
     def __call__(self, partition: str, nodes: tuple[str, ...]) -> str:
-        """Because of what the partition was last moved, if that was to these nodes, and when; empty: it does not say,
-        or not yet."""
+        """Return why and when the partition was last moved, if that was to these nodes. Empty: the history does not
+        say, or not yet."""
         last = self._last.get(partition)
         return "" if last is None or last.more.get("to") != ", ".join(nodes) else f"{last.cause}, {_moment(last)}"
 
@@ -134,8 +124,8 @@ def _moment(event: Event) -> str:
     return time_text(event.time_ms)
 
 
-def _objects_copied(connection: Connection, way: Plan) -> dict[str, int | None]:
-    """By partition: its objects, as often as a node makes a copy of it; None: not counted in time."""
+def _objects_copied(connection: ClusterConnection, way: Plan) -> dict[str, int | None]:
+    """Return, by partition, its objects, as often as a node makes a copy of it; None: not counted in time."""
     from halog.runtime.keys.loads import objects_of
     from halog.runtime.placement.plan_rollback import copies_of
 
@@ -154,10 +144,8 @@ def _exit_if_some_stay(way: Plan) -> None:
 
 
 @plan.command("list")
-@config_option
-@format_option
-@timeout_option
-def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def list_(options: ClusterOptions) -> None:
     """List the last plan and those before it that can be rolled back, the newest first.
 
     \b
@@ -165,10 +153,9 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog plan list
       halog plan list --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.placement.plan import known, states_of
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = [(p, Counter(states_of(p, connection.tables).values())) for p in known(connection.coordinator)]
     document = [
         {
@@ -187,7 +174,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
         (title(p), made_at(p), len(p.moves), ", ".join(f"{n} {state}" for state, n in counts.items()), _whose(p))
         for p, counts in found
     ]
-    emit(format_, document, ["plan", "made", "moves", "now", "by"], rows)
+    emit(options.format, document, ["plan", "made", "moves", "now", "by"], rows)
 
 
 def _whose(stored: Plan) -> str:

@@ -1,17 +1,18 @@
-"""`halog partition priority|require|designate`: who is to be active, and with how few nodes a partition may go on."""
+"""This module has the commands `halog partition priority|require|designate`. They set who should be active, and with
+how few nodes a partition may go on."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halog.cli.partition.group import partition
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
-from halog.cli.shared.options import Name, config_option, for_option, number_of, reason_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name, for_option, number_of, reason_option
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 LEVELS = ("never", "normal", "high", "highest")
 
 Changed = list[tuple["PartitionTable", str]]
-"""Tables as they are now, and who is active: the node that the table names and that says so itself; "" is nobody."""
+"""Holds tables as they are now, and who is active: the node that the table names and that says so itself; "" is
+nobody."""
 
 
 def _change(
     target: str,
-    config_path: Path,
-    timeout_s: float,
+    options: ClusterOptions,
     change: Change,
     node: str = "",
     *,
@@ -36,12 +37,13 @@ def _change(
     confirmed: str = "",
     known: str = "",
 ) -> Changed:
-    """Change one partition, or, where none has the name, all of a policy that `node` is in the group of; if one would
-    refuse, none is changed.
-    `known`: a node that must exist, whatever is changed.
-    What is changed is told, also where the next one fails, and returned with who is active for it. `gives_up`: what
-    nobody promises any more by it, to be confirmed; empty: nothing."""
-    from halog.cli.shared.connection import connect
+    """Make the change in one partition; or, if none has the name, in all of a policy that `node` is in the group of. If
+    one would refuse, none is changed. Return what is changed, with who is active for it; it is told, also where the
+    next one fails.
+
+    `known` names a node that must exist, whatever is changed. `gives_up` says what promise is given up, which must be
+    confirmed; empty: none.
+    """
     from halog.cli.shared.survey import ask_nodes, partition_view
     from halog.cli.shared.table_events import Watched, tell
     from halog.config.multi_site import check_nodes
@@ -49,9 +51,9 @@ def _change(
     from halog.runtime.support.clock import wall_ms
 
     asked_ms = wall_ms()  # before any `--for` can be over
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         of_policy = [t for t in connection.tables if t.policy == target]
-        alone = [t for t in connection.tables if t.name == target]  # of both the narrower
+        alone = [t for t in connection.tables if t.name == target]  # a partition goes before a policy of the same name
         tables = alone or of_policy or [connection.table(target)]
         check_nodes(connection.config, filter(None, (node, known)))
         chosen = [t for t in tables if not node or node in t.configured] or tables
@@ -87,7 +89,7 @@ def _shown(tables: Changed, format_: str) -> None:
 
 
 def as_json(table: PartitionTable) -> dict[str, object]:
-    """A partition's group as plain values."""
+    """Return a partition's group as plain values."""
     from halog.core.table.group import priority
 
     group = table.group
@@ -104,10 +106,11 @@ def as_json(table: PartitionTable) -> dict[str, object]:
 
 
 def _until(for_ms: int | None, takes_back: bool) -> int:
-    """When it ends by itself; 0: never. What is taken back ends at once."""
+    """Return when it ends by itself; 0: never. An override that is taken back ends at once."""
     if takes_back and for_ms is not None:
         raise click.UsageError(
-            "--for is of no use where an override is taken back: leave it out, or say what is to last so long"
+            "--for is of no use where an override is taken back: leave it out, or give the override that should last "
+            "so long"
         )
     return 0 if for_ms is None else time.time_ns() // 1_000_000 + for_ms
 
@@ -116,11 +119,9 @@ def _until(for_ms: int | None, takes_back: bool) -> int:
 @click.argument("target", type=Name(), metavar="PARTITION|POLICY")
 @click.argument("node", type=Name())
 @click.argument("level", type=click.Choice(LEVELS))
-@config_option
-@format_option
-@timeout_option
-def priority_(target: str, node: str, level: str, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Set how much a node is to be active, among nodes that hold the same.
+@cluster_options
+def priority_(target: str, node: str, level: str, options: ClusterOptions) -> None:
+    """Set how much a node should be active, among nodes that hold the same.
 
     A node of priority never replicates and votes, and is never active; if it is active now it hands over at once.
 
@@ -131,7 +132,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
     """
     from halog.metadata.groups import priority_of
 
-    _shown(_change(target, config_path, timeout_s, priority_of(node, level), node), format_)
+    _shown(_change(target, options, priority_of(node, level), node), options.format)
 
 
 @partition.command("require")
@@ -139,26 +140,16 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 @click.argument("nodes", type=number_of())
 @for_option
 @reason_option
-@click.option("--may-fork", is_flag=True, help="Also so few that two halves could go on without each other.")
+@click.option("--may-fork", is_flag=True, help="Allow so few that two halves could go on without each other.")
 @cluster_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def require_(
-    target: str,
-    nodes: int,
-    for_ms: int | None,
-    reason: str,
-    may_fork: bool,
-    confirmed: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    target: str, nodes: int, for_ms: int | None, reason: str, may_fork: bool, confirmed: str, options: ClusterOptions
 ) -> None:
     """Set how many nodes commits and elections need, instead of the quorum; 0 takes it back.
 
-    Effective at once. Refused with exit code 5 where both halves of a group could go on alone, unless --may-fork says
-    that they may, and --cluster confirms it with the name of the cluster.
+    It takes effect at once. Refused with exit code 5 if both halves of a group could go on alone, unless --may-fork
+    says that they may, and --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
@@ -171,9 +162,13 @@ def require_(
 
     change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)
     tables = _change(
-        target, config_path, timeout_s, change, gives_up=lambda table: forks(table, nodes), confirmed=confirmed
+        target,
+        options,
+        change,
+        gives_up=lambda table: forks(table, nodes),
+        confirmed=confirmed,
     )
-    _shown(tables, format_)
+    _shown(tables, options.format)
 
 
 @partition.command("designate")
@@ -181,12 +176,8 @@ def require_(
 @click.argument("node", type=Name(), metavar="NODE|none")
 @for_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
-def designate_(
-    target: str, node: str, for_ms: int | None, reason: str, config_path: Path, format_: str, timeout_s: float
-) -> None:
+@cluster_options
+def designate_(target: str, node: str, for_ms: int | None, reason: str, options: ClusterOptions) -> None:
     """Let one node of a group of two go on alone; `none` takes it back.
 
     \b
@@ -198,4 +189,7 @@ def designate_(
 
     back = node == "none"
     change = designated("" if back else node, until_ms=_until(for_ms, back), reason=reason)
-    _shown(_change(target, config_path, timeout_s, change, known=node if node != "none" else ""), format_)
+    _shown(
+        _change(target, options, change, known=node if node != "none" else ""),
+        options.format,
+    )

@@ -1,4 +1,5 @@
-"""`halog rebalance`: change where a policy has keys, and move the objects there under traffic (P13, S1, T8)."""
+"""This module has the command `halog rebalance`. It changes where a policy has keys, and moves the objects there under
+traffic (P13, S1, T8)."""
 
 from __future__ import annotations
 
@@ -8,30 +9,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.shared.by_spark import LOCAL_SPARK, check_installed
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
 from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts, progress, say
-from halog.cli.shared.options import Name, Text, config_option, timeout_after, timeout_option
-from halog.cli.shared.output import emit, emit_json, format_option
+from halog.cli.shared.options import TIMEOUT_S, Name, Text
+from halog.cli.shared.output import emit, emit_json
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.keys.mapping import Layout
-    from halog.runtime.remap.remap_request import Progress
+    from halog.runtime.remap.remap_request import RemapProgress
 
 WAIT_S = 3_600.0
-"""How long it is waited for: a million objects take some minutes. The nodes go on without the command."""
+"""The command waits this long: a million objects take some minutes. The nodes go on without it."""
 
 
 policy_option = click.option(
-    "--policy", type=Name(), metavar="NAME", help="The policy; may be left out where there is one only."
+    "--policy", type=Name(), metavar="NAME", help="The policy; may be left out if there is only one."
 )
 
 
 @click.group(invoke_without_command=True)
 @policy_option
 @click.option(
-    "--zone", type=Name(), metavar="NAME", help="All policies of a zone whose mapping is another one than the file's."
+    "--zone", type=Name(), metavar="NAME", help="All policies of a zone whose mapping differs from the file's."
 )
 @click.option("--dry-run", is_flag=True, help="Count what would move from where to where; change nothing.")
 @click.option("--no-wait", is_flag=True, help="Return once it is begun.")
@@ -45,9 +47,7 @@ policy_option = click.option(
     metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark. Of a zone, a directory in it for each policy.",
 )
-@config_option
-@format_option
-@timeout_after(WAIT_S, "Stop waiting (exit 6) after this long; the nodes go on.")
+@cluster_options_after(WAIT_S, "Stop waiting (exit 6) after this long; the nodes go on.")
 @click.pass_context
 def rebalance(
     ctx: click.Context,
@@ -58,15 +58,13 @@ def rebalance(
     spark: bool,
     spark_master: str | None,
     checkpoint: Path | None,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    options: ClusterOptions,
 ) -> None:
     """Bring a policy's mapping to what the configuration file says: ring size, mapper, its version, partitions.
 
-    Objects that belong elsewhere by then are moved while they are used; keys stay unique, and nothing is missed
-    meanwhile. Partitions that are new are made first. Nodes that do not have the code of a new mapper are named, and
-    nothing is changed (exit code 5). Whatever dies, the nodes go on by themselves; `cancel` turns the change back.
+    Objects that then belong elsewhere are moved while they are used; keys stay unique, and no object is missed
+    meanwhile. New partitions are made first. If nodes do not have the code of a new mapper, they are named, and nothing
+    is changed (exit code 5). Whatever dies, the nodes go on by themselves; `cancel` turns the change back.
 
     With --spark a job shows all objects to the mapper, on a Spark cluster or here, and the nodes move what it finds. It
     joins a change that is under way, so a job that was killed is started again with the same command.
@@ -87,49 +85,48 @@ def rebalance(
     if spark or spark_master is not None or checkpoint is not None:
         if no_wait or (dry_run and checkpoint is not None):
             raise click.UsageError(f"{'--no-wait' if no_wait else '--checkpoint'} is of no use to this job")
-        _by_spark(config_path, policy, zone, spark_master or LOCAL_SPARK, checkpoint, dry_run, format_, timeout_s)
+        _by_spark(policy, zone, spark_master or LOCAL_SPARK, checkpoint, options, dry_run=dry_run)
         return
-    from halog.cli.shared.connection import connect, modules_beside
+    from halog.cli.shared.connection import modules_beside
 
-    with connect(config_path, min(timeout_s, 10.0)) as connection:
+    with options.connect(at_most_s=TIMEOUT_S) as connection:
         modules_beside(connection.activated.own)
-        wait_s = 0.0 if no_wait else timeout_s
+        wait_s = 0.0 if no_wait else options.timeout_s
         if zone is not None:
-            _of_zone(connection, zone, format_, wait_s, dry_run=dry_run)
+            _of_zone(connection, zone, options.format, wait_s, dry_run=dry_run)
         elif dry_run:
-            _preview(connection, [_only_policy(connection.config, policy)], format_, single=True)
+            _preview(connection, [_only_policy(connection.config, policy)], options.format, single=True)
         else:
-            _begin(connection, _only_policy(connection.config, policy), format_, wait_s)
+            _begin(connection, _only_policy(connection.config, policy), options.format, wait_s)
 
 
 def _by_spark(
-    config_path: Path,
     policy: str | None,
     zone: str | None,
     master: str,
     checkpoint: Path | None,
+    options: ClusterOptions,
+    *,
     dry_run: bool,
-    format_: str,
-    wait_s: float,
 ) -> None:
-    """In this process: what `python -m spark_jobs.rebalance` does."""
+    """Run the job in this process, as `python -m spark_jobs.rebalance` does."""
     from halog.cli.shared.connection import modules_beside
     from halog.config import load_config
 
     check_installed("the nodes find by themselves what is to move")
     import spark_jobs.rebalance as job
 
-    config = load_config(config_path)
+    config = load_config(options.config_path)
     modules_beside(config)
     name = None if zone is not None else _only_policy(config, policy)
     if dry_run:
-        job.count(config_path, name, zone, master, format_)
+        job.count(options.config_path, name, zone, master, options.format)
     else:
-        job.move(config_path, name, zone, master, checkpoint, wait_s, format_)
+        job.move(options.config_path, name, zone, master, checkpoint, options.timeout_s, options.format)
 
 
-def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
-    """All of them are checked before the first is begun."""
+def _of_zone(connection: ClusterConnection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
+    """Rebalance the policies of a zone. All of them are checked before the first is begun."""
     from halog.runtime.remap import remap_request as wishes
 
     config, coordinator, router = connection.activated.own, connection.coordinator, connection.router
@@ -145,13 +142,13 @@ def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, 
             _wait(connection, name, version, wait_s)
     _show([wishes.progress(coordinator, name) for name in names], format_)
     if not names:
-        say(f"no mapping of zone {zone} is another one than the file's; nothing was changed")
+        say(f"every mapping of zone {zone} is the file's already; nothing was changed")
     elif connection.activated.number and wait_s:
         _say_number(connection)
 
 
 def _only_policy(config: Config, given: str | None) -> str:
-    """The one that is meant. ConfigError where that is not clear."""
+    """Return the policy that is meant. ConfigError if that is not clear."""
     from halog.errors import ConfigError
 
     names = list(config.policies)
@@ -160,7 +157,7 @@ def _only_policy(config: Config, given: str | None) -> str:
     return given or names[0]
 
 
-def _preview(connection: Connection, policies: list[str], format_: str, *, single: bool = False) -> None:
+def _preview(connection: ClusterConnection, policies: list[str], format_: str, *, single: bool = False) -> None:
     documents = [_previewed(connection, policy) for policy in policies]
     rows = [(m["from"], m["to"], m["objects"]) for d in documents for m in d["moves"]]
     emit(format_, documents[0] if single else {"policies": documents}, ["from", "to", "objects"], rows)
@@ -168,7 +165,7 @@ def _preview(connection: Connection, policies: list[str], format_: str, *, singl
     say(f"{moves:,} of {objects:,} objects would move; nothing was changed")
 
 
-def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
+def _previewed(connection: ClusterConnection, policy: str) -> dict[str, Any]:
     from halog.cli.shared.remap_begin import counted
     from halog.metadata import mapped_policies
     from halog.runtime.remap import remap_request as wishes
@@ -187,7 +184,7 @@ def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
     }
 
 
-def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> None:
+def _begin(connection: ClusterConnection, policy: str, format_: str, wait_s: float) -> None:
     from halog.runtime.remap import remap_request as wishes
 
     version = wishes.begin(connection.coordinator, connection.router, connection.activated.own, policy)
@@ -198,44 +195,42 @@ def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> 
         _say_number(connection)
 
 
-def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> None:
+def _wait(connection: ClusterConnection, policy: str, version: int, wait_s: float) -> None:
     from halog.runtime.remap import remap_request as wishes
 
     layout = wishes.wished(connection.activated.own, policy)
     with progress() as bar:
         task = bar.add_task("partitions", total=None, note="")
 
-        def seen(now: Progress) -> None:
+        def seen(now: RemapProgress) -> None:
             bar.update(task, completed=now.clean, total=now.partitions, note=now.state)
 
         wishes.wait_until_done(connection.coordinator, policy, version, layout, wait_s, seen)
 
 
-def _say_number(connection: Connection) -> None:
-    """Nodes that start go by the active version, until that is another one, too."""
+def _say_number(connection: ClusterConnection) -> None:
+    """Tell that another version of the configuration is active: nodes that start go by it until this file is
+    activated."""
     say(f"version {connection.activated.number} of the configuration is active: `halog config activate` this file")
 
 
 @rebalance.command()
-@config_option
-@format_option
-@timeout_option
-def status(config_path: Path, format_: str, timeout_s: float) -> None:
-    """How far each policy is with its last change, and what is in the way. Exit code 4 while one is under way.
+@cluster_options
+def status(options: ClusterOptions) -> None:
+    """Show how far each policy is with its last change, and what is in the way. Exit code 4 while one is under way.
 
     \b
     Examples:
       halog rebalance status
       halog rebalance status --format json
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.remap import remap_request as wishes
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         found = [wishes.progress(connection.coordinator, name) for name in connection.coordinator.children("policies")]
         said = _said(connection) if any(p.state != wishes.DONE for p in found) else ([], {})
     problems, left_to = said
-    _show(found, format_, problems, left_to)
+    _show(found, options.format, problems, left_to)
     for policy, job in left_to.items():
         say(f"policy {policy}: {job} finds what is to move, and the nodes leave that to it")
     for problem in problems:
@@ -244,8 +239,8 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
-def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
-    """What nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
+def _said(connection: ClusterConnection) -> tuple[list[str], dict[str, str]]:
+    """Return what nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
     from halog.errors import HalogError
     from halog.runtime.rpc import frames
 
@@ -265,27 +260,24 @@ def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
 
 @rebalance.command()
 @policy_option
-@config_option
-@format_option
-@timeout_option
-def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Turn a change back that is under way: what has moved moves back, as another change. New partitions stay, empty.
+@cluster_options
+def cancel(policy: str | None, options: ClusterOptions) -> None:
+    """Turn back a change that is under way: what has moved moves back, as another change. New partitions stay, empty.
 
     \b
     Examples:
       halog rebalance cancel --policy fleet
     """
-    from halog.cli.shared.connection import connect
     from halog.runtime.remap import remap_request as wishes
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         name = _only_policy(connection.config, policy)
         wishes.turn_back(connection.coordinator, name)
-        _show([wishes.progress(connection.coordinator, name)], format_, single=True)
+        _show([wishes.progress(connection.coordinator, name)], options.format, single=True)
 
 
 def _show(
-    found: list[Progress],
+    found: list[RemapProgress],
     format_: str,
     problems: list[str] | None = None,
     left_to: dict[str, str] | None = None,

@@ -1,36 +1,35 @@
-"""`halog safe-to-stop`: a proof that nodes may stop without stopping a partition (X4)."""
+"""`halog safe-to-stop` proves that nodes may stop without stopping a partition (X4)."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.exit_codes import REFUSED_EXIT
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, timeout_option
-from halog.cli.shared.output import emit_json, emit_table, format_option
+from halog.cli.shared.options import Name
+from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.survey import NodeView, PartitionView
-    from halog.core.placement.stop_check import CopyFact, Verdict
+    from halog.core.placement.stop_check import CopyFact, StopVerdict
 
 
 @click.command("safe-to-stop")
 @click.argument("nodes", type=Name(), nargs=-1, required=True, metavar="NODE...")
-@config_option
-@format_option
-@timeout_option
-def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+@cluster_options
+def safe_to_stop(nodes: tuple[str, ...], options: ClusterOptions) -> None:
     """Prove that these nodes may stop, all of them at once.
 
-    For every partition they host: a node is left that may be active, has everything that was acknowledged, and finds
-    the quorum it needs; and no node is left offline because it reaches too few of its zone. Asks every node now, also
-    whom it reaches; what fails a moment later is not foreseen. Exit code 0: safe; 5: it is not, and the table says why.
+    For every partition they host, a node must be left that may be active, has everything that was acknowledged, and
+    finds the quorum it needs. And no node may be left offline because it reaches too few of its zone. The command asks
+    every node now, also which nodes it reaches; it does not foresee what fails a moment later. Exit code 0: safe; 5: it
+    is not, and the table says why.
 
     \b
     Examples:
@@ -38,13 +37,12 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
       halog safe-to-stop A B --format json
       halog safe-to-stop A && ssh a systemctl restart halog
     """
-    from halog.cli.shared.connection import connect
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         check_known(connection, nodes)
         verdicts = judge_all(connection, set(nodes))
     unsafe = [v for v in verdicts if not v.safe]
-    if format_ == "json":
+    if options.format == "json":
         rows = [{"partition": v.partition, "safe": v.safe, "heir": v.heir or None, "why": v.why} for v in verdicts]
         emit_json({"nodes": list(nodes), "safe": not unsafe, "partitions": rows})
     else:
@@ -57,8 +55,8 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
         raise click.exceptions.Exit(REFUSED_EXIT)
 
 
-def check_known(connection: Connection, nodes: Collection[str]) -> None:
-    """ConfigError for a name no node of this site has."""
+def check_known(connection: ClusterConnection, nodes: Collection[str]) -> None:
+    """Raise ConfigError for a name that no node of this site has."""
     from halog.config.multi_site import elsewhere
     from halog.errors import ConfigError, UnknownNameError
 
@@ -70,8 +68,9 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
             raise UnknownNameError.of("node", node, known)
 
 
-def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
-    """Every partition hosted by these nodes, and by those that would be offline without them (Q1), from one look."""
+def judge_all(connection: ClusterConnection, stopping: set[str]) -> list[StopVerdict]:
+    """Return a verdict on every partition hosted by these nodes, and by those that would be offline without them (Q1),
+    from one look."""
     from halog.cli.shared.survey import survey
     from halog.core.placement.stop_check import judge
     from halog.core.table.group import as_of
@@ -91,18 +90,19 @@ def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     return [v if v.safe else v._replace(why=f"{said}: {v.why}") for v in verdicts]
 
 
-def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
-    """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. Who does not
-    answer is reached by nobody: it may be registered, and still be heard, for a moment after it froze."""
+def offline_then(connection: ClusterConnection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
+    """Return the nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. A node
+    that does not answer counts as reached by nobody: it may be registered, and still be heard, for a moment after it
+    froze."""
     from halog.cli.shared.survey import OFFLINE, UP
-    from halog.core.table.zones import Sight, count
+    from halog.core.table.zones import NodeContacts, count
     from halog.metadata.zone_switches import read_switch
     from halog.runtime.membership.node_quorum import zones_of
 
     left = {n.node: n for n in nodes if n.state in (UP, OFFLINE) and n.node not in stopping}
     falling: dict[str, str] = {}
     for name, node in left.items():
-        sight = Sight(reached=frozenset(left).intersection(node.reaches))
+        sight = NodeContacts(reached=frozenset(left).intersection(node.reaches))
         for zone in zones_of(connection.config, name):
             counted = count(zone, name, sight)
             if zone.guarded and not counted.holds and not read_switch(connection.coordinator, zone.name).off:
@@ -111,7 +111,7 @@ def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: se
 
 
 def _facts(view: PartitionView) -> Iterator[CopyFact]:
-    """The copies that run, as their nodes say."""
+    """Yield the copies that run, as their nodes say."""
     from halog.core.placement.stop_check import ACTIVE, CopyFact
 
     for c in view.copies:

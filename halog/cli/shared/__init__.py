@@ -1,1 +1,1 @@
-"""This room has what several commands use: connections, options, output, values. It has no command of its own."""
+"""This room has the shared parts of commands: connections, options, output, values. It has no command of its own."""

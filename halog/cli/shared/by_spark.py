@@ -1,4 +1,4 @@
-"""Commands that have Spark do a part of their work, in this process."""
+"""This module has Spark do a part of a command's work, in this process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 LOCAL_SPARK = "local[*]"
 NEEDED = ("pyspark", "pyarrow", "pandas")
-"""By Spark jobs, and by nothing else."""
+"""Only Spark jobs need these packages."""
 
 
 def check_installed(without: str) -> None:
-    """ConfigError where Spark is missing; `without`: what is done without --spark."""
+    """Raise ConfigError where a package that Spark jobs need is missing. `without` says what happens without
+    --spark."""
     from importlib.util import find_spec
 
     from halog.errors import ConfigError
@@ -34,8 +35,9 @@ def classifying(
     checkpoint: Path | None,
     master: str | None,
 ) -> Callable[[list[str]], None]:
-    """What has a job find what is to be merged of these partitions, but for those that were merged before; of each
-    policy and source one job, with a directory in `checkpoint`."""
+    """Return a function that has Spark jobs compare the histories of these partitions. There is one job for each policy
+    and source, with a directory of its own in `checkpoint`. The function is given the partitions that were merged
+    before; it leaves these out."""
 
     def classify(done: list[str]) -> None:
         import spark_jobs.merge as job

@@ -1,4 +1,5 @@
-"""What gives up a promise of the cluster is confirmed with its name: nobody does that to another one than he means."""
+"""A command may give up a promise of the cluster. It is confirmed with the cluster's name, so that it never hits the
+wrong cluster."""
 
 from __future__ import annotations
 
@@ -9,21 +10,23 @@ import click
 from halog.cli.shared.options import Text
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 cluster_option = click.option(
     "--cluster", "confirmed", type=Text(), default="", metavar="NAME", help="Confirm it with the cluster's name."
 )
 
 
-def check_named(connection: Connection, confirmed: str) -> None:
-    """RefusedError where another cluster is named than this one; to name none is right where nothing is given up."""
+def check_named(connection: ClusterConnection, confirmed: str) -> None:
+    """Raise RefusedError if `confirmed` names another cluster than this one. An empty name passes: a command that gives
+    up nothing needs none."""
     if confirmed:
         check_confirmed(connection, confirmed, f"this is not cluster {confirmed}", "If this one is meant")
 
 
-def check_confirmed(connection: Connection, confirmed: str, given_up: str, unless: str, **about: Any) -> None:
-    """RefusedError that says what would be given up, and when it may be, where nobody says that in this cluster."""
+def check_confirmed(connection: ClusterConnection, confirmed: str, given_up: str, unless: str, **about: Any) -> None:
+    """Raise RefusedError unless `confirmed` is the name of this cluster. The error says what would be given up, and
+    when that may be."""
     from halog.errors import RefusedError
 
     cluster = connection.config.cluster.name

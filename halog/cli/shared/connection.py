@@ -1,8 +1,8 @@
-"""A tool's connection to a cluster: reads what the coordinator knows, asks nodes, reads the log.
+"""A tool's connection to a cluster reads what the coordinator knows, asks nodes, and reads the log.
 
-Never joins: no registration, no topic or znode is created, and no module of the application is imported, unless a
-custom mapper of it must say where a key belongs. The theory: all that an operator's command needs is the router every
-node has, fed by the same znodes; a request to the active node waits out failovers exactly like an application's.
+It never joins the cluster: it registers no node and creates no topic and no znode. It imports no module of the
+application, unless a custom mapper must say where a key belongs. The theory: a command needs only the router that every
+node has, fed by the same znodes. A request to the active node waits out failovers as an application's does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.commits import Commits, says_nothing
 from halog.runtime.client.reads import items_of
-from halog.runtime.client.two_phase import Spanning
+from halog.runtime.client.two_phase import TwoPhaseCommits
 from halog.runtime.client.vote_calls import Ballots
 from halog.runtime.keys.key_owners import Owner, Places
 from halog.runtime.keys.policy_agreement import check_mapping
@@ -49,13 +49,14 @@ from halog.runtime.topics.schemas import Definitions
 from halog.schema import Definition
 
 LOG_PIECE = 20_000
-"""Log entries read at once: well under a second, so that a long log does not look like a silent one."""
+"""So many log entries are read at once. They take well under a second, so that a long log does not look like a silent
+one."""
 
 R = TypeVar("R")
 
 
-class Connection:
-    """Everything a command may ask of a cluster. Use `connect`."""
+class ClusterConnection:
+    """Holds everything a command may ask of a cluster. Use `connect`."""
 
     def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
         self.config = config
@@ -70,8 +71,8 @@ class Connection:
         self._count = self._stamp = 0
 
     def open(self, *, as_in_file: bool = False) -> None:
-        """Connect and learn the active version, the partitions and the nodes. `as_in_file`: go by the file, also where
-        the cluster does not exist yet."""
+        """Connect, and read the active version of the configuration, the partitions and the nodes. With `as_in_file`
+        the file is what counts, also where the cluster does not exist yet."""
         c = self.coordinator
         c.connect(_ignore, self.timeout_s)
         if not as_in_file:
@@ -91,7 +92,7 @@ class Connection:
         return self.adapters.coordinator
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the connections to the nodes, to ZooKeeper and to the log."""
         if "_spanning" in self.__dict__:
             self._spanning.close()
         for part in (self.adapters.channel, self.coordinator, self.adapters.log):
@@ -101,16 +102,16 @@ class Connection:
 
     @property
     def nodes(self) -> dict[str, NodeInfo]:
-        """The registered nodes, by name."""
+        """Return the registered nodes, by name."""
         return dict(sorted(self.router.nodes.items()))
 
     @property
     def tables(self) -> list[PartitionTable]:
-        """Every partition, by policy and index."""
+        """Return the table of every partition, by policy and index."""
         return sorted((t for _, t in self.router.tables.values()), key=lambda t: (t.policy, t.index))
 
     def table(self, partition: str) -> PartitionTable:
-        """One partition; ConfigError if there is none of this name."""
+        """Return the table of one partition. ConfigError if there is none of this name."""
         known = self.router.tables.get(partition)
         if known is None:
             raise UnknownNameError.of("partition", partition, [t.name for t in self.tables])
@@ -118,20 +119,20 @@ class Connection:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """What the schemas topic holds."""
+        """Return the definitions that the schemas topic holds."""
         return Definitions(self.adapters.log, topic_names.schemas_topic(self.config))
 
     # --- asking ---
 
     def ask(self, partition: str, frame: frames.Request, expect: type[R], open_: Open | None = None) -> R:
-        """Ask the active node, whoever it is by then. `open_`: see `Router.ask`."""
+        """Ask the active node of a partition, whoever it is by then. `open_`: see `Router.ask`."""
         reply = self.router.ask(partition, frame, self.timeout_s, lambda: False, open_=open_)
         if not isinstance(reply, expect):
             raise HalogError(f"the active node of {partition} answered {type(reply).__name__}")
         return reply
 
     def fetch(self, partition: str, keys: Sequence[bytes], *, brief: bool = False) -> Sequence[Found | None]:
-        """Committed objects under index keys; `brief`: without their values."""
+        """Return the committed objects under these index keys; with `brief`, without their values."""
         version, room = self.mapping_version(partition), room_in(self.config.limits.max_frame_bytes)
         found: list[Found | None] = []
         while len(found) < len(keys):
@@ -140,7 +141,7 @@ class Connection:
         return found
 
     def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
-        """Committed objects whose index key begins with `prefix`, page by page."""
+        """Yield the committed objects whose index key begins with `prefix`, page by page."""
         after, version = b"", self.mapping_version(partition)
         while True:
             request = frames.Scan(partition, prefix, after, PAGE_OBJECTS, False, mapping=version)
@@ -153,7 +154,7 @@ class Connection:
                 return
 
     def count(self, partition: str, prefix: bytes) -> tuple[Counter[bytes], int]:
-        """How many objects of each type id the active node counts, and the last lsn that was visible before."""
+        """Return how many objects of each type id the active node counts, and the last lsn that was visible before."""
         after, version = b"", self.mapping_version(partition)
         counted, lsn = Counter[bytes](), -1
         while True:
@@ -164,12 +165,12 @@ class Connection:
                 return counted, lsn
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
-        """The log's entries in [start, end), each piece within the time allowed."""
+        """Yield the log's entries in [start, end). Each piece must come within the timeout."""
         for at in range(start, end, LOG_PIECE):
             yield from self.adapters.log.read(tp, at, min(end, at + LOG_PIECE), self.timeout_s)
 
     def commit(self, works: Mapping[str, Work]) -> None:
-        """Commit as one transaction; its id is given once, so that asking again never does it twice."""
+        """Commit the works as one transaction. Its id is made once, so that a repeated request never does it twice."""
         ours = self._location.to_bytes(8, "big")
         if len(works) == 1:
             ((partition, work),) = works.items()
@@ -178,8 +179,8 @@ class Connection:
             self._spanning.commit(self._stamped(ours), {p: self._mapped(p, w) for p, w in works.items()})
 
     def submit(self, partition: str, work: Work, ending: bytes) -> int:
-        """Commit in one partition, by an id with this end; its lsn. A refusal that an earlier request may overtake is
-        none: OutcomeUnknownError."""
+        """Commit in one partition, with a transaction id that ends with `ending`, and return the lsn.
+        OutcomeUnknownError if the partition refuses while an earlier request may still be carried out."""
         frame, open_ = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work)), Open()
         try:
             return self.ask(partition, frame, frames.Committed, open_).lsn
@@ -198,15 +199,16 @@ class Connection:
         return Work(work.reads, work.writes, work.durability, self.mapping_version(partition))
 
     @cached_property
-    def _spanning(self) -> Spanning:
-        """Made when a transaction has several partitions: it has threads."""
+    def _spanning(self) -> TwoPhaseCommits:
+        """Return what commits over several partitions. It has threads, so it is made when it is first needed."""
         asker = Asker(self.name, self.router, {}, self.timeout_s)
         commits = Commits(asker, self._location, lambda partition: False)
         doubt_s = self.config.timing.doubt_timeout_ms / 1000
-        return Spanning(asker, Ballots(asker), lambda partition: False, commits, doubt_s)
+        return TwoPhaseCommits(asker, Ballots(asker), lambda partition: False, commits, doubt_s)
 
     def new_reference(self) -> Reference:
-        """A reference never given before: this process is a node of its own as far as references go."""
+        """Return a reference that was never given before. As far as references go, this process is a node of its
+        own."""
         self._count += 1
         return Reference(self._location, self._installation, self._count)
 
@@ -214,7 +216,8 @@ class Connection:
 
     @cached_property
     def places(self) -> Places:
-        """Which mapper decides for which type. A custom one's module is imported when it is first asked."""
+        """Return which mapper decides for which type. The module of a custom mapper is imported when it is first
+        asked."""
         modules_beside(self.config)
         held, known = bindings.read(self.coordinator), mapped_policies.read_all(self.coordinator)
         made = Places(self.config, self._definition_of, held, known)
@@ -222,12 +225,12 @@ class Connection:
         return made
 
     def mapping_version(self, partition: str) -> int:
-        """What requests that name its keys carry (T8)."""
+        """Return the version of the partition's mapping, for requests that name its keys (T8)."""
         policy = self.table(partition).policy
         return self.places.mapping(policy).version if policy in self.places.mappings else 0
 
     def check_settled(self, policies: Sequence[str]) -> None:
-        """RefusedError while the mapping of one of them changes: its objects are about to be elsewhere."""
+        """Raise RefusedError while the mapping of one of these policies changes: its objects are about to move."""
         for policy in policies:
             if self.places.mapping(policy).changing is not None:
                 raise RefusedError(
@@ -243,11 +246,12 @@ class Connection:
             return None
 
     def policies_of(self, type_names: Sequence[str]) -> list[str]:
-        """The policies these types are bound to. UnknownTypeError if none is, or one is kept at another site alone."""
+        """Return the policies these types are bound to. UnknownTypeError if a type is bound to none, or is kept only at
+        another site."""
         return self.places.policies_of(type_names)
 
     def owner(self, type_name: str) -> Owner:
-        """Who decides where objects of a type are. ConfigError if the cluster was made with another mapper."""
+        """Return what decides where objects of a type are. ConfigError if the cluster was made with another mapper."""
         if type_name not in self._owners:
             policy = self.places.policy_of(type_name)
             if policy is not None:
@@ -257,21 +261,21 @@ class Connection:
 
 
 def modules_beside(config: Config) -> None:
-    """Application modules may lie in the working directory, as with `python -m`."""
+    """Let application modules lie in the working directory, as with `python -m`."""
     if config.application.modules and "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
 
 def _ignore(state: SessionState) -> None:
-    """A command lives too shortly to mind its session: whoever waits has a timeout."""
+    """Ignore the session's state: a command is too short to mind it, and every wait has a timeout."""
 
 
 @contextmanager
-def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) -> Iterator[Connection]:
-    """A connection for the length of a command."""
+def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) -> Iterator[ClusterConnection]:
+    """Keep a connection open for the length of a command."""
     config = load_config(config_path)
     name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
-    connection = Connection(config, adapters_for(config, name, answer_s=timeout_s), name, timeout_s)
+    connection = ClusterConnection(config, adapters_for(config, name, answer_s=timeout_s), name, timeout_s)
     try:
         connection.open(as_in_file=as_in_file)
         yield connection

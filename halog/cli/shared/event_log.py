@@ -1,9 +1,10 @@
-"""The event history as tools read it: the cluster's topic, each event once, oldest first; and what they tell there."""
+"""The event history is read here from the cluster's topic: each event once, oldest first. Tools also write their own
+events to it."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +17,29 @@ from halog.ports import Entry, TopicPartition
 from halog.runtime.topics.topic_names import events_topic
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 FOLLOW_S = 0.25
-"""How long one wait for new events takes; Ctrl-C is noticed between two."""
+"""One wait for new events takes this long; Ctrl-C is noticed between two waits."""
 
 
 class EventLog:
-    """One reader. Repeated events are told apart by their id."""
+    """Reads the event history. It tells repeated events apart by their id."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._tp = TopicPartition(events_topic(connection.config.cluster.name), 0)
         self._seen: set[str] = set()
         self._next = 0
 
     def so_far(self) -> Iterator[Event]:
-        """Everything up to now."""
+        """Yield every event up to now."""
         start, end = self._connection.adapters.log.bounds(self._tp, self._connection.timeout_s)
         self._next = end
         yield from self._events(self._connection.read(self._tp, start, end))
 
     def new(self) -> Iterator[Event]:
-        """What comes behind that, without end."""
+        """Yield the events after `so_far`, without end."""
         reader = self._connection.adapters.log.tail()
         try:
             reader.follow(self._tp, self._next)
@@ -59,8 +60,8 @@ class EventLog:
                 yield event
 
 
-def note(connection: Connection, *events: Event) -> bool:
-    """Tell what no node can; False if the history does not take all of it."""
+def note(connection: ClusterConnection, *events: Event) -> bool:
+    """Write events that no node can write. Return False if the history does not take all of them."""
     topic = TopicPartition(events_topic(connection.config.cluster.name), 0)
     try:
         with closing(connection.adapters.log.journal(topic)) as journal:
@@ -70,14 +71,20 @@ def note(connection: Connection, *events: Event) -> bool:
     return not noted.left and not noted.refused
 
 
+def note_or_say(connection: ClusterConnection, events: Sequence[Event]) -> None:
+    """Write events of what was done. It is done, whether or not the history takes them; if it does not, say so."""
+    if events and not note(connection, *events):
+        say("the event history does not have it: its log does not answer")
+
+
 def time_text(time_ms: int) -> str:
-    """ISO 8601, UTC, to the ms."""
+    """Return a time in ISO 8601, in UTC, to the millisecond."""
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The event as plain values, with its time in words too; without the records that HALOG-1014 carries, which
-    `halog history --discarded` shows decoded."""
+    """Return the event as plain values, with its time as text. The records that HALOG-1014 carries are left out: `halog
+    history --discarded` shows them decoded."""
     document: dict[str, Any] = {"time": time_text(event.time_ms), **msgspec.to_builtins(event)}
     if event.code == DISCARDED.code:
         document["more"] = _without_records(document["more"])

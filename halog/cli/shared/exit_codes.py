@@ -1,7 +1,7 @@
-"""Exit codes of commands that have done what they were asked, and found something."""
+"""These are the exit codes of commands that did what they were asked and found a problem."""
 
 DEGRADED_EXIT = 4
-"""The cluster, or what was asked of it, is not well."""
+"""The cluster is degraded, or a part of it that the command was asked about."""
 
 REFUSED_EXIT = 5
-"""It was looked at and refused: nothing was changed."""
+"""The command checked what it was asked, refused it, and changed nothing."""

@@ -1,4 +1,4 @@
-"""Files that commands read and write; `-` is standard input, or standard output."""
+"""Commands have these helpers for files; `-` is standard input, or standard output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """A file that is read from its beginning as often as asked. Of standard input a copy is kept while it is open."""
+    """Opens a file from its beginning as often as asked. It keeps a copy of standard input while it is open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class Source:
         return "standard input" if self._path == STANDARD else str(self._path)
 
     def open(self) -> IO[bytes]:
-        """Read from the beginning. OSError."""
+        """Open the file at its beginning. OSError."""
         if self._path != STANDARD:
             return self._path.open("rb")
         if self._copy is None:
@@ -41,16 +41,17 @@ class Source:
 
 
 def is_standard(target: Path) -> bool:
-    """Does it go to standard output? Then what a command says beside it goes to stderr."""
+    """Does this go to standard output? Then everything else that the command says goes to stderr."""
     return target == STANDARD
 
 
 @contextlib.contextmanager
 def written_whole(target: Path) -> Iterator[IO[str]]:
-    """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything. Or
-    standard output, which takes what there is as it comes.
+    """Give a file that takes its name only when it is complete. Only its owner can read it, for it holds everything.
+    Standard output takes what there is as it comes.
 
-    A link stays, and what it leads to is replaced; a device or a pipe is not to be replaced."""
+    A link stays, and the file it leads to is replaced. A device or a pipe is refused: it cannot be replaced.
+    """
     if is_standard(target):
         yield from _standard()
         return
@@ -58,7 +59,9 @@ def written_whole(target: Path) -> Iterator[IO[str]]:
 
     target = target.resolve() if target.is_symlink() else target
     if target.exists() and not target.is_file():
-        raise ConfigError(f"{target}: cannot be written: it is no file; name one, which appears when it is complete")
+        raise ConfigError(
+            f"{target}: cannot be written: it is not a file; name a file, which appears when it is complete"
+        )
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         raw = _Unfinished(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), target)
@@ -86,7 +89,8 @@ def _standard() -> Iterator[IO[str]]:
 
 
 class _Unfinished(io.FileIO):
-    """The file of a target that is not complete: a write that fails names the target, as stdout has no part in it."""
+    """Is the file of a target while it is not complete. An error of a write names the target, so that it is not taken
+    for one of stdout."""
 
     def __init__(self, number: int, target: Path) -> None:
         super().__init__(number, "w")
@@ -101,7 +105,7 @@ class _Unfinished(io.FileIO):
     def close(self) -> None:
         try:
             super().close()
-        except OSError as error:  # of a disk elsewhere, which says so late
+        except OSError as error:  # a remote disk may tell its error only now
             raise _unwritable(self._target, error) from error
 
 

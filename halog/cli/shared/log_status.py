@@ -1,4 +1,4 @@
-"""What `halog status` says of a log that does not answer: itself, and the nodes that have met it."""
+"""`halog status` tells here of a log that does not answer: this command itself, or nodes that have met it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from halog.runtime.node.wiring import addresses
 from halog.runtime.rpc.missing_server import log_missing
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 ASK_S = 1.0
 
 
 class KafkaView(msgspec.Struct, frozen=True):
-    """A log that does not answer. `nodes`: those that say so; `here`: does it not answer this command either?"""
+    """Describes a log that does not answer. `nodes` are those that say so; `here` says whether it does not answer this
+    command either."""
 
     address: str
     why: str
     here: bool
     nodes: tuple[str, ...]
     since_ms: int | None
-    """Since when, as the first of the nodes met it."""
+    """When the first of the nodes met it."""
     partitions: tuple[str, ...]
-    """Those that have no active node, or wait for the log on some node: they take no commits."""
+    """The partitions that take no commits: they have no active node, or wait for the log on some node."""
 
     def text(self) -> str:
-        """For people."""
+        """Return it as text for people."""
         since = ""
         if self.since_ms is not None:
             since = f" since {datetime.fromtimestamp(self.since_ms / 1000, UTC).strftime('%Y-%m-%d %H:%M:%SZ')}"
@@ -41,9 +42,9 @@ class KafkaView(msgspec.Struct, frozen=True):
 
 
 def kafka_view(
-    connection: Connection, said: Mapping[str, Mapping[str, Any]], without_active: Iterable[str]
+    connection: ClusterConnection, said: Mapping[str, Mapping[str, Any]], without_active: Iterable[str]
 ) -> KafkaView | None:
-    """None: it answers this command, and no node says otherwise."""
+    """Return the log's view, or None if it answers this command and no node says otherwise."""
     idle = list(without_active)
     tables = sorted(connection.tables, key=lambda t: t.name not in idle)
     why = log_missing(connection.adapters.log, tables[0] if tables else None, min(ASK_S, connection.timeout_s))

@@ -1,4 +1,4 @@
-"""What commands write beside tables and documents: facts one a line, lines of a stream, progress on stderr."""
+"""These helpers are for what is no table and no document: facts, lines of a stream, progress on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def echo_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """Name and value, one a line, the values under each other."""
+    """Write names and values, one pair a line, the values under each other."""
     known = [(name, "-" if value is None else printable(str(value))) for name, value in facts]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
@@ -24,18 +24,19 @@ def echo_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 
 def echo_line(document: Any) -> None:
-    """One document of a stream: a compact line, text as it is."""
+    """Write one document of a stream as a compact line; text stays as it is."""
     click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
 def say(text: str) -> None:
-    """Talk: on stderr, so that stdout stays the result. Where stderr takes nothing, the command goes on without it."""
+    """Write a message to stderr, so that stdout stays the result. If stderr takes nothing, the command goes on without
+    it."""
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def progress() -> Progress:
-    """A progress bar on stderr; gone when it is done, absent where stderr is no terminal."""
+    """Return a progress bar for stderr. It disappears when it is done, and is not shown where stderr is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,5 @@
-"""What no mirror brings any more, seen from both ends: `halog status` says so, as it says what lacks a replica (M5)."""
+"""`halog status` says here which mirrors bring nothing any more, seen from both ends, as it says which replicas are
+missing (M5)."""
 
 from __future__ import annotations
 
@@ -9,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 from halog.config.multi_site import is_at
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 STALE_S = 10.0
-"""A standing that is older than this says nothing of now: mirrors write theirs every two seconds."""
+"""A standing older than this says nothing of now: mirrors write theirs every two seconds."""
 
 ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serves"
-"""What is said of a log that is compared: for long only where the other site does not take it, or cannot be asked."""
+"""This text stands behind the state of a log that is compared. That lasts only where the other site does not take it,
+or cannot be asked."""
 
 
-def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
-    """How each of them is mirrored; `why`: why it is not."""
+def mirrors(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
+    """Return how each of these partitions is mirrored; `why` says why it is not."""
     from halog.metadata.mirrors import COMPARES, standing
     from halog.metadata.sync_waits import awaited
 
@@ -52,15 +54,17 @@ def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[di
     return found
 
 
-def standing_still(connection: Connection, tables: Iterable[PartitionTable]) -> dict[str, str]:
-    """By partition that is mirrored here and brought by nobody: why. One whose sites have parted is told as that."""
+def standing_still(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> dict[str, str]:
+    """Return why nothing is mirrored, by partition that is mirrored here. Partitions whose histories have parted are
+    left out: they are told as that."""
     mirrored = [t for t in tables if t.owner]
     return {m["partition"]: m["why"] for m in mirrors(connection, mirrored) if m["why"] and not m["parted"]}
 
 
-def unmirrored(connection: Connection, tables: Iterable[PartitionTable]) -> dict[str, tuple[str, ...]]:
-    """By partition that is served here: the other sites that are to mirror it, and bring nothing. A site is to mirror
-    what it has nodes for; where only its own file could tell that, what it has mirrored before."""
+def unmirrored(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> dict[str, tuple[str, ...]]:
+    """Return, by partition that is served here, the other sites that should mirror it and bring nothing. A site should
+    mirror what it has nodes for. Where only its own file could tell that, it should mirror what it has mirrored
+    before."""
     from halog.runtime.sites.mirror_audience import mirrored_at
 
     config = connection.config
@@ -77,8 +81,8 @@ def unmirrored(connection: Connection, tables: Iterable[PartitionTable]) -> dict
     return found
 
 
-def _is_to(connection: Connection, table: PartitionTable, site: str) -> bool:
-    if site in (*table.let_go, *table.overruled):  # an operator has said that it goes on without that one
+def _is_to(connection: ClusterConnection, table: PartitionTable, site: str) -> bool:
+    if site in (*table.let_go, *table.overruled):  # an operator has had it go on without that site
         return False
     if connection.config.whole is not None:
         return is_at(connection.config, table.policy, site)

@@ -1,4 +1,4 @@
-"""The options every command shares, spelled once."""
+"""Many commands have the same options. They are spelled once, here."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from halog.errors import FieldTypeError
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST = 1_000_000_000
-"""Of what is counted: more than there is anywhere, and every frame and file takes it."""
+"""No count is larger than this: there is nowhere more, and every frame and file takes it."""
 MOST_BYTES = 2**62
 MOST_S = 2_000_000.0
-"""Three weeks: what waits for longer waits for ever. Kafka's client gives up at once beyond 2^31 - 1 ms."""
+"""The longest timeout: three weeks. More is as good as for ever; Kafka's client gives up at once beyond 2^31 - 1 ms."""
 
 
 class Number(click.IntRange):
-    """What is counted. Its end keeps mistyped numbers out and is told to who gives one, not in each help text."""
+    """Takes a count. Its upper end keeps mistyped numbers out; an error names it, the help texts do not."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = click.INT.convert(value, param, ctx)
@@ -37,16 +37,16 @@ class Number(click.IntRange):
 
 
 def number_of(least: int = 0, most: int = MOST) -> click.IntRange:
-    """The type of a number on the command line: a mistyped one of thirty digits is a usage error, too."""
+    """Return the type of a number on the command line. A mistyped number of thirty digits is a usage error, too."""
     return Number(least, most)
 
 
 class Seconds(click.FloatRange):
-    """A time to wait for."""
+    """Takes a time to wait for, in seconds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = click.FLOAT.convert(value, param, ctx)
-        if math.isnan(found):  # no range holds it, and none refuses it
+        if math.isnan(found):  # a range check does not refuse NaN
             self.fail(f"{value!r} is no number of seconds", param, ctx)
         if self.max is not None and found > self.max:
             self.fail(f"{str(value)[:40]} is more than {self.max:.0f} seconds", param, ctx)
@@ -57,7 +57,8 @@ class Seconds(click.FloatRange):
 
 
 class Text(click.ParamType[str]):
-    """What can be kept: arguments that are no UTF-8 arrive with lone surrogates, which no encoder takes."""
+    """Takes a text that can be stored. Arguments that are not UTF-8 arrive with lone surrogates, which no encoder
+    takes."""
 
     name = "text"
 
@@ -71,8 +72,8 @@ class Text(click.ParamType[str]):
 
 
 class Name(Text):
-    """What something is called. An empty one is a variable of a script that is not set, not the wish for all there
-    is; one that is a path is no name, and would be looked up elsewhere."""
+    """Takes a name. An empty one is a script's variable that is not set, and does not mean everything there is. A path
+    is no name: it would be looked up somewhere else."""
 
     name = "name"
 
@@ -84,7 +85,7 @@ class Name(Text):
 
 
 NO_NAME = {"/", *map(chr, range(32)), chr(127)}
-"""What stands in no name: names are parts of paths, and of lines."""
+"""These characters stand in no name: names are parts of paths, and of lines."""
 
 
 def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> bool:
@@ -93,7 +94,7 @@ def _is_default(param: click.Parameter | None, ctx: click.Context | None) -> boo
 
 
 class Hex(click.ParamType[bytes]):
-    """Bytes, as hex digits."""
+    """Takes bytes as hex digits."""
 
     name = "hex"
 
@@ -108,7 +109,7 @@ class Hex(click.ParamType[bytes]):
 
 @contextmanager
 def of_arguments() -> Iterator[None]:
-    """A value that does not fit its field is a usage error where it was given on the command line."""
+    """Turn a FieldTypeError of a value from the command line into a usage error."""
     try:
         yield
     except FieldTypeError as error:
@@ -116,11 +117,11 @@ def of_arguments() -> Iterator[None]:
 
 
 TIMEOUT_S = 10.0
-"""How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
+"""A command waits this long for an answer: a failover takes under a second, a broker's restart a few."""
 
 
 def config_option(command: F) -> F:
-    """`--config`: the configuration file."""
+    """Add `--config`: the configuration file."""
     return click.option(
         "--config",
         "config_path",
@@ -133,7 +134,7 @@ def config_option(command: F) -> F:
 
 
 def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
-    """`--timeout`, with another default."""
+    """Return the option `--timeout` with this default."""
     return click.option(
         "--timeout",
         "timeout_s",
@@ -146,11 +147,11 @@ def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
 
 
 timeout_option = timeout_after(TIMEOUT_S, "Give up (exit 3 or 6) after this long.")
-"""`--timeout`: how long to wait for an answer."""
+"""This option is `--timeout`: how long to wait for an answer."""
 
 
 def output_option(command: F) -> F:
-    """`--output`: a file, which appears when it is complete (`halog.cli.shared.files.written_whole`)."""
+    """Add `--output`: a file, which appears when it is complete (`halog.cli.shared.files.written_whole`)."""
     return click.option(
         "-o",
         "--output",
@@ -165,7 +166,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class Duration(click.ParamType[int]):
-    """Milliseconds, given as `90s`, `15m`, `2h` or `1d`."""
+    """Takes a duration as `90s`, `15m`, `2h` or `1d`, and gives milliseconds."""
 
     name = "duration"
 
@@ -178,7 +179,9 @@ class Duration(click.ParamType[int]):
         return int(found[1]) * _UNITS[found[2]] * 1_000
 
 
-for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
+for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="It ends by itself after this time.")
 
 
-reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
+reason_option = click.option(
+    "--reason", type=Text(), default="", metavar="TEXT", help="Why; stands in the event history."
+)

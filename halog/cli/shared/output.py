@@ -1,4 +1,5 @@
-"""How commands speak: a table for people or one JSON document for programs, on stdout; talk goes to stderr."""
+"""A command's result is written to stdout: a table for people, or one JSON document for programs. Messages go to
+stderr."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ def _want(ctx: click.Context, option: click.Parameter, format_: str) -> str:
 
 
 def emit_nothing() -> None:
-    """Where there is nothing of what was asked for: a program reads a document all the same, null."""
+    """Write null for a program that reads JSON, where there is nothing of what was asked for."""
     if _wanted == "json":
         emit_json(None)
 
 
 def format_option(command: _F) -> _F:
-    """`--format table|json`, passed to the command as `format_`."""
+    """Add `--format table|json`, passed to the command as `format_`."""
     return click.option(
         "--format",
         "format_",
@@ -40,18 +41,19 @@ def format_option(command: _F) -> _F:
 
 
 def emit_json(document: Any, *, aside: bool = False) -> None:
-    """One document on one line. `aside`: on stderr, where stdout has something else."""
+    """Write one document on one line. With `aside` it goes to stderr, because stdout has something else."""
     click.echo(json.dumps(document, default=str), err=aside)
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, aside: bool = False) -> None:
-    """Writes the table."""
+    """Write a table."""
     for line in table_lines(columns, rows):
         click.echo(line, err=aside)
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Columns as wide as their widest cell, never cut off: a table must survive `| grep`. The head comes first."""
+    """Yield the lines of a table, the head first. Columns are as wide as their widest cell and are never cut off: a
+    table must survive `| grep`."""
     cells = [[str(c) for c in columns], *[["" if c is None else printable(str(c)) for c in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
@@ -59,7 +61,7 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Ite
 
 
 def printable(text: str) -> str:
-    """Itself on one line: what would end the line or move a terminal's cursor as Python writes it."""
+    """Return the text on one line. What would end the line or move a terminal's cursor stands as Python writes it."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -68,7 +70,7 @@ def printable(text: str) -> str:
 def emit(
     format_: str, document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]], *, aside: bool = False
 ) -> None:
-    """The document or the table, as asked for."""
+    """Write the document or the table, as asked for."""
     if format_ == "json":
         emit_json(document, aside=aside)
     else:

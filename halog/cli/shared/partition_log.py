@@ -1,6 +1,6 @@
-"""A partition's log as tools read it: every record with its verdict, from the first one that is still there.
+"""A partition's log is read here: every record with its verdict, from the first one that is still there.
 
-Where the log's beginning was trimmed, the snapshot's marker says what went before it, and the records in front of the
+Where the log's beginning was trimmed, the snapshot's marker says what went before it. The records in front of the
 marker are judged backwards (`halog.runtime.topics.log_judge`).
 """
 
@@ -16,19 +16,19 @@ from halog.ports import TopicPartition
 from halog.runtime.topics.log_judge import EntryVerdict, Judge, judge_backwards
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 
 def place_of(table: PartitionTable) -> TopicPartition:
-    """Where the partition's log is."""
+    """Return where the partition's log is."""
     return TopicPartition(table.topic, table.index)
 
 
 class PartitionLog:
-    """One look at a log, up to where it ends now. `judge` has read what `judged` delivered."""
+    """Reads a log once, up to where it ended at the beginning. `judge` has read what `judged` delivered."""
 
-    def __init__(self, connection: Connection, table: PartitionTable) -> None:
+    def __init__(self, connection: ClusterConnection, table: PartitionTable) -> None:
         self._connection = connection
         self._tp = place_of(table)
         self.start, self.end = connection.adapters.log.bounds(self._tp, connection.timeout_s)
@@ -36,7 +36,8 @@ class PartitionLog:
         self.judge = Judge(self._known)
 
     def _state(self, table: PartitionTable) -> tuple[ChainState, int]:
-        """From where the log can be judged: its beginning, or the snapshot's marker where the beginning was trimmed."""
+        """Return from where the log can be judged: its beginning, or the snapshot's marker where the beginning was
+        trimmed."""
         if self.start > 0:
             marker = read_marker(self._connection, table)
             if marker is not None:
@@ -45,20 +46,20 @@ class PartitionLog:
 
     @property
     def lineage(self) -> tuple[tuple[EpochId, int], ...]:
-        """Epochs opened before the first record that can be judged forwards, and the lsns they opened at."""
+        """Return the epochs opened before the first record that can be judged forwards, and the lsns they opened at."""
         return self._known.lineage
 
     def before(self) -> Iterator[EntryVerdict]:
-        """What is still there in front of the marker."""
+        """Yield the records that are still there in front of the marker."""
         if self.begin > self.start:
             yield from judge_backwards(list(self._connection.read(self._tp, self.start, self.begin)), self._known.hash)
 
     def judged(self) -> Iterator[EntryVerdict]:
-        """What comes from there on. To be read once."""
+        """Yield the records from there on. Read it once."""
         for entry in self._connection.read(self._tp, self.begin, self.end):
             yield self.judge.judge(entry)
 
     def all(self) -> Iterator[EntryVerdict]:
-        """Everything that is there. To be read once."""
+        """Yield every record that is there. Read it once."""
         yield from self.before()
         yield from self.judged()

@@ -1,7 +1,7 @@
-"""A judged record as one JSON document or as lines for people.
+"""A judged record has two forms: one JSON document, or lines for people.
 
-Pure but for the definitions, which read the schemas topic again on a miss. A value that cannot be decoded is shown as
-its bytes, with the reason: a tool that stops at the first odd record helps nobody.
+The module is pure but for the definitions, which read the schemas topic again on a miss. A value that cannot be decoded
+is shown as its bytes, with the reason: a tool that stops at the first odd record helps nobody.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPS = {records.CREATE: "create", records.UPDATE: "update", records.DELETE: "dele
 
 
 def as_json(judged: EntryVerdict, definitions: Definitions) -> dict[str, Any]:
-    """Everything about the record."""
+    """Return everything about the record."""
     document: dict[str, Any] = {
         "offset": None if judged.offset == NOWHERE else judged.offset,
         "time": _time(judged.timestamp_ms),
@@ -96,7 +96,7 @@ def _change(change: records.Change, definitions: Definitions) -> dict[str, Any]:
 
 
 def _named_key(change: records.Change, definitions: Definitions) -> tuple[str, list[Any]]:
-    """Type and key of the object: from its value, else from the index key, which knows the family only."""
+    """Return type and key of the object: from its value, else from the index key, which knows only the family."""
     family, key = describe_key(definitions, change.key)
     value = change.value or change.before
     if value is None or is_entry(change.key):
@@ -108,9 +108,9 @@ def _named_key(change: records.Change, definitions: Definitions) -> tuple[str, l
 
 
 def fields_of(value: bytes, definitions: Definitions) -> dict[str, Any]:
-    """An object's fields as plain values; its bytes and the reason where they cannot be read."""
+    """Return an object's fields as plain values. Where they cannot be read, return its bytes and the reason."""
     try:
-        if is_entry(value):  # it begins as its key does
+        if is_entry(value):  # an entry's value begins as its key does
             return {"partition": unpacked(value).partition}
         return definitions.foreign(value[:ID_BYTES]).decode(value)
     except HalogError as error:
@@ -121,7 +121,7 @@ def fields_of(value: bytes, definitions: Definitions) -> dict[str, Any]:
 
 
 def as_lines(judged: EntryVerdict, definitions: Definitions) -> list[str]:
-    """One line per record, one more per change."""
+    """Return one line for the record, and one more for each change."""
     document = as_json(judged, definitions)
     time = document["time"][11:23]
     head = f"{'' if judged.offset == NOWHERE else judged.offset:>8}  {time}  {judged.verdict:<8}"

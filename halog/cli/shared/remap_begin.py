@@ -1,4 +1,5 @@
-"""Objects that a change of mappings moves to other partitions: counted before, begun by an activation (P13, T8)."""
+"""A change of mappings may move objects to other partitions. They are counted here before, and an activation begins to
+move them (P13, T8)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from halog.backend import Found
-from halog.cli.shared.connection import Connection, modules_beside
+from halog.cli.shared.connection import ClusterConnection, modules_beside
 from halog.cli.shared.messages import progress, say
 from halog.config import Config
 from halog.core.keys.directory import is_entry
@@ -15,11 +16,11 @@ from halog.metadata import mapped_policies
 from halog.runtime.remap import remap_request as wishes
 
 Moving = dict[str, dict[str, Any]]
-"""By policy, for programs."""
+"""What moves, by policy, for programs."""
 
 
-def counted(connection: Connection, wanted: Config, policy: str) -> tuple[int, Mapping[tuple[str, str], int]]:
-    """How many objects a policy has, and how many of them would go from where to where. Reads them all."""
+def counted(connection: ClusterConnection, wanted: Config, policy: str) -> tuple[int, Mapping[tuple[str, str], int]]:
+    """Return how many objects a policy has, and how many of them would go from where to where. It reads them all."""
     objects = 0
     now = mapped_policies.read(connection.coordinator, policy).mapping
     with progress() as bar:
@@ -38,12 +39,12 @@ def counted(connection: Connection, wanted: Config, policy: str) -> tuple[int, M
     return objects, moves
 
 
-def foresee(connection: Connection, wanted: Config, policies: Collection[str]) -> Moving:
-    """What would move if `wanted` were activated, also said to the operator."""
+def foresee(connection: ClusterConnection, wanted: Config, policies: Collection[str]) -> Moving:
+    """Return what would move if `wanted` were activated, and tell the operator."""
     return {policy: _foreseen(connection, wanted, policy) for policy in policies}
 
 
-def _foreseen(connection: Connection, wanted: Config, policy: str) -> dict[str, Any]:
+def _foreseen(connection: ClusterConnection, wanted: Config, policy: str) -> dict[str, Any]:
     modules_beside(wanted)
     try:
         objects, moves = counted(connection, wanted, policy)
@@ -55,10 +56,10 @@ def _foreseen(connection: Connection, wanted: Config, policy: str) -> dict[str, 
     return {"objects": objects, "would_move": would_move}
 
 
-def begin(connection: Connection, wanted: Config, policies: Collection[str]) -> Moving:
-    """Begin what is to move before `wanted` is activated, all or, refused, nothing. In this order: a node starts with
-    the version before while its policy changes, but not with one whose mapping nobody has begun to change. Who dies in
-    between gives the command again: what is under way is that change, and is joined."""
+def begin(connection: ClusterConnection, wanted: Config, policies: Collection[str]) -> Moving:
+    """Begin all moves before `wanted` is activated; if one is refused, begin none. The order matters: a node starts
+    with the version before while its policy changes, but not with a mapping that nobody has begun to change. A command
+    that died in between is given again: it joins the change that is under way."""
     modules_beside(wanted)
     c, router = connection.coordinator, connection.router
     for policy in policies:

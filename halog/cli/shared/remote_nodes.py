@@ -1,6 +1,6 @@
-"""What the nodes of other sites say of themselves, asked over the line by an operator's command.
+"""An operator's command asks nodes of other sites here what they say of themselves.
 
-Never changes anything there. A site that cannot be reached, or is not to be asked, says why: that is an answer, too.
+It never changes anything there. Where a site cannot be reached, or may not be asked, the reason is the answer.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import Known
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.metadata.nodes import NodeInfo
 
 ANSWER_S: Final = 2.0
-"""A node of another site that takes longer answers no request in time either: twice a node's of this one."""
+"""A node of another site that takes longer answers no request in time either. It is twice the time of a node of this
+site."""
 
 Said = Mapping[str, Any]
 
 
-def hear_zones(connection: Connection, site: str, zones: Sequence[str]) -> Heard:
-    """What another site says of these zones."""
+def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -> Heard:
+    """Return what another site says of these zones."""
     try:
         remote = connection.adapters.reach(site)
         try:
@@ -43,8 +44,9 @@ def hear_zones(connection: Connection, site: str, zones: Sequence[str]) -> Heard
     return Heard(ask_site(connection, site, infos), switches)
 
 
-def ask_site(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
-    """What each hosting node of another site says of itself, or {"error": why}; `infos`: those registered there."""
+def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
+    """Return what each hosting node of another site says of itself, or {"error": why}. `infos` are the nodes registered
+    there."""
     known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)
     known.nodes_seen(dict(infos))
     hosts = [name for name, info in infos.items() if info.hosts]

@@ -1,4 +1,5 @@
-"""The snapshot marker of a partition, read from its state topic: the chain's state at a known offset of the log."""
+"""This module reads the snapshot marker of a partition from its state topic: the chain's state at a known offset of the
+log."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from halog.runtime.host.snapshotter import MARKER, marked_position
 from halog.runtime.topics import topic_names
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.log.chain import ChainState
     from halog.core.table.table import PartitionTable
 
 
-def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:
-    """(state, next offset), or None if there is no marker, or one of another log or format."""
+def read_marker(connection: ClusterConnection, table: PartitionTable) -> tuple[ChainState, int] | None:
+    """Return (state, next offset), or None if there is no marker, or one of another log or format."""
     tp = TopicPartition(topic_names.state_topic(connection.config, table.policy), table.index)
     raw: bytes | None = None
     for key, value in connection.adapters.log.read_keyed(tp):

@@ -1,7 +1,8 @@
-"""What an operator sees of a cluster: the coordinator's tables beside what every node says of its own copies.
+"""This module puts together what an operator sees of a cluster: the coordinator's tables beside what every node says of
+its own copies.
 
-Pure but for `ask_nodes`. Nothing is believed twice: a partition has an active node only if the table names one, that
-very run of it is registered, and it says so itself; a replica counts only if its copy has no error.
+It is pure but for `ask_nodes`. Each claim needs its proof. A partition has an active node only if the table names one,
+that very run of it is registered, and it says so itself. A replica counts only if its copy has no error.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from halog.metadata.config_versions import read
 from halog.metadata.drains import drained_nodes
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
-from halog.runtime.sites.split_watch import Parted, parted
+from halog.runtime.sites.split_watch import Split, parted
 from halog.runtime.support.clock import wall_ms
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 NODE_ANSWER_S = 1.0
 """A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
@@ -38,18 +39,18 @@ NODE_ANSWER_S = 1.0
 UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
 OK, NO_ACTIVE, NO_QUORUM, TOO_FEW, UNPLACED = "ok", "no active", "no quorum", "replicas missing", "not placed"
 MIRRORED = "mirrored"
-"""Another site serves it, and all copies that are to be here are."""
+"""Another site serves the partition, and all its copies at this site are there."""
 PARTED = "parted"
-"""Another site has gone on with it, too."""
+"""Another site has gone on with the partition, too."""
 OUTVOTED = "no quorum of sites"
-"""Too few votes of sites are this one's: it refuses commits."""
+"""This site has too few votes of sites, and refuses commits."""
 SITE_MISSING = "sync site missing"
-"""The log of a site that must have each commit does not have them."""
+"""A site must have each commit in its log, and does not have them."""
 
 STILL = "mirror stands still"
-"""Another site serves it, and nothing of it is brought here."""
+"""Another site serves the partition, and nothing of it is mirrored here."""
 UNMIRRORED = "not mirrored"
-"""It is served here, and another site that is to mirror it brings nothing."""
+"""This site serves the partition, and another site that should mirror it brings nothing."""
 
 WELL = (OK, UNPLACED, MIRRORED)
 
@@ -61,12 +62,12 @@ _OUT = {
 }
 
 Said = Mapping[str, Any]
-"""What a node answered to `Status`, or {"error": why}."""
+"""This is what a node answered to `Status`, or {"error": why}."""
 
 
 class CopyView(msgspec.Struct, frozen=True):
-    """One copy of a partition. `kind`: active, sync, async, or missing for a configured node that holds no copy;
-    mirror where another site serves the partition."""
+    """Describes one copy of a partition. `kind` is active, sync or async; missing, for a configured node that holds no
+    copy; or mirror, where another site serves the partition."""
 
     node: str
     kind: str
@@ -80,26 +81,27 @@ class CopyView(msgspec.Struct, frozen=True):
 
 
 class SiteView(msgspec.Struct, frozen=True):
-    """Another site whose log commits are to wait for, as the active node has it (`halog.core.sites.sync_sites`)."""
+    """Describes another site whose log commits should wait for, as the active node has it
+    (`halog.core.sites.sync_sites`)."""
 
     site: str
     state: str
-    """sync, behind, away, let go."""
+    """The state is sync, behind, away or let go."""
     behind: int
-    """Records that it has not confirmed."""
+    """How many records it has not confirmed."""
 
 
 class VotesView(msgspec.Struct, frozen=True):
-    """The votes of one site, as the active node has them (`halog.core.sites.site_quorum`)."""
+    """Describes the votes of one site, as the active node has them (`halog.core.sites.site_quorum`)."""
 
     site: str
     votes: int
     given_to: str
-    """The site whose they are; "": not known."""
+    """The site that has these votes; "": not known."""
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """A partition as one hosting node has it, whether or not it has a copy (P8, P9)."""
+class NodePartitionView(msgspec.Struct, frozen=True):
+    """Describes a partition as one hosting node has it, with or without a copy (P8, P9)."""
 
     node: str
     status: str
@@ -108,7 +110,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """One partition. `life`: its state (P8), as the active node knows it, else the first node that says one."""
+    """Describes one partition. `life` is its state (P8), as the active node knows it, else as the first node that says
+    one."""
 
     partition: str
     policy: str
@@ -120,25 +123,25 @@ class PartitionView(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     copies: tuple[CopyView, ...]
     life: str = State.UNAVAILABLE.value
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[NodePartitionView, ...] = ()
     sites: tuple[SiteView, ...] = ()
     votes: tuple[VotesView, ...] = ()
     outvoted: bool = False
-    """Too few of them are this site's."""
-    parted: Parted | None = None
-    """What is told of the other site that has gone on with it, too."""
+    """This site has too few of the votes."""
+    parted: Split | None = None
+    """What is known of the other site that has gone on with it, too."""
     why: str = ""
     """What is missing, in words, where the state alone does not say it."""
 
     @property
     def worst(self) -> CopyView | None:
-        """The replica that is furthest behind; None if none told."""
+        """Return the replica that is furthest behind; None if no replica told its lag."""
         told = [c for c in self.copies if c.lag_records is not None and c.kind != "active"]
         return max(told, key=lambda c: (c.lag_records, c.lag_ms), default=None)
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """One node: configured, registered, or both. `zones`: how it stands in each of them (Q1)."""
+    """Describes one node: configured, registered, or both. `zones` says how it stands in each of them (Q1)."""
 
     node: str
     state: str
@@ -155,7 +158,7 @@ class NodeView(msgspec.Struct, frozen=True):
     knows: int | None = None
     """The active version it knows."""
     restart_for: tuple[str, ...] = ()
-    """The keys of that one that wait for its restart."""
+    """The keys of that version that wait for its restart."""
     reaches: tuple[str, ...] = ()
     """The other nodes that it hears, as it says itself: they count for it in a zone's quorum (Q1)."""
     failed: dict[str, str] = {}
@@ -163,7 +166,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
     @property
     def config_text(self) -> str:
-        """For tables."""
+        """Return the configuration's version as tables show it."""
         if self.config is None:
             return ""
         text = str(self.config) if self.config else "file"
@@ -171,11 +174,11 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """A plan that is not done (P13): nodes may hold back their own for it."""
+    """Describes a plan that is not done (P13): nodes may hold back their own plans for it."""
 
     id: str
     made_for: str
-    """The policy a node made it for; "": an operator's."""
+    """The policy that a node made it for; "": an operator made it."""
     made_ms: int
     moves: int
     waiting: int
@@ -183,7 +186,7 @@ class PlanView(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """The whole cluster at one moment."""
+    """Describes the whole cluster at one moment."""
 
     cluster: str
     site: str
@@ -194,29 +197,29 @@ class Survey(msgspec.Struct, frozen=True):
     plan: PlanView | None = None
     """The plan that is not done; None: there is none."""
     drained: tuple[str, ...] = ()
-    """Nodes that were emptied: they get no partitions that are added."""
+    """Nodes that were drained: they get no partitions that are added."""
     kafka: KafkaView | None = None
     """The log, if it does not answer."""
 
     @property
     def is_well(self) -> bool:
-        """Does everything serve, as it is to?"""
+        """Does everything serve as it should?"""
         return not self.degraded and self.kafka is None
 
     @property
     def failed(self) -> list[tuple[str, str, str]]:
-        """(partition, node, why) of every copy that takes part in nothing, as its node says."""
+        """Return (partition, node, why) of every copy that takes part in nothing, as its node says."""
         return sorted((p, n.node, why) for n in self.nodes for p, why in n.failed.items())
 
     @property
     def degraded(self) -> list[PartitionView]:
-        """Partitions without an active node or with fewer replicas than configured, and those that have parted; those
-        that nobody has placed yet (P7) lack nothing."""
+        """Return the partitions that are degraded: those without an active node, with fewer replicas than configured,
+        or parted. A partition that was never placed (P7) lacks nothing."""
         return [p for p in self.partitions if p.state not in WELL]
 
 
-def survey(connection: Connection) -> Survey:
-    """Ask every registered node, and put it beside the tables."""
+def survey(connection: ClusterConnection) -> Survey:
+    """Ask every registered node, and put the answers beside the tables."""
     tables = connection.tables
     said, split = ask_nodes(connection), parted(connection.coordinator, tables)
     config, still, lacking = connection.config, standing_still(connection, tables), unmirrored(connection, tables)
@@ -233,15 +236,15 @@ def survey(connection: Connection) -> Survey:
     )
 
 
-def survey_of(connection: Connection, table: PartitionTable) -> PartitionView:
-    """The same of one partition."""
+def survey_of(connection: ClusterConnection, table: PartitionTable) -> PartitionView:
+    """Return the view of one partition."""
     split = parted(connection.coordinator, [table])
     still, lacking = standing_still(connection, [table]), unmirrored(connection, [table])
     return partition_view(table, connection.nodes, ask_nodes(connection), split, still, lacking)
 
 
-def plan_of(connection: Connection) -> PlanView | None:
-    """The plan, as long as something of it waits or moves; what a cancelled one has not begun does not wait."""
+def plan_of(connection: ClusterConnection) -> PlanView | None:
+    """Return the plan while some part of it waits or moves. The rest of a cancelled plan does not wait."""
     from halog.runtime.placement import plan as plans
 
     stored = plans.read(connection.coordinator)
@@ -255,8 +258,8 @@ def plan_of(connection: Connection) -> PlanView | None:
     return PlanView(stored.id, stored.made_for, stored.made_ms, len(stored.moves), waiting, moving)
 
 
-def ask_nodes(connection: Connection) -> dict[str, Said]:
-    """What each hosting node says of itself."""
+def ask_nodes(connection: ClusterConnection) -> dict[str, Said]:
+    """Return what each hosting node says of itself."""
     hosting = [n.name for n in connection.nodes.values() if n.hosts]
     timeout = min(NODE_ANSWER_S, connection.timeout_s)
 
@@ -277,7 +280,7 @@ def ask_nodes(connection: Connection) -> dict[str, Said]:
 def node_views(
     configured: Sequence[str], registered: Mapping[str, NodeInfo], said: Mapping[str, Said]
 ) -> Iterable[NodeView]:
-    """Configured nodes in their order, then the others by name."""
+    """Yield the configured nodes in their order, then the others by name."""
     others = [name for name in sorted(registered) if name not in configured]
     for name in (*configured, *others):
         yield _node_view(name, registered.get(name), said.get(name, {}))
@@ -321,7 +324,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _reaches(name: str, said: Said) -> tuple[str, ...]:
-    """A halog of before says only who is up, too."""
+    """Return the nodes that this one hears. A node of an older halog says only which nodes are up."""
     return tuple(n for n in said.get("reaches", said.get("alive", ())) if n != name)
 
 
@@ -336,11 +339,11 @@ def partition_view(
     table: PartitionTable,
     registered: Mapping[str, NodeInfo],
     said: Mapping[str, Said],
-    split: Mapping[str, Parted] = MappingProxyType({}),
+    split: Mapping[str, Split] = MappingProxyType({}),
     still: Mapping[str, str] = MappingProxyType({}),
     unmirrored: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> PartitionView:
-    """One partition, as the table says and its nodes confirm."""
+    """Return the view of one partition, as its table says and its nodes confirm."""
     copies = tuple(_copy_view(node, table, registered, said) for node in _nodes_of(table))
     active = next((c for c in copies if c.kind == "active"), None)
     serving = active is not None and active.error is None and _leads(active.role)
@@ -379,19 +382,19 @@ def partition_view(
 
 
 def _short(table: PartitionTable, registered: Mapping[str, NodeInfo], said: Mapping[str, Said]) -> str:
-    """How many of its nodes are up and how many it needs, where these are more."""
+    """Return how many of its nodes are up and how many it needs, where it needs more."""
     up = [n for n in table.configured if n in registered and "error" not in said.get(n, {"error": ""})]
     need = needed(as_of(table, wall_ms()), up[0] if up else "")
     return f"{len(up)} of {len(table.configured)} nodes up, {need} needed" if len(up) < need else ""
 
 
 def _of_active(table: PartitionTable, said: Said) -> Said:
-    """What it says of its copy."""
+    """Return what the active node says of its copy."""
     return next((c for c in said.get("copies", ()) if c["partition"] == table.name), {})
 
 
 def _health(table: PartitionTable, active: str | None, counted: set[str], sites: tuple[SiteView, ...] = ()) -> str:
-    """What is missing, with these replicas."""
+    """Return the partition's state with these replicas."""
     if not table.configured:
         return UNPLACED
     if table.owner:
@@ -405,12 +408,13 @@ def _health(table: PartitionTable, active: str | None, counted: set[str], sites:
     return TOO_FEW if len(counted) < len(table.configured) - 1 else OK
 
 
-def _seen(node: str, table: PartitionTable, said: Said) -> Seen:
-    return Seen(node, status(table, node).value, said.get("states", {}).get(table.name))
+def _seen(node: str, table: PartitionTable, said: Said) -> NodePartitionView:
+    return NodePartitionView(node, status(table, node).value, said.get("states", {}).get(table.name))
 
 
-def _life(table: PartitionTable, seen: Iterable[Seen]) -> str:
-    """A node that has just started knows it as Initial; so does everybody before anybody has placed it."""
+def _life(table: PartitionTable, seen: Iterable[NodePartitionView]) -> str:
+    """Return the life of a partition. A node that has just started says Initial; so does every node before the
+    partition is placed."""
     active = "" if table.active is None else table.active.node
     told = sorted((s for s in seen if s.life is not None), key=lambda s: s.node != active)
     lives = [s.life for s in told if s.life != State.INITIAL.value]

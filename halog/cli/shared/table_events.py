@@ -1,8 +1,9 @@
-"""What an operator's command changed about a partition's group: told into the event history by the command (Q3, Q4).
+"""An operator's change of a partition's group is an event. The command that made the change writes it into the event
+history (Q3, Q4).
 
-It alone knows each change, and none needs a node to be up: one that starts later finds the table as it is, and one that
-is up may see two changes as one. So nodes tell none of them. What a command finds to be over and takes out of the table
-it tells as they would, by the same id: perhaps nobody else has been up to.
+Only the command knows each change, and no node need be up for it. A node that starts later finds the table as it is;
+one that is up may see two changes as one. So nodes tell none of them. An override that a command finds expired, and
+takes out of the table, it tells as a node would, with the same id: perhaps no node was up to tell it.
 """
 
 from __future__ import annotations
@@ -11,31 +12,30 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from halog.cli.shared.event_log import note
-from halog.cli.shared.messages import say
+from halog.cli.shared.event_log import note_or_say
 from halog.core.table.changes import ended, group_changes
 from halog.core.table.group import as_of, ends
 from halog.events import At, Event, event
 from halog.metadata.identity import who
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import Group, PartitionTable
     from halog.core.table.tell import Tell
     from halog.metadata.groups import Change
 
 
 class Watched:
-    """A change of one partition, asked for at `asked_ms`, and what it came to. It is asked again where no answer came:
-    what it had changed by then it does not change again, so the last table that it would change is the one before."""
+    """Follows a change of one partition, asked for at `asked_ms`, and keeps its result. A change whose answer was lost
+    is made again. That changes nothing twice, so the last table that it would change is the one before."""
 
     def __init__(self, change: Change, asked_ms: int) -> None:
         self._change = change
         self._asked_ms = asked_ms
         self.before: PartitionTable | None = None
-        """What it was made of; None: nothing was to be changed."""
+        """The table before; None: nothing was to be changed."""
         self.now: PartitionTable | None = None
-        """None: it failed."""
+        """The table afterwards; None: the change failed."""
 
     def __call__(self, table: PartitionTable) -> Group:
         group = self._change(table)
@@ -44,22 +44,21 @@ class Watched:
         return group
 
     def tells(self) -> Iterator[Tell]:
-        """What is new; what was over before is none of it."""
+        """Yield what is new. An override that had expired before is told as that."""
         if self.before is not None and self.now is not None:
             over = [until for until in ends(self.before.group) if until <= self._asked_ms]
             yield from ended(self.before, over)
             yield from group_changes(as_of(self.before, self._asked_ms), as_of(self.now, self._asked_ms))
 
 
-def tell(connection: Connection, done: Iterable[Watched]) -> None:
-    """It is done, whether or not the history takes it."""
+def tell(connection: ClusterConnection, done: Iterable[Watched]) -> None:
+    """Write what was done into the history. It is done, whether or not the history takes it."""
     told = [as_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
-    if told and not note(connection, *told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, told)
 
 
-def as_event(connection: Connection, table: PartitionTable, told: Tell) -> Event:
-    """As told by the command, about who called it unless it is about a node."""
+def as_event(connection: ClusterConnection, table: PartitionTable, told: Tell) -> Event:
+    """Return the event as this command tells it. It is about the operator, unless it is about a node."""
     by, now_ns = who(), time.time_ns()
     return event(
         told.kind,

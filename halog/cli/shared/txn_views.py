@@ -1,6 +1,8 @@
-"""What an operator sees of transactions over several partitions: votes and decisions, put together from all partitions.
+"""This module shows an operator transactions over several partitions: votes and decisions of all partitions, put
+together.
 
-Pure but for who asks: `votes_of`, `gather`, `in_doubt`. A partition that nobody serves says nothing, and is named.
+It is pure but for `votes_of`, `gather` and `in_doubt`, which ask nodes. A partition that nobody serves says nothing,
+and is named.
 """
 
 from __future__ import annotations
@@ -17,28 +19,28 @@ from halog.errors import HalogError
 from halog.runtime.rpc import frames
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 AT_ONCE = 8
 
 IN_DOUBT, COMMITTED, ABORTED, UNSEEN, SILENT = "in doubt", "committed", "aborted", "nothing", "silent"
-"""How a transaction stands in one partition."""
+"""These words say how a transaction stands in one partition."""
 
 
 class TxnView(msgspec.Struct, frozen=True):
-    """One transaction that is in doubt somewhere."""
+    """Describes one transaction that is in doubt somewhere."""
 
     txn: str
     began_ms: int
-    """By the clock of its node, in ms since 1970."""
+    """When it began, by the clock of its node, in ms since 1970."""
     node: str | None
-    """Whose application began it, if that node is known."""
+    """The node whose application began it, if that node is known."""
     first: str
     state: str
     """How it stands in `first`."""
     participants: dict[str, str]
     objects: int
-    """What it holds, in the partitions in which it is in doubt."""
+    """How many objects it holds in the partitions where it is in doubt."""
     digests: tuple[str, ...]
 
     @property
@@ -47,7 +49,7 @@ class TxnView(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Where it is stuck."""
+        """Return where it is stuck."""
         doubtful = [p for p, s in self.participants.items() if s == IN_DOUBT]
         silent = [p for p, s in self.participants.items() if s == SILENT]
         unseen = [p for p, s in self.participants.items() if s == UNSEEN]
@@ -60,8 +62,8 @@ class TxnView(msgspec.Struct, frozen=True):
         return f"all have voted, and {self.first} has not decided"
 
 
-class Votes(msgspec.Struct, frozen=True):
-    """What the partitions said; None: nobody answered."""
+class TxnVotes(msgspec.Struct, frozen=True):
+    """Holds what the partitions said; None: nobody answered."""
 
     by_partition: Mapping[str, frames.VotesAre | None]
 
@@ -70,8 +72,11 @@ class Votes(msgspec.Struct, frozen=True):
         return [p for p, said in self.by_partition.items() if said is None]
 
 
-def votes_of(connection: Connection, partition: str, ids: Sequence[bytes] = (), latest: int = 0) -> frames.VotesAre:
-    """Ask the active node of a partition; raises what any request does where nobody serves it."""
+def votes_of(
+    connection: ClusterConnection, partition: str, ids: Sequence[bytes] = (), latest: int = 0
+) -> frames.VotesAre:
+    """Ask the active node of a partition for its votes. Where nobody serves it, the errors of any request are
+    raised."""
     doubts: list[frames.Doubt] = []
     behind = b""
     while True:
@@ -82,7 +87,7 @@ def votes_of(connection: Connection, partition: str, ids: Sequence[bytes] = (), 
         behind = doubts[-1].tx
 
 
-def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
+def gather(connection: ClusterConnection, ids: list[bytes], latest: int = 0) -> TxnVotes:
     """Ask the active node of every partition."""
 
     def ask(partition: str) -> frames.VotesAre | None:
@@ -93,11 +98,12 @@ def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
 
     names = [t.name for t in connection.tables]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return Votes(dict(zip(names, pool.map(ask, names), strict=True)))
+        return TxnVotes(dict(zip(names, pool.map(ask, names), strict=True)))
 
 
-def in_doubt(connection: Connection) -> tuple[list[TxnView], list[str]]:
-    """All that is in doubt somewhere, oldest first; and the partitions that nobody answered for."""
+def in_doubt(connection: ClusterConnection) -> tuple[list[TxnView], list[str]]:
+    """Return every transaction that is in doubt somewhere, oldest first, and the partitions that nobody answered
+    for."""
     votes = gather(connection, [])
     found = {d.tx: d for said in votes.by_partition.values() if said is not None for d in said.doubts}
     if found:
@@ -107,8 +113,8 @@ def in_doubt(connection: Connection) -> tuple[list[TxnView], list[str]]:
     return views, votes.silent
 
 
-def view(doubt: frames.Doubt, votes: Votes, nodes: Mapping[int, str]) -> TxnView:
-    """One transaction as its participants tell it."""
+def view(doubt: frames.Doubt, votes: TxnVotes, nodes: Mapping[int, str]) -> TxnView:
+    """Return one transaction as its participants tell it."""
     how = {p: stands(votes.by_partition.get(p), doubt.tx) for p in doubt.participants}
     held = [d for said in votes.by_partition.values() if said for d in said.doubts if d.tx == doubt.tx]
     return TxnView(
@@ -124,7 +130,7 @@ def view(doubt: frames.Doubt, votes: Votes, nodes: Mapping[int, str]) -> TxnView
 
 
 def stands(said: frames.VotesAre | None, tx: bytes) -> str:
-    """How a transaction stands in the partition that said so."""
+    """Return how a transaction stands in the partition that said so."""
     if said is None:
         return SILENT
     for found, commit, _ in said.decided:

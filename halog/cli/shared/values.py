@@ -1,7 +1,7 @@
-"""Keys and objects as operators write and read them: by the stored definition, without any class.
+"""Keys and objects have one form for operators: by the stored definition, without any class.
 
-Pure. The theory: `halog.schema.plain` has one JSON form for every value; keys are written in it too, so that a key
-copied from any output is accepted by any command.
+The module is pure. The theory: `halog.schema.plain` has one JSON form for every value, and keys are written in it, too.
+So a key copied from any output is accepted by any command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from halog.schema.plain import from_plain
 
 
 def parse_key(definition: Definition, words: Sequence[str]) -> tuple[Any, ...]:
-    """The key from words: one per key field, or all of them as one JSON array."""
+    """Return the key from words: one word for each key field, or all fields as one JSON array."""
     if len(words) == 1 and len(definition.key) > 1:
         return key_from_plain(definition, _json_array(definition, words[0]))
     return ForeignType(definition).key_from_text(words)
@@ -44,7 +44,7 @@ def _json_array(definition: Definition, text: str) -> list[Any]:
 
 
 def key_from_plain(definition: Definition, parts: Sequence[Any]) -> tuple[Any, ...]:
-    """The key from plain JSON values, checked."""
+    """Return the key from plain JSON values, checked."""
     name = definition.name
     if len(parts) != len(definition.key):
         names = ", ".join(definition.key)
@@ -53,8 +53,8 @@ def key_from_plain(definition: Definition, parts: Sequence[Any]) -> tuple[Any, .
 
 
 def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
-    """A committed object as plain values: type, definition, key, reference, version, fields. RecordFormatError names
-    one that cannot be read."""
+    """Return a committed object as plain values: type, definition, key, reference, version, fields. RecordFormatError
+    names an object that cannot be read."""
     foreign = definitions.foreign(found.value[:ID_BYTES])
     try:
         fields = foreign.decode(found.value)
@@ -76,7 +76,8 @@ def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
 
 
 def describe_any(definitions: Definitions, found: Found, *, raw: bool = False) -> dict[str, Any]:
-    """The same; with `raw`, or if it cannot be read, its bytes instead of its fields, those of its key, and why."""
+    """Describe an object. With `raw`, or if it cannot be read, the document has the bytes of its value and of its key
+    instead of its fields, and says why."""
     why = None
     try:
         whole = describe(definitions, found)
@@ -86,7 +87,7 @@ def describe_any(definitions: Definitions, found: Found, *, raw: bool = False) -
         why = error.message
     family, key = describe_key(definitions, found.key)
     type_id = found.value[:ID_BYTES]
-    with suppress(HalogError):  # else it is of this key space, and that is all that is known
+    with suppress(HalogError):  # else only its key space is known
         family = definitions.find(type_id).name
     shown = {
         "type": family,
@@ -101,7 +102,8 @@ def describe_any(definitions: Definitions, found: Found, *, raw: bool = False) -
 
 
 def describe_key(definitions: Definitions, index_key: bytes) -> tuple[str, list[Any]]:
-    """(type or family, key) of an index key alone, for changes that carry no value; `entry of` it, of an entry."""
+    """Return (type or family, key) of an index key alone, for changes that carry no value. The key of an entry is told
+    as `entry of` the type."""
     if is_entry(index_key):
         family, key = describe_key(definitions, object_key(index_key))
         return f"entry of {family}", key
@@ -115,14 +117,14 @@ def describe_key(definitions: Definitions, index_key: bytes) -> tuple[str, list[
 
 
 def ref_text(raw: bytes) -> str:
-    """A reference for people: location, installation, count."""
+    """Return a reference as people read it: location, installation, count."""
     if len(raw) != REF_BYTES:
         return raw.hex()
     return f"{raw[:8].hex()}-{int.from_bytes(raw[8:16], 'big')}-{int.from_bytes(raw[16:], 'big')}"
 
 
 def short(value: Any, width: int = 60) -> str:
-    """A plain value on one line, cut where it is long."""
+    """Return a plain value on one line, cut where it is long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,4 +1,4 @@
-"""The partitions that commands on sites are about: those with a home."""
+"""Commands on sites are about partitions with a home. This module chooses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from halog.cli.shared.options import Name
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 partition_option = click.option(
@@ -26,17 +26,18 @@ comparison_option = click.option(
     "--two-way/--three-way",
     "two_way",
     default=None,
-    help="Without the common ancestor, by the manual's rule; or with it.  [default: as the policy's `comparison` says]",
+    help="Compare without the common ancestor, by the manual's rule; or with it.  [default: as the policy's "
+    "`comparison` says]",
 )
 
 
-def is_two_way(connection: Connection, policy: str, said: bool | None) -> bool:
-    """How histories of a policy that parted are compared: as was `said`, else as the policy says (M3)."""
+def is_two_way(connection: ClusterConnection, policy: str, said: bool | None) -> bool:
+    """Say whether histories of a policy that parted are compared two-way: as `said`, else as the policy says (M3)."""
     return connection.config.policies[policy].two_way if said is None else said
 
 
-def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
-    """The partitions named, or all whose policy has a home; ConfigError for one that has none."""
+def with_home(connection: ClusterConnection, names: Iterable[str]) -> list[PartitionTable]:
+    """Return the partitions named, or all whose policy has a home. ConfigError for a partition that has none."""
     from halog.errors import ConfigError
 
     config = connection.config

@@ -1,7 +1,7 @@
-"""What an operator sees of zones: the configuration beside what every node says of itself. Pure.
+"""This module shows an operator the zones: the configuration beside what every node says of itself. It is pure.
 
-A node's word on its own state is all there is: nobody else counts for it. A site's part of a zone is as bad as the
-worst of its nodes says, and the zone as the worst of its sites; one of which nothing is heard is missed.
+Only a node's own word on its state counts. A site's part of a zone is as bad as its worst node says, and the zone as
+bad as its worst site. A site of which nothing is heard is missed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from halog.config import Config
 from halog.config.multi_site import at_site, sites_of
-from halog.core.table.zones import State, Zone
+from halog.core.table.zones import Zone, ZoneState
 from halog.metadata.zone_switches import ZoneSwitch
 from halog.runtime.membership.node_quorum import zones_of
 
@@ -23,8 +23,8 @@ Said = Mapping[str, Any]
 
 
 class Heard(NamedTuple):
-    """Of one site: what each registered hosting node answers, or {"error": why}; each zone's switch; and why it is not
-    more. Of a site that cannot be reached there is only that."""
+    """Holds what is known of one site: the answer of each registered hosting node, or {"error": why}; the switch of
+    each zone; and why there is not more. Of a site that cannot be reached there is only the reason."""
 
     said: Mapping[str, Said] | None = None
     switches: Mapping[str, ZoneSwitch] = {}
@@ -32,8 +32,8 @@ class Heard(NamedTuple):
 
 
 class ZoneNodeView(msgspec.Struct, frozen=True):
-    """A node in one of its zones. `state`: as it says itself; else down (not registered), silent, or unknown where its
-    site cannot be reached."""
+    """Describes a node in one of its zones. `state` is what it says itself; else down (not registered), silent, or
+    unknown where its site cannot be reached."""
 
     node: str
     site: str
@@ -46,8 +46,8 @@ class ZoneNodeView(msgspec.Struct, frozen=True):
 
 
 class ZoneSiteView(msgspec.Struct, frozen=True):
-    """A zone's part at one site, whose nodes alone count there. `quorum`: what it asks for in words, or null; `off`: an
-    operator has switched it off there; `why`: why not more is known of it."""
+    """Describes a zone's part at one site; only that site's nodes count there. `quorum` is what it asks for in words,
+    or null. `off` says that an operator has switched it off there; `why` says why not more is known of it."""
 
     site: str
     state: str
@@ -59,7 +59,8 @@ class ZoneSiteView(msgspec.Struct, frozen=True):
 
 
 class ZoneView(msgspec.Struct, frozen=True):
-    """One zone. `quorum` and what follows it: at this `site`; at each one where it has nodes: in `sites`."""
+    """Describes one zone. `quorum` and the fields after it are those of this `site`; `sites` has the part of each site
+    where the zone has nodes."""
 
     zone: str
     site: str
@@ -74,17 +75,17 @@ class ZoneView(msgspec.Struct, frozen=True):
 
     @property
     def spans(self) -> bool:
-        """Has it nodes elsewhere?"""
+        """Does it have nodes at other sites?"""
         return [s.site for s in self.sites] != [self.site]
 
     @property
     def ok(self) -> bool:
-        """Is everybody there?"""
-        return self.state == State.ACTIVE.value
+        """Are all its nodes there?"""
+        return self.state == ZoneState.ACTIVE.value
 
 
 def zone_sites(config: Config, name: str) -> list[str]:
-    """Where a zone has nodes, this site first."""
+    """Return the sites where a zone has nodes, this site first."""
     own = config.site.name
     if config.whole is None:
         return [own]
@@ -92,7 +93,7 @@ def zone_sites(config: Config, name: str) -> list[str]:
 
 
 def zone_view(config: Config, name: str, heard: Mapping[str, Heard]) -> ZoneView:
-    """`heard`: of each of its sites."""
+    """Return the view of a zone; `heard` has what each of its sites says."""
     own, parts = config.site.name, dict[str, ZoneSiteView]()
     nodes: list[ZoneNodeView] = []
     for site in zone_sites(config, name):
@@ -154,14 +155,14 @@ def _node_view(zone: Zone, node: str, site: str, said: Said | None) -> ZoneNodeV
 
 
 def worst(states: Iterable[str]) -> str:
-    """Of what nodes say; "unknown" if none says anything."""
+    """Return the worst state of those that nodes say; "unknown" if no node says one."""
     told = set(states)
-    order = (State.DISABLED, State.PARTIAL, State.ACTIVE)
+    order = (ZoneState.DISABLED, ZoneState.PARTIAL, ZoneState.ACTIVE)
     return next((state.value for state in order if state.value in told), UNKNOWN)
 
 
 def _together(states: Iterable[str]) -> str:
-    """Of sites: where one tells nothing, its nodes are missed."""
+    """Return the state of several sites. If a site tells nothing, its nodes are missed."""
     told = list(states)
     found = worst(told)
-    return State.PARTIAL.value if found == State.ACTIVE.value and UNKNOWN in told else found
+    return ZoneState.PARTIAL.value if found == ZoneState.ACTIVE.value and UNKNOWN in told else found

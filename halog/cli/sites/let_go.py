@@ -1,50 +1,42 @@
-"""`halog site let-go`: commits go on without a site whose log, or whose votes, they need."""
+"""This module has the command `halog site let-go`. It lets commits go on without a site whose log, or whose votes, they
+need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.confirm import check_confirmed, check_named, cluster_option
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, config_option, reason_option, timeout_option
-from halog.cli.shared.output import emit, format_option
+from halog.cli.shared.options import Name, reason_option
+from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
 
 @click.command("let-go")
 @click.argument("name", type=Name(), metavar="SITE")
 @partition_option
-@click.option("--may-fork", is_flag=True, help="Also where that site may have the votes to go on by itself.")
+@click.option("--may-fork", is_flag=True, help="Also if that site may have the votes to go on by itself.")
 @cluster_option
 @reason_option
-@config_option
-@format_option
-@timeout_option
+@cluster_options
 def let_go(
-    name: str,
-    names: tuple[str, ...],
-    may_fork: bool,
-    confirmed: str,
-    reason: str,
-    config_path: Path,
-    format_: str,
-    timeout_s: float,
+    name: str, names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str, options: ClusterOptions
 ) -> None:
     """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again, or whose
     votes they need (takeover), until it gives them again.
 
-    To be asked for at the site that serves, while the other one is away. What is acknowledged from now on is lost with
-    this site. Once the other one has everything, commits wait for it again by themselves. Where sites vote on who goes
-    on, the other one may have done so: that is refused with exit code 5, unless --may-fork says that it has not, or
-    that two histories are better than none, and --cluster confirms it with the name of the cluster.
+    Use it at the site that serves, while the other one is away. What is acknowledged from now on is lost if this site
+    is lost. Once the other site has everything, commits wait for it again by themselves. If sites vote on which of them
+    goes on, the other one may have gone on. Then this is refused with exit code 5, unless --may-fork says that it has
+    not, or that two histories are better than none, and --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
@@ -52,37 +44,36 @@ def let_go(
       halog site let-go east --partition flights-0
       halog site let-go east --may-fork --cluster fleet --reason "its building burns"
     """
-    from halog.cli.shared.connection import connect
-    from halog.cli.sites.site_events import Asked, tell
-    from halog.runtime.sites.switchover import Switching
+    from halog.cli.sites.site_events import SiteChange, tell
+    from halog.runtime.sites.switchover import Switchover
 
-    with connect(config_path, timeout_s) as connection:
+    with options.connect() as connection:
         tables = _awaiting(connection, names, name)
         _check_votes(connection, name, tables, may_fork, confirmed)
         check_named(connection, confirmed)
         here, reach = connection.config.site.name, connection.adapters.reach
         policies, by_name, changed = connection.config.policies, {t.name: t for t in tables}, list[str]()
-        asked: list[Asked] = []
+        asked: list[SiteChange] = []
 
         def done(partition: str) -> None:
             t = by_name[partition]
             changed.append(partition)
             say(f"partition {partition}: goes on without site {name}")
             forks = policies[t.policy].votes_bind
-            asked.append(Asked(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
+            asked.append(SiteChange(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
 
         try:
-            Switching(connection.coordinator, here, reach, timeout_s).let_go(by_name, name, done)
-        finally:  # of some, perhaps
+            Switchover(connection.coordinator, here, reach, options.timeout_s).let_go(by_name, name, done)
+        finally:  # perhaps only some partitions were changed
             tell(connection, asked, reason)
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
     rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
-    emit(format_, documents, ["partition", "site", ""], rows)
+    emit(options.format, documents, ["partition", "site", ""], rows)
 
 
-def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
-    """The partitions named, or all that are served here, whose commits wait for that site's log, or need its votes.
-    ConfigError for others."""
+def _awaiting(connection: ClusterConnection, names: Iterable[str], site: str) -> list[PartitionTable]:
+    """Return the partitions whose commits wait for that site's log, or need its votes: those named, or all that are
+    served here. ConfigError for others."""
     from halog.errors import ConfigError, UnknownNameError
 
     config = connection.config
@@ -106,9 +97,9 @@ def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[P
 
 
 def _check_votes(
-    connection: Connection, site: str, tables: Iterable[PartitionTable], may_fork: bool, confirmed: str
+    connection: ClusterConnection, site: str, tables: Iterable[PartitionTable], may_fork: bool, confirmed: str
 ) -> None:
-    """RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
+    """Raise RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
     from halog.errors import RefusedError
 
     voted = next((t for t in tables if connection.config.policies[t.policy].votes_bind), None)

@@ -1,4 +1,5 @@
-"""`halog site metrics`: what a site knows of the others and of its copies as numbers, in Prometheus' text format."""
+"""This module has the command `halog site metrics`. It prints what a site knows of the others and of its copies as
+numbers, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
 
 
-class Family(NamedTuple):
-    """A metric, with a help text, and its samples: labels and value. `kind`: gauge, or counter."""
+class MetricFamily(NamedTuple):
+    """Holds a metric with a help text and its samples: labels and value. `kind`: gauge, or counter."""
 
     name: str
     help: str
@@ -28,7 +29,7 @@ class Family(NamedTuple):
 @config_option
 @timeout_option
 def metrics(config_path: Path, timeout_s: float) -> None:
-    """Print how mirrors stand, what commits wait for, what has parted and what replicas discarded, for Prometheus.
+    """Print for Prometheus how mirrors stand, what commits wait for, what has parted and what replicas discarded.
 
     In the text format that a node exporter's textfile collector takes: run it from a timer, into a file. All but the
     last are gauges. Exit code 0 whatever they say.
@@ -54,7 +55,7 @@ def metrics(config_path: Path, timeout_s: float) -> None:
     labels = {"cluster": config.cluster.name, "site": config.site.name}
     served = {"halog_site_partitions_served": len(tables) - len(stands), "halog_site_partitions_mirrored": len(stands)}
     families = [
-        Family(name, "Partitions with a home that this site serves, or mirrors.", [(labels, value)])
+        MetricFamily(name, "Partitions with a home that this site serves, or mirrors.", [(labels, value)])
         for name, value in served.items()
     ]
     of_active = [view for _, view in serving]
@@ -63,11 +64,15 @@ def metrics(config_path: Path, timeout_s: float) -> None:
     click.echo(text(families), nl=False)
 
 
-def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -> list[Family]:
-    """How far each mirror is."""
-    lag = Family("halog_site_mirror_lag_seconds", "Time that records take from the other site's log to this one's.", [])
-    behind = Family("halog_site_mirror_behind_records", "Entries of the other site's log that are not here yet.", [])
-    still = Family("halog_site_mirror_stalled", "1: nothing is mirrored; `halog site lag` says why.", [])
+def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -> list[MetricFamily]:
+    """Return how far each mirror is."""
+    lag = MetricFamily(
+        "halog_site_mirror_lag_seconds", "Time that records take from the other site's log to this one's.", []
+    )
+    behind = MetricFamily(
+        "halog_site_mirror_behind_records", "Entries of the other site's log that are not here yet.", []
+    )
+    still = MetricFamily("halog_site_mirror_stalled", "1: nothing is mirrored; `halog site lag` says why.", [])
     for m in stands:
         mine = {**labels, "partition": m["partition"], "other": m["site"]}
         still.samples.append((mine, 1 if m["why"] else 0))
@@ -77,13 +82,17 @@ def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -
     return [lag, behind, still]
 
 
-def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> list[Family]:
-    """The sites that commits are to wait for, as the active nodes have them."""
+def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> list[MetricFamily]:
+    """Return the sites that commits should wait for, as the active nodes have them."""
     from halog.core.sites.sync_sites import AWAY, SYNC
 
-    sync = Family("halog_site_sync", "1: the other site's log has what is committed, and commits wait for it.", [])
-    away = Family("halog_site_sync_away", "1: commits are to wait for the other site, and it confirms nothing.", [])
-    behind = Family("halog_site_sync_behind_records", "Records that the other site has not confirmed.", [])
+    sync = MetricFamily(
+        "halog_site_sync", "1: the other site's log has what is committed, and commits wait for it.", []
+    )
+    away = MetricFamily(
+        "halog_site_sync_away", "1: commits are to wait for the other site, and it confirms nothing.", []
+    )
+    behind = MetricFamily("halog_site_sync_behind_records", "Records that the other site has not confirmed.", [])
     for view in views:
         for site in view.sites:
             mine = {**labels, "partition": view.partition, "other": site.site}
@@ -93,13 +102,13 @@ def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> 
     return [sync, away, behind]
 
 
-def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, PartitionView]]) -> list[Family]:
-    """The votes of sites, as the active nodes have them. Those that an operator has overruled do not count."""
+def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, PartitionView]]) -> list[MetricFamily]:
+    """Return the votes of sites, as the active nodes have them. Votes that an operator has overruled do not count."""
     from halog.core.sites.site_quorum import needed
 
-    held = Family("halog_site_votes_held", "Votes of sites that this site has for a partition it serves.", [])
-    enough = Family("halog_site_votes_needed", "Votes of sites that are more than half of those that count.", [])
-    outvoted = Family("halog_site_outvoted", "1: this site has too few votes of sites, and refuses commits.", [])
+    held = MetricFamily("halog_site_votes_held", "Votes of sites that this site has for a partition it serves.", [])
+    enough = MetricFamily("halog_site_votes_needed", "Votes of sites that are more than half of those that count.", [])
+    outvoted = MetricFamily("halog_site_outvoted", "1: this site has too few votes of sites, and refuses commits.", [])
     for table, view in serving:
         if not view.votes:
             continue
@@ -112,13 +121,13 @@ def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, 
     return [held, enough, outvoted]
 
 
-def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> list[Family]:
-    """Where histories parted, and what each side has touched since."""
-    told = Family("halog_site_parted", "1: two sites have both gone on with the partition.", [])
-    fork = Family("halog_site_parted_fork_lsn", "The last lsn of both histories.", [])
-    touched = Family("halog_site_parted_objects", "Objects touched since, here and there; at least so many.", [])
-    bound = Family("halog_site_parted_objects_capped", "1: there are more objects than were counted.", [])
-    age = Family("halog_site_parted_age_seconds", "How long ago that was counted.", [])
+def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> list[MetricFamily]:
+    """Return where histories parted, and how many objects each side has touched since."""
+    told = MetricFamily("halog_site_parted", "1: two sites have both gone on with the partition.", [])
+    fork = MetricFamily("halog_site_parted_fork_lsn", "The last lsn of both histories.", [])
+    touched = MetricFamily("halog_site_parted_objects", "Objects touched since, here and there; at least so many.", [])
+    bound = MetricFamily("halog_site_parted_objects_capped", "1: there are more objects than were counted.", [])
+    age = MetricFamily("halog_site_parted_age_seconds", "How long ago that was counted.", [])
     for p in apart:
         mine = {**labels, "partition": p["partition"], "other": p["site"]}
         told.samples.append((mine, 1))
@@ -133,10 +142,10 @@ def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> 
     return [told, fork, touched, bound, age]
 
 
-def of_copies(labels: Mapping[str, str], views: Iterable[PartitionView]) -> Family:
-    """What copies of every partition had to discard, as far as their nodes answer (R2)."""
+def of_copies(labels: Mapping[str, str], views: Iterable[PartitionView]) -> MetricFamily:
+    """Return what copies of every partition had to discard, as far as their nodes answer (R2)."""
     help_ = "Objects of a copy that the log contradicted, since its node began."
-    gone = Family("halog_discarded_objects_total", help_, [], "counter")
+    gone = MetricFamily("halog_discarded_objects_total", help_, [], "counter")
     for view in views:
         for copy in view.copies:
             if copy.lsn is not None:
@@ -145,8 +154,8 @@ def of_copies(labels: Mapping[str, str], views: Iterable[PartitionView]) -> Fami
     return gone
 
 
-def text(families: Iterable[Family]) -> str:
-    """As Prometheus reads it; families without samples are left out."""
+def text(families: Iterable[MetricFamily]) -> str:
+    """Return the text that Prometheus reads; families without samples are left out."""
     lines = []
     for family in families:
         if not family.samples:

@@ -1,6 +1,6 @@
-"""Which site is to serve, as an operator has said it: told into the event history by the command that did it (F6).
+"""An operator says which site should serve; the command that did it writes that into the event history (F6).
 
-No node can tell it: the coordinator's table says what is so, and not who had it so, or that he knew it may fork.
+No node can tell it: the coordinator's table says what is so, but not who ordered it, nor that he knew it may fork.
 """
 
 from __future__ import annotations
@@ -9,34 +9,33 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.cli.shared.event_log import note
-from halog.cli.shared.messages import say
+from halog.cli.shared.event_log import note_or_say
 from halog.events import SITES_ASKED, At, event
 from halog.metadata.identity import who
 
 if TYPE_CHECKING:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
 
-class Asked(NamedTuple):
-    """What became of one partition."""
+class SiteChange(NamedTuple):
+    """Says what became of one partition."""
 
     partition: str
     action: str
-    """"promote", "demote" or "let-go"."""
+    """The action is "promote", "demote" or "let-go"."""
     site: str
-    """The other one."""
+    """The other site."""
     to: str
-    """Who serves from now on."""
+    """The site that serves from now on."""
     epoch: int
-    """The last one of this site before."""
+    """The last epoch of this site before."""
     may_fork: bool = False
-    """Nobody knows what the other site does meanwhile."""
+    """True if nobody knows what the other site does meanwhile."""
     lacks: str = ""
 
     @property
     def what(self) -> str:
-        """In words."""
+        """Return it in words."""
         forks = ", and the history may split" if self.may_fork else ""
         match self.action:
             case "promote":
@@ -47,8 +46,8 @@ class Asked(NamedTuple):
                 return f"commits go on without site {self.site}{forks}"
 
 
-def tell(connection: Connection, asked: Iterable[Asked], reason: str) -> None:
-    """Who has done it, and why. It is done, whether or not the history takes it."""
+def tell(connection: ClusterConnection, asked: Iterable[SiteChange], reason: str) -> None:
+    """Write who has done it, and why. It is done, whether or not the history takes it."""
     by = who()
     told = []
     for one in asked:
@@ -74,5 +73,4 @@ def tell(connection: Connection, asked: Iterable[Asked], reason: str) -> None:
                 more=more,
             )
         )
-    if told and not note(connection, *told):
-        say("the event history does not have it: its log does not answer")
+    note_or_say(connection, told)

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from halog.events import LOST, At, Event, Kind, event, lean
-from halog.ports import LogJournal, Noted
+from halog.ports import JournalResult, LogJournal
 
 logger = logging.getLogger("halog.events")
 
@@ -158,7 +158,7 @@ class History:
             self._under_way = len(batch)
             return batch
 
-    def _write(self, batch: Sequence[_QueuedEvent]) -> Noted:
+    def _write(self, batch: Sequence[_QueuedEvent]) -> JournalResult:
         """Write a batch. An event that carries records goes alone, so that it is known which of them the log does not
         take."""
         left, refused = len(batch), 0
@@ -170,16 +170,16 @@ class History:
                     noted = self._note([run[0].lean])
                 left, refused = left - len(run) + noted.left, refused + noted.refused
                 if noted.left:
-                    return Noted(left, refused)
-        return Noted(left, refused)
+                    return JournalResult(left, refused)
+        return JournalResult(left, refused)
 
-    def _note(self, values: Sequence[bytes]) -> Noted:
+    def _note(self, values: Sequence[bytes]) -> JournalResult:
         try:
             if self._journal is None:
                 self._journal = self._open_journal()
             noted, why = self._journal.note(values), "the log did not acknowledge"
         except Exception as error:
-            noted, why = Noted(len(values)), str(error)
+            noted, why = JournalResult(len(values)), str(error)
         if noted.left and not self._away:
             logger.warning("the event history cannot be written, and is tried again: %s", why)
         self._away = noted.left > 0

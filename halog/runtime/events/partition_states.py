@@ -20,7 +20,7 @@ from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.table.definitions import IN_USE, Status, status
 from halog.core.table.group import as_of
-from halog.core.table.states import TRANSIENT, Life, Sight, State, Step, teller
+from halog.core.table.states import TRANSIENT, PartitionSight, State, StateChange, StateTracker, teller
 from halog.core.table.table import ENABLED, PartitionTable
 from halog.errors import ClosedError
 from halog.events import DEFINITION, REPLICATION, STATE, UNAVAILABLE
@@ -97,8 +97,8 @@ class PartitionStates:
         self._me = me
         self._history = history
         self._updating = updating
-        self._lives: dict[str, Life] = {}
-        self._untold: dict[str, Step] = {}
+        self._lives: dict[str, StateTracker] = {}
+        self._untold: dict[str, StateChange] = {}
         """By partition: the step into its transient state, where another node seemed to be the one to report it."""
         self._up: frozenset[Member] = frozenset()
         self._offline = ""
@@ -197,15 +197,17 @@ class PartitionStates:
         known = self._tables.get(name)
         if known is None:
             return
-        table, life = as_of(known[1], wall_ms()), self._lives.setdefault(name, Life())
+        table, life = as_of(known[1], wall_ms()), self._lives.setdefault(name, StateTracker())
         led = life.table is not None and life.table.active is not None and life.table.active.node == self._me
-        sight = Sight(self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name))
+        sight = PartitionSight(
+            self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name)
+        )
         for step in life.look(sight):
             self._told_by_one(table, step)
             if step.transient or (step.now is State.UNAVAILABLE and led):
                 self._notify(table, step)
 
-    def _told_by_one(self, table: PartitionTable, step: Step) -> None:
+    def _told_by_one(self, table: PartitionTable, step: StateChange) -> None:
         """Report a step, if this node is the one that reports it.
 
         Whoever reports the end of a transient state reports its beginning, too, unless it has done so. The node that
@@ -220,7 +222,7 @@ class PartitionStates:
         elif step.now in TRANSIENT:
             self._untold[table.name] = step
 
-    def _tell(self, table: PartitionTable, step: Step) -> None:
+    def _tell(self, table: PartitionTable, step: StateChange) -> None:
         more = {"was": step.before.value, "state": step.now.value}
         kind = UNAVAILABLE if step.now is State.UNAVAILABLE else STATE
         self._history.tell(kind, step.happening, more=more, partition=table.name, epoch=table.epoch.number)
@@ -262,7 +264,7 @@ class PartitionStates:
 
         return remove
 
-    def _notify(self, table: PartitionTable, step: Step) -> None:
+    def _notify(self, table: PartitionTable, step: StateChange) -> None:
         if status(table, self._me) not in IN_USE:
             return
         active = None if table.active is None else table.active.node

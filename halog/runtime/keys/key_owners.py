@@ -109,9 +109,9 @@ def import_module(config: Config, module: str) -> ModuleType:
             f"{config.source}: [application] modules names {module!r}, which cannot be imported: {e}; "
             "put it on the Python path"
         ) from e
-    except HalogError:  # a class is not as it must be: the error names class and field itself
+    except (HalogError, KeyboardInterrupt):  # a HalogError names the class and the field itself
         raise
-    except (Exception, SystemExit) as e:
+    except BaseException as e:  # whatever else the application raises there, an exit or a cancellation too
         where = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith("<frozen")][-1]
         at = "" if isinstance(e, SyntaxError) else f" ({where.filename}, line {where.lineno})"  # it names its own
         raise ConfigError(

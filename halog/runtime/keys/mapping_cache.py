@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from halog.backend import Mapped
+from halog.backend import KnownMappings
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table.table import PartitionTable
 from halog.metadata.mapped_policies import PolicyZnode, parse, path_of, read
@@ -20,7 +20,7 @@ from halog.ports import Coordinator, Versioned
 from halog.runtime.keys.key_owners import Owner
 
 
-class MappingView(Mapped, frozen=True, eq=False):
+class MappingView(KnownMappings, frozen=True, eq=False):
     """Holds what a node knows at one time, all of a piece: whoever routes by it sees owners and versions that belong
     together."""
 

@@ -1,4 +1,5 @@
-"""How transactions over several partitions were decided at another site, which has closed its branches (T2, F5)."""
+"""Finds how transactions over several partitions were decided at another site, which has closed its branches (T2,
+F5)."""
 
 from __future__ import annotations
 
@@ -15,19 +16,19 @@ from restore.branch import Side
 from restore.thread import Link, Thread
 
 MARGIN_MS: Final = 60_000
-"""Brokers' clocks may be apart; a decision is never older than the vote it decides by more."""
+"""Brokers' clocks may be apart by so much; a decision is never older by more than the vote it decides."""
 
 
-class Elsewhere:
-    """At one site."""
+class RemoteDecisions:
+    """A `RemoteDecisions` reads the decisions of one other site."""
 
     def __init__(self, remote: Remote, here: str) -> None:
         self._remote = remote
         self._here = here
 
     def committed(self, side: Side, undecided: Undecided) -> bool:
-        """Was it committed? Only the branch of its first partition can say so, and only once it is closed; what it does
-        not say was committed will never be (T2)."""
+        """Return whether it was committed. Only the branch of its first partition can say so, and only once it is
+        closed: what is not committed there never will be (T2)."""
         tx, first = undecided.tx, undecided.prepare.first
         table = table_of(self._remote.coordinator, first)
         decides = closed_side(self._remote, self._here, first, TopicPartition(table.topic, table.index))

@@ -54,6 +54,12 @@ def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str] | None:
         )
     if asked and isinstance(frame, frames.Submit | frames.Prepare):
         return f"the commit in partition {frame.partition} ({_of(frame.work)})", "split the transaction"
+    if asked and isinstance(frame, frames.Fetch | frames.Leased):
+        longest = max(map(len, frame.keys))
+        return (
+            f"the question for a key of {longest:,} bytes in partition {frame.partition}",
+            "no object has a key that fits no record",
+        )
     return None
 
 

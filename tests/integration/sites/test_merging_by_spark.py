@@ -81,7 +81,7 @@ def stage(checkpoint: Path) -> str:
     return msgspec.msgpack.decode(file.read_bytes(), type=Published).stage if file.exists() else ""
 
 
-def runs(config: Path) -> dict[str, classified.Classified | None]:
+def runs(config: Path) -> dict[str, classified.ClassifiedResult | None]:
     with connect(config) as site:
         return {t.name: classified.classified_of(site.coordinator, t.name) for t in site.tables}
 

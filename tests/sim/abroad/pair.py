@@ -289,7 +289,7 @@ class Pair:
         wanted += [
             (reopening, "queue", queues),
             (restoring, "queue", queues),
-            (restoring._OneRestore, "_records", self.noting(restoring._OneRestore._records)),
+            (restoring._PartitionRestore, "_records", self.noting(restoring._PartitionRestore._records)),
             (comparing, "LATE", 3),
             (merging, "MAKE_MS", MAKE_MS),
             (giving, "PIECE", 7),

@@ -16,7 +16,7 @@ from halog.core.settings import Sites
 from halog.core.table.table import PartitionTable
 from halog.metadata.sync_waits import SyncWait, awaited
 from halog.ports import Coordinator
-from halog.runtime.sites.switchover import Switch
+from halog.runtime.sites.switchover import SwitchResult
 from tests.sim.abroad import takeover
 from tests.sim.abroad.silence import Silence
 from tests.sim.abroad.tasks import SPEED, Task
@@ -118,7 +118,7 @@ class Waiting:
         found = self._known[self._pair.tasks.current, site] = awaited(coordinator, partition, site)
         return found
 
-    def promoted(self, site: str, switches: Iterable[Switch]) -> None:
+    def promoted(self, site: str, switches: Iterable[SwitchResult]) -> None:
         """What an operator was told."""
         for switch in switches:
             of = switch.taken_over_from

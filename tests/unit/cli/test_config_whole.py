@@ -41,7 +41,7 @@ def test_the_whole_file_is_activated_and_shown(shared: Cluster, halog: Run, tmp_
     assert halog("config", "check").code == 0
     ran = halog("config", "activate")
     assert ran.code == 0, ran
-    assert "it is so at site home alone; to have it at site east, activate it with that site's file, too" in ran.err
+    assert "it is active at site home alone; to have it at site east, activate it with that site's file, too" in ran.err
     wait_until(lambda: versions(shared) == {(1, ())})
     shown = halog("config", "show").out
     assert ('[nodes.D]\ndata_dir = "D"' in shown, shown.count('site = "home"'), "[policies.far]" in shown) == (

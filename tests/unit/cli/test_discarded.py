@@ -68,7 +68,9 @@ def test_discarded_records_are_shown_decoded_and_exported(cluster: Any, halog: R
     cluster.create(plane)
     nothing = halog("history", place, "--discarded")
     assert (nothing.code, nothing.out) == (0, "")
-    assert nothing.err == "no record of this log was skipped, and nothing that never reached it was told\n"
+    assert nothing.err == (
+        "nothing was discarded: no record of this log was skipped, and no node told of one that never reached it\n"
+    )
     tp = TopicPartition("ops.p.log", int(place[2:]))
     log = cluster.nodes["A"].runtime.adapters.log
     late = records.decode(list(log.read(tp, *log.bounds(tp)))[-1].value)

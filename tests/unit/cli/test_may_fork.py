@@ -19,7 +19,7 @@ Halog = Callable[..., Ran]
 
 WARNING = (
     "policy test keeps a directory of keys (mapper round_robin): where both sites go on with it they cannot be merged, "
-    "and one of them is to give up what it did"
+    "and one of them must give up what it did"
 )
 
 

@@ -144,7 +144,7 @@ def test_a_drain_is_undone_and_moves_nothing(cluster: Any, halog: Run) -> None:
     before = [t.configured for t in cluster.tables()]
     for other in ("--dry-run", "--allow-fewer"):
         wrong = halog("drain", "A", "--undo", other)
-        assert (wrong.code, f"--undo moves nothing: leave {other} away" in wrong.err) == (2, True), wrong
+        assert (wrong.code, f"--undo moves nothing: leave out {other}" in wrong.err) == (2, True), wrong
     assert halog("drain", "X", "--undo").code == 2
     ran = halog("drain", "A", "--undo")
     assert (ran.code, "A may get partitions again" in ran.err) == (0, True), ran

@@ -323,12 +323,14 @@ def test_an_import_holds_few_large_objects_at_a_time(
 def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
     cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from halog.cli.shared.connection import Connection
+    from halog.cli.shared.connection import ClusterConnection
 
     fleet(cluster)
     file = tmp_path / "all.jsonl"
-    real = Connection.scan
-    monkeypatch.setattr(Connection, "scan", lambda self, partition, prefix: list(real(self, partition, prefix))[1:])
+    real = ClusterConnection.scan
+    monkeypatch.setattr(
+        ClusterConnection, "scan", lambda self, partition, prefix: list(real(self, partition, prefix))[1:]
+    )
     ran = halog("export", "-o", file)
     assert (ran.code, ran.out, file.exists()) == (1, "", False)
     assert "that its active node counts" in ran.err
@@ -353,7 +355,7 @@ def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
         (lambda lines: [*lines[:6], lines[6].replace("}", "} ", 1), lines[7]], "it was changed since it was exported"),
         (lambda lines: [*lines, lines[0]], "stands behind the checksum line"),
         (lambda lines: [*lines, lines[-1]], "two checksum lines"),
-        (lambda lines: [*lines[:-1], '{"export": "complete"}\n'], "its checksum line is none"),
+        (lambda lines: [*lines[:-1], '{"export": "complete"}\n'], "its checksum line is not valid"),
     ],
 )
 def test_a_file_that_is_empty_or_cut_or_changed_is_refused(

@@ -10,7 +10,7 @@ import pytest
 
 from halog.backend import Work
 from halog.cli.merge import settlement as settling
-from halog.cli.shared.connection import Connection
+from halog.cli.shared.connection import ClusterConnection
 from halog.errors import UnreachableError
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, Defer, KeepSource, Verdict
@@ -154,7 +154,7 @@ def test_who_is_quicker_than_the_command_is_not_overruled(
     both = [n for n in (1, 2, 6, 11) if home(east, n) == home(east, 1)]
     looks, waited = settling._looked_at, settling._committed
 
-    def slow(connection: Connection, ready: Any) -> Any:
+    def slow(connection: ClusterConnection, ready: Any) -> Any:
         if 1 in both:
             both.remove(1)
             note(east, 1, "quicker")
@@ -228,9 +228,9 @@ def test_what_was_done_is_said_where_it_could_not_go_on(
     west: Cluster, east: Cluster, merged: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is lost by asking again."""
-    commits, submit = list[str](), Connection.submit
+    commits, submit = list[str](), ClusterConnection.submit
 
-    def lost(connection: Connection, partition: str, work: Work, ending: bytes) -> int:
+    def lost(connection: ClusterConnection, partition: str, work: Work, ending: bytes) -> int:
         commits.append(partition)
         if len(commits) == 3:
             raise UnreachableError("the line is cut")
@@ -239,7 +239,7 @@ def test_what_was_done_is_said_where_it_could_not_go_on(
     words = ("conflicts", "settle", "--all", "--as", "source")
     monkeypatch.setattr(settling, "BATCH_OBJECTS", 1)
     with monkeypatch.context() as patched:
-        patched.setattr(Connection, "submit", lost)
+        patched.setattr(ClusterConnection, "submit", lost)
         ran = run(halog, merged, *words, at="east")
     assert (ran.code, "after 2 conflicts: the line is cut; asked for again" in ran.err) == (3, True), ran.err
     assert len(waiting(halog, merged)) == 4
@@ -306,7 +306,7 @@ def test_what_is_not_there_to_be_settled_is_said(east: Cluster, merged: dict[str
         (77, ("--as", "base"), 2, "no merge that has touched Flight 77"),
         (1, ("--as", "base", "--merge", "00ff"), 2, "no merge 00ff that has touched Flight 1"),
         (1, ("--as", "base", "--partition", other), 2, f"Flight 1 belongs to {home(east, 1)}, and not to {other}"),
-        (1, (), 2, "say what is to stand"),
+        (1, (), 2, "say what should stand"),
         (1, ("--as", "nothing", "--fields", "{}"), 2, "of no use with --as nothing"),
         (1, ("--as", "base", "--all"), 2, "by TYPE and KEY, or --all"),
     ]:

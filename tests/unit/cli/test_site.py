@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.cluster.embedded import _Names
+from halog.cli.cluster.embedded import SiteNames
 
 pytestmark = pytest.mark.feature("O3", "M5")
 
@@ -42,4 +42,4 @@ def test_one_port_is_not_for_several_sites(halog: Run, tmp_path: Path, option: s
 
 
 def test_spaces_around_names_are_nothing() -> None:
-    assert _Names().convert("west , east", None, None) == ("west", "east")
+    assert SiteNames().convert("west , east", None, None) == ("west", "east")

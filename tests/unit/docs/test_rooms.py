@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.rooms import PATH, document, reduced
+
 pytestmark = pytest.mark.feature("O1")
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,3 +38,11 @@ def test_a_room_says_what_it_is_for(room: str) -> None:
 def test_no_folder_is_a_hall() -> None:
     folders = {p.parent for p in (ROOT / "halog").rglob("*.py")}
     assert {str(f): n for f in folders if (n := len([*f.glob("*.py")])) > MOST} == {}
+
+
+def test_the_picture_is_what_the_imports_say() -> None:
+    assert PATH.read_text() == document(), "run `python -m tools.rooms`"
+
+
+def test_an_arrow_that_follows_from_others_is_left_out() -> None:
+    assert reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}

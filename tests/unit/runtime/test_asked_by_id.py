@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from halog.backend import Work
-from halog.cli.shared.connection import Connection
-from halog.demo.exactly import Exactly
+from halog.cli.shared.connection import ClusterConnection
+from halog.demo.exactly import ExactlyOnce
 from halog.errors import ClosedError, DeadlineError, LockedError, OutcomeUnknownError, UnreachableError
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
@@ -159,7 +159,7 @@ def test_what_was_presented_to_a_copy_of_the_same_node_has_its_epoch(cluster: Cl
 
 
 def test_a_tool_is_told_the_epoch_too() -> None:
-    connection: Any = Connection.__new__(Connection)
+    connection: Any = ClusterConnection.__new__(ClusterConnection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
     def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:
@@ -172,7 +172,7 @@ def test_a_tool_is_told_the_epoch_too() -> None:
     assert caught.value.evidence["epoch"] == 6
 
 
-class Once(Exactly[str]):
+class Once(ExactlyOnce[str]):
     """The demo's client, on a node of its own making."""
 
     def work(self, tx: Any, what: str) -> None:

@@ -126,6 +126,14 @@ def test_a_tool_that_could_not_send_it_again_does_not_know_either(evidence: dict
     assert says_nothing(error) is bool(evidence)
 
 
+@pytest.mark.parametrize("frame", [frames.Fetch("p", [b"k" * 17], 0), frames.Leased("p", [b"k" * 17])])
+def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: frames.Fetch | frames.Leased) -> None:
+    error = too_large(frame, FrameError("a frame", size=19, limit=16, sent=False))
+    assert isinstance(error, RecordTooLargeError)
+    assert "a key of 17 bytes in partition p" in str(error)
+    assert "no object has a key that fits no record" in str(error)
+
+
 def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
     node: Any = Outsized(ev.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False)

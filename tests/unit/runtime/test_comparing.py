@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from halog.runtime.merge.comparison import Comparing
+from halog.runtime.merge.comparison import MergeComparison
 from halog.runtime.merge.compensation import by_the_rules
-from halog.runtime.merge.decisions import Deciding
+from halog.runtime.merge.decisions import MergeDecisions
 from restore.branch import Side, Since, aborted
 from restore.branches import Compared, merged_at
 from tests.unit.core.merging_begun import Begun
@@ -58,7 +58,7 @@ def looked(world: World, one: Begun) -> Callable[[Side], Compared]:
     assert one.fork is not None
     assert one.theirs is not None
     assert one.read is not None
-    comparing = Comparing(cast(Any, Own(world)), Deciding(by_the_rules), None, three_way=True)
+    comparing = MergeComparison(cast(Any, Own(world)), MergeDecisions(by_the_rules), None, three_way=True)
     return comparing.by_itself(one.fork, one.theirs, one.read, one.name)
 
 

@@ -16,7 +16,7 @@ from halog.core.roles import Role
 from halog.core.table.table import Group, PartitionTable
 from halog.errors import UnreachableError
 from halog.events import DISCARDED, INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
-from halog.ports import Noted, TopicPartition
+from halog.ports import JournalResult, TopicPartition
 from halog.runtime.events import history as history_module, reporter as telling_module
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import EventReporter
@@ -38,17 +38,17 @@ class Journal:
         self.blocked = threading.Event()
         self.blocked.set()
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         self.attempts += 1
         self.blocked.wait()
         if self.error is not None:
             raise self.error
         if self.away.is_set():
-            return Noted(len(values))
+            return JournalResult(len(values))
         kept = values[: self.keeps]
         fit = [v for v in kept if len(v) <= self.largest]
         self.taken += [Event.from_bytes(v) for v in fit]
-        return Noted(len(values) - len(kept), len(kept) - len(fit))
+        return JournalResult(len(values) - len(kept), len(kept) - len(fit))
 
     def close(self) -> None:
         self.closed = True
@@ -215,7 +215,7 @@ def test_a_log_that_goes_away_between_two_runs_gets_the_rest_later(journal: Jour
     takes = iter([2, 0, 1, 0])
     note = journal.note
 
-    def noted(values: Sequence[bytes]) -> Noted:
+    def noted(values: Sequence[bytes]) -> JournalResult:
         journal.keeps = next(takes, 10_000)
         return note(values)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.backend import Work
-from halog.cli.shared.connection import Connection
+from halog.cli.shared.connection import ClusterConnection
 from halog.core import events as ev
 from halog.errors import (
     ClosedError,
@@ -315,7 +315,7 @@ def test_a_tool_believes_no_refusal_that_its_first_request_may_overtake() -> Non
     ]
     for error in said[:2]:
         error.evidence |= {"asked_before": True, "may_arrive": True}
-    connection: Any = Connection.__new__(Connection)
+    connection: Any = ClusterConnection.__new__(ClusterConnection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
     def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:

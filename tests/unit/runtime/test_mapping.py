@@ -114,6 +114,7 @@ def test_a_mapper_that_is_not_there_is_named(mapper: str, modules: str, why: str
     [
         ("import os\n1 / 0", r"ZeroDivisionError: division by zero \(.*failing\.py, line 2\)"),
         ("import sys\nsys.exit(3)", r"SystemExit: 3 \(.*failing\.py, line 2\)"),
+        ("import asyncio\nraise asyncio.CancelledError", r"CancelledError:  \(.*failing\.py, line 2\)"),
         ("def f(:", r"SyntaxError: invalid syntax \(failing\.py, line 1\)"),
         (
             "class Odd(Exception):\n    def __str__(self):\n        raise KeyError(1)\nraise Odd",

@@ -12,7 +12,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
-from halog.runtime.client.outcome_delivery import Settling
+from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.rpc import frames
 from halog.runtime.support import keyed_executor as lanes
 from halog.runtime.support.keyed_executor import Lanes
@@ -72,12 +72,12 @@ class Copy:
         action()
 
 
-Parts = tuple[Settling, Ballots, Any]
+Parts = tuple[DecisionDelivery, Ballots, Any]
 
 
 @pytest.fixture
 def settling() -> Iterator[Parts]:
-    made, ballots = Settling(), Ballots()
+    made, ballots = DecisionDelivery(), Ballots()
     made.ballots = ballots  # type: ignore[assignment]
     yield made, ballots, Copy()
     made.close()

@@ -17,9 +17,9 @@ from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, standing
 from halog.ports import TopicPartition
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
-from halog.runtime.sites.mirror_assignment import STALE_S, Mirroring
-from halog.runtime.sites.mirror_link import Line
-from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.mirror_assignment import STALE_S, MirrorAssignment
+from halog.runtime.sites.mirror_link import MirrorLink
+from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.support.adapters import nowhere
 
 pytestmark = pytest.mark.feature("M1", "M5")
@@ -47,7 +47,7 @@ class Node:
 
 def compares(node: Any) -> None:
     """It has been at it for some time."""
-    Line(node, Succession(node, "east", nowhere, ()), DEFINITIONS)._compares(node.copy)
+    MirrorLink(node, OwnerTracker(node, "east", nowhere, ()), DEFINITIONS)._compares(node.copy)
 
 
 def test_whoever_compares_says_so_and_the_others_wait(
@@ -60,7 +60,7 @@ def test_whoever_compares_says_so_and_the_others_wait(
     monkeypatch.setattr(line, "time", clock)
     monkeypatch.setattr(line, "REPORT_S", 0.0)
     host: Any = other
-    waiting = Mirroring(host, nowhere, DEFINITIONS, ())
+    waiting = MirrorAssignment(host, nowhere, DEFINITIONS, ())
     for _ in range(10):
         compares(first)
         now[0] += STALE_S / 3

@@ -339,7 +339,7 @@ def test_both_are_kept_one_under_a_key_of_its_own_and_undone(
     ) -> list[bytes]:
         if name not in died:
             died.append(name)
-            raise restoring.Lost  # as if the process were no more
+            raise restoring.EpochLost  # as if the process were no more
         return made(opening, others, found, merged, name)
 
     made = restoring.merge_records

@@ -7,8 +7,8 @@ import pytest
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, Change
 from halog.runtime.merge import decisions as deciding
-from halog.runtime.merge.decisions import Deciding
-from halog.runtime.merge.epoch_reopening import Lost
+from halog.runtime.merge.decisions import MergeDecisions
+from halog.runtime.merge.epoch_reopening import EpochLost
 from restore.compensation import KeepSource
 from restore.creating import Decided, Into, New
 from restore.merge import Committed, Difference, Instance, Kind
@@ -43,7 +43,7 @@ def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(deciding, "PIECE", 2)
     triggers, keys = Triggers(), [found(n) for n in range(5)]
     keys[4] = found(4, None)
-    some = Deciding(triggers)
+    some = MergeDecisions(triggers)
     some.ahead(keys, lambda: False)
     assert triggers.asked == [d.key for d in keys[:4]]
     triggers.asked.clear()
@@ -57,7 +57,7 @@ def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyP
 def test_what_was_compared_anew_and_is_as_it_was_is_not_asked_of_again() -> None:
     """A merge that has to compare everything at once: most of it was decided ahead, while the partition served."""
     triggers = Triggers()
-    some = Deciding(triggers)
+    some = MergeDecisions(triggers)
     some.ahead([found(n) for n in range(3)], lambda: False)
     triggers.asked.clear()
     again = [found(0), found(1, b"another"), found(2)]
@@ -76,7 +76,7 @@ def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
         ]
 
     keys = [found(n) for n in range(3)]
-    some = Deciding(triggers)
+    some = MergeDecisions(triggers)
     some.ahead(keys[1:], lambda: False)
     settled = some.settled(keys, INTO)
     assert [s.merged.key for s in settled] == [*(d.key for d in keys), b"new"]
@@ -93,6 +93,6 @@ def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
 def test_a_node_that_ends_decides_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deciding, "PIECE", 2)
     triggers = Triggers()
-    with pytest.raises(Lost):
-        Deciding(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
+    with pytest.raises(EpochLost):
+        MergeDecisions(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
     assert len(triggers.asked) == 4

@@ -15,7 +15,7 @@ from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, write
 from halog.runtime.sites import catch_up as drawing_level
-from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M5")
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.feature("M5")
 TABLE = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0, epoch=EpochId(9, "west", 1), owner="east")
 
 
-class Fenced(DrawingLevel):
+class Fenced(CatchUp):
     """The fence of epoch 5 stands in west's log, which was given to east, at offset 3."""
 
     def __init__(self, standing: MirrorStatus) -> None:

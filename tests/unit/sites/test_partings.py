@@ -8,7 +8,7 @@ from halog.core.log.chain import ChainState
 from halog.events import Event
 from halog.ports import TopicPartition
 from halog.runtime.sites import divergence_count as partings, split_watch as splits
-from halog.runtime.sites.split_watch import Parted
+from halog.runtime.sites.split_watch import Split
 from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore import touched
@@ -28,7 +28,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partings, "REFRESH_S", 0.1)
 
 
-def told(cluster: Cluster) -> dict[str, Parted]:
+def told(cluster: Cluster) -> dict[str, Split]:
     return splits.parted(cluster.node(cluster.names[0]).runtime.adapters.coordinator, cluster.tables().values())
 
 

@@ -19,7 +19,7 @@ from halog.metadata.restore_requests import DONE, FAILED, MERGING, READING, Clos
 from halog.ports import Coordinator
 from halog.runtime.merge import restore_driver as restoring
 from halog.runtime.merge.restore_command import undo
-from halog.runtime.sites.mirror_link import Line
+from halog.runtime.sites.mirror_link import MirrorLink
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.core.merging_site import Site
 from tests.unit.sites.model import registry
@@ -105,7 +105,7 @@ def test_the_end_of_a_branch_that_cannot_be_told_is_an_error(
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked for goes on, and on."""
-    monkeypatch.setattr(restoring.Restoring, "_begin", lambda self, copy, asked: None)
+    monkeypatch.setattr(restoring.RestoreDriver, "_begin", lambda self, copy, asked: None)
 
 
 @pytest.mark.usefixtures("idle")
@@ -159,13 +159,13 @@ def test_a_site_that_was_told_to_stop_does_not_follow_because_it_did_before_it_s
     for number in range(6):
         note(west, number, "west"), note(east, number, "east")
     mend(west, east)
-    go_on, give_away = threading.Event(), Line._give_away
+    go_on, give_away = threading.Event(), MirrorLink._give_away
 
-    def later(self: Line, *args: Any) -> None:
+    def later(self: MirrorLink, *args: Any) -> None:
         if go_on.is_set():
             give_away(self, *args)
 
-    monkeypatch.setattr(Line, "_give_away", later)
+    monkeypatch.setattr(MirrorLink, "_give_away", later)
     switching(west).demote(NAMES, "east")
     threading.Timer(0.5, go_on.set).start()
     assert set(reuniting(west, east).values()) == {DONE}

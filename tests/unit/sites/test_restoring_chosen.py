@@ -10,7 +10,7 @@ import pytest
 
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE, RestoreRequest, restore_of
-from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
@@ -37,7 +37,7 @@ def asked(
             time.sleep(0.5)
         return adapters.reach(site)
 
-    with Reuniting(own, partial(state_topic, at.config), reach, others, timeout_s) as command:
+    with RestoreCommand(own, partial(state_topic, at.config), reach, others, timeout_s) as command:
         tables = list(at.tables().values())
         sources = command.sources(tables, {}, back)
         return sources, command.restore(tables, sources, told=lambda name, now: None)

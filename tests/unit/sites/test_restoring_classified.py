@@ -17,7 +17,7 @@ from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, SETTLING, RestoreRequest
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.merge import closed_branch, restore_driver as restoring, spark_results as classified
-from halog.runtime.merge.spark_results import Classified
+from halog.runtime.merge.spark_results import ClassifiedResult
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
@@ -91,7 +91,7 @@ def job(initiating: Cluster, source: Cluster, name: str) -> None:
     begin = log.bounds(tp)[1]
     for value in values:
         log.put(tp, b"", value)
-    told = Classified(
+    told = ClassifiedResult(
         theirs.state.hash.hex(),
         RUN.hex(),
         manifest.hex(),
@@ -191,14 +191,14 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
         classified.hold(coordinator(east), name, "west", 0)
     died: list[str] = []
 
-    def die(self: restoring._OneRestore, phase: str, *more: object, **fields: object) -> None:
+    def die(self: restoring._PartitionRestore, phase: str, *more: object, **fields: object) -> None:
         if phase == before and self._copy.name not in died:
             died.append(self._copy.name)
-            raise restoring.Lost  # as if the process were no more
+            raise restoring.EpochLost  # as if the process were no more
         say(self, phase, *more, **fields)
 
-    say = restoring._OneRestore._say
-    monkeypatch.setattr(restoring._OneRestore, "_say", die)
+    say = restoring._PartitionRestore._say
+    monkeypatch.setattr(restoring._PartitionRestore, "_say", die)
     ended = restore(west, east, classified=True)
     assert sorted(died) == NAMES
     assert {(r.phase, r.tries) for r in ended.values()} == {(DONE, 2)}
@@ -267,7 +267,7 @@ def alone() -> Coordinator:
     return made
 
 
-ONE = Classified("aa", "bb", "cc", "t", 1, 2, "test", 3)
+ONE = ClassifiedResult("aa", "bb", "cc", "t", 1, 2, "test", 3)
 
 
 def test_the_last_one_to_find_something_is_believed(alone: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,15 +179,15 @@ def test_a_merge_that_nobody_could_tell_of_is_known_all_the_same(
     part(west, east)
     died: list[str] = []
 
-    def die(self: restoring._OneRestore, phase: str, *more: object, **fields: object) -> None:
+    def die(self: restoring._PartitionRestore, phase: str, *more: object, **fields: object) -> None:
         if phase == DONE and self._copy.name not in died:
             died.append(self._copy.name)
             wait_until(lambda: states(west)[self._copy.name].owner == "east", "west follows")
-            raise restoring.Lost  # as if the process were no more
+            raise restoring.EpochLost  # as if the process were no more
         say(self, phase, *more, **fields)
 
-    say = restoring._OneRestore._say
-    monkeypatch.setattr(restoring._OneRestore, "_say", die)
+    say = restoring._PartitionRestore._say
+    monkeypatch.setattr(restoring._PartitionRestore, "_say", die)
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}
     assert sorted(died) == NAMES

@@ -12,7 +12,7 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch
-from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
@@ -78,7 +78,7 @@ def named(initiating: Cluster, source: str, others: list[str]) -> dict[str, str]
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = list(initiating.tables().values())
     own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
-    with Reuniting(own, topics, adapters.reach, others, TAKES_S) as asked:
+    with RestoreCommand(own, topics, adapters.reach, others, TAKES_S) as asked:
         sources = asked.sources(tables, dict.fromkeys(NAMES, source))
         ended = asked.restore(tables, sources, told=lambda name, now: None)
     return {name: r.phase for name, r in ended.items()}

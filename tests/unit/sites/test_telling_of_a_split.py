@@ -15,7 +15,7 @@ from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus
 from halog.ports import UnknownResult, Versioned
-from halog.runtime.sites.split_watch import Watching, parted, tell
+from halog.runtime.sites.split_watch import SplitWatch, parted, tell
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M1")
@@ -85,7 +85,7 @@ def test_a_split_is_told_again_until_it_stands_in_the_coordinator() -> None:
         pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: told.append(e)),
     )
-    watching = Watching(host, lambda site: Remote(site, there, there), ("east",), {"policy"})
+    watching = SplitWatch(host, lambda site: Remote(site, there, there), ("east",), {"policy"})
     for _ in range(4):
         watching.turn()
     assert {name: one.site for name, one in parted(here, [table]).items()} == {"p": "east"}
@@ -116,7 +116,7 @@ def looked(now: MirrorStatus, *, epoch: int = 4, told: bool = True) -> str:
         pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: None),
     )
-    Watching(host, lambda site: Remote(site, there, there), ("east",), {"policy"}).turn()
+    SplitWatch(host, lambda site: Remote(site, there, there), ("east",), {"policy"}).turn()
     found = parted(here, [OURS])
     return found["p"].site if found else ""
 
