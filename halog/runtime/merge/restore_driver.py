@@ -94,7 +94,7 @@ class RestoreDriver:
         self._definitions = definitions
         self._due = due
         self._asked: dict[str, RestoreRequest] = {}
-        """By partition, what was asked for last, as far as this node has heard."""
+        """By partition: what was asked for last, as far as this node has heard."""
         self._watched: set[str] = set()
         self._at_it: set[str] = set()
         self._unread: set[str] = set()
