@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from halog.backend import Work
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.ids import ABSENT
 from halog.errors import (
     ClosedError,
@@ -169,9 +169,9 @@ class Commits:
             copy.core.state.chain.state.epoch.number
         )  # its own, and looked at before: it answers in that one or a later one
         result = self._here(copy, tx, work, until, open_)
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             return result.lsn
-        error = to_error(result or ev.Unknown("no answer in time"), partition)
+        error = to_error(result or res.Unknown("no answer in time"), partition)
         if open_.may_arrive(HERE, led):
             error.evidence["may_arrive"] = True
         again = isinstance(error, NotActiveError | OutcomeUnknownError) and not error.evidence.get("expired")
@@ -180,7 +180,7 @@ class Commits:
         time.sleep(RETRY_S)
         return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
-    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> ev.Result | None:
+    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> res.Result | None:
         waiter = Waiter()
         before, open_.presented = open_.presented, True
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
@@ -188,7 +188,7 @@ class Commits:
         if self.deliveries is not None:
             self.deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
-        if type(result) is ev.NotServing:
+        if type(result) is res.NotServing:
             open_.presented = before
         else:
             open_.seen(epoch)
@@ -202,10 +202,10 @@ class Commits:
 
         logged = not copy.answers_early(work.durability)
 
-        def answered(result: ev.Result) -> None:
-            if type(result) is ev.Expired:  # refused before anything was sent: `commit` is to see it as new
+        def answered(result: res.Result) -> None:
+            if type(result) is res.Expired:  # refused before anything was sent: `commit` is to see it as new
                 self._unsent.add(tx)
-            lsn = result.lsn if type(result) is ev.Happened else None
+            lsn = result.lsn if type(result) is res.Happened else None
             if not logged:  # by the replicas: the log's reports are the kept thread's
                 done(lsn)
                 return

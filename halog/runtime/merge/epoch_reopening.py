@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import DeadlineError
 from restore.replay import Opening
@@ -32,10 +32,10 @@ OPEN_S: Final = 90.0
 BACK_S: Final = 10.0
 """For this node to serve again, if it is to."""
 
-Due = dict[str, "queue.SimpleQueue[ev.MergeDue | ev.Result]"]
+Due = dict[str, "queue.SimpleQueue[fx.MergeDue | res.Result]"]
 """By partition, who waits for an epoch to be opened."""
 
-Made = Callable[[ev.MergeDue], list[bytes]]
+Made = Callable[[fx.MergeDue], list[bytes]]
 """What opens the epoch; nothing: it opens as any other."""
 
 
@@ -64,11 +64,11 @@ class Reopening:
             if self._error is not None:
                 self._serves()
                 raise self._error
-            if isinstance(result, ev.Happened):
+            if isinstance(result, res.Happened):
                 return True
             if self._asked and not self._made:
                 return False
-            if isinstance(result, ev.NotServing | ev.Unknown):  # it may have opened all the same: looked at anew
+            if isinstance(result, res.NotServing | res.Unknown):  # it may have opened all the same: looked at anew
                 raise Lost
             if time.monotonic() >= until:
                 raise DeadlineError(f"the epoch of {self._copy.name} did not end, or did not open again: {result}")
@@ -82,9 +82,9 @@ class Reopening:
             if self._host.pause(0.05):
                 raise Lost
 
-    def _attempt(self, floor: int, made: Made) -> ev.Result:
+    def _attempt(self, floor: int, made: Made) -> res.Result:
         """Once; what became of it."""
-        told: queue.SimpleQueue[ev.MergeDue | ev.Result] = queue.SimpleQueue()
+        told: queue.SimpleQueue[fx.MergeDue | res.Result] = queue.SimpleQueue()
         self._made = False
         self._asked = False
         self._due[self._copy.name] = told
@@ -95,13 +95,13 @@ class Reopening:
                     said = told.get(timeout=OPEN_S)
                 except queue.Empty:
                     raise DeadlineError(f"the epoch of {self._copy.name} did not open") from None
-                if not isinstance(said, ev.MergeDue):
+                if not isinstance(said, fx.MergeDue):
                     return said
                 self._copy.post(ev.MergeMade(said.token, said.epoch, self._safely(made, said)))
         finally:
             self._due.pop(self._copy.name, None)
 
-    def _safely(self, made: Made, e: ev.MergeDue) -> list[bytes]:
+    def _safely(self, made: Made, e: fx.MergeDue) -> list[bytes]:
         self._asked = True
         self._error = None
         self.before = Checkpoint(e.offset, e.state)
@@ -114,6 +114,6 @@ class Reopening:
         return records
 
 
-def opening_of(e: ev.MergeDue) -> Opening:
+def opening_of(e: fx.MergeDue) -> Opening:
     """The epoch that was started."""
     return Opening(e.epoch, e.state, int.from_bytes(e.horizon, "big"), e.mapper_version, dict(e.decided))

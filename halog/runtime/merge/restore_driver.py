@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.log.chain import ChainState
+from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.metadata import log_holds as retention, mirror_starts as places, restore_requests as restores
@@ -122,7 +123,7 @@ class Restoring:
         """Once the node closes: what is not done is the next active node's."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
-    def due(self, copy: Copy, e: ev.MergeDue) -> None:
+    def due(self, copy: Copy, e: fx.MergeDue) -> None:
         """The epoch that a merge is to open was started. With the copy's lock held."""
         waiting = self._due.get(copy.name)
         if waiting is not None:
@@ -277,7 +278,7 @@ class _OneRestore:
             self._own.go_on(LOOK_S)
         raise DeadlineError(f"{side}: is a node there up, and is the partition given to this site?")
 
-    def _records(self, e: ev.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
+    def _records(self, e: fx.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
         """What opens the epoch, and its result in numbers."""
         _check_apart(e.state, theirs)
         self._say(MERGING, merge=name.hex())
@@ -301,7 +302,7 @@ class _OneRestore:
             phase, result = (DONE, {"changed": found.put_back}) if own else (NOTHING, {})
             self._say(phase, "it was undone before", merge=found.name.hex(), result=result)
 
-    def _undone(self, e: ev.MergeDue, found: Undoing) -> list[bytes]:
+    def _undone(self, e: fx.MergeDue, found: Undoing) -> list[bytes]:
         found.read(self._own.at(e.state, e.offset))
         if found.put_back is not None:  # since it was read the last time
             return []
@@ -311,10 +312,10 @@ class _OneRestore:
 
     # --- the epoch that opens with it ---
 
-    def _open(self, floor: int, made: Callable[[ev.MergeDue], list[bytes]], name: bytes) -> bool:
+    def _open(self, floor: int, made: Callable[[fx.MergeDue], list[bytes]], name: bytes) -> bool:
         """False: it opened as any other does, since nothing was made."""
 
-        def held(e: ev.MergeDue) -> list[bytes]:
+        def held(e: fx.MergeDue) -> list[bytes]:
             records = made(e)
             if records:
                 self._hold(name, e.offset)
@@ -327,7 +328,7 @@ class _OneRestore:
         result = self._result()
         self._say(DONE, self._hand_over(), result=result, merge=name.hex())
         more = {"merge": name.hex(), "site": self._asked.site or "-", **result}
-        self._host.telling.told(self._copy, ev.Tell(RESTORED, "", "undone" if self._asked.undo else "merged", more))
+        self._host.telling.told(self._copy, Tell(RESTORED, "", "undone" if self._asked.undo else "merged", more))
         return True
 
     def _hand_over(self) -> str:
@@ -336,13 +337,13 @@ class _OneRestore:
         if to in ("", self._host.me.node):
             return ""
         while True:
-            told = queue.SimpleQueue[ev.Result]()
+            told = queue.SimpleQueue[res.Result]()
             self._copy.hand_over(to, told.put, "asked for with the restore")
             try:
                 result = told.get(timeout=HAND_OVER_S)
             except queue.Empty:
                 return f"not handed over to {to} within {HAND_OVER_S:g} s"
-            if isinstance(result, ev.Happened):
+            if isinstance(result, res.Happened):
                 return ""
             if time.monotonic() >= until or self._host.pause(LOOK_S):  # it may have left the node list for a moment
                 return f"not handed over to {to}: {to_error(result, self._copy.name)}"

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.ports import Store
 from halog.runtime.rpc.errors import ours
 
@@ -66,12 +66,12 @@ class OnDisk:
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
 
-    def flush(self, e: ev.Flush) -> None:
+    def flush(self, e: fx.Flush) -> None:
         """What was applied: handed to the operating system now."""
         self._copy.objects.save()
         self._then(ev.Flushed(e.lsn))
 
-    def stow(self, e: ev.Stow) -> None:
+    def stow(self, e: fx.Stow) -> None:
         """What is held, likewise."""
         self._copy.objects.stowed.stow(e)
         if e.flush:
