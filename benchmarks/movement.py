@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from halog.core.placement.drain import Move
-from halog.core.placement.rebalance import Shape, rebalance
-from halog.core.placement.spread import Zone, spread
+from halog.core.placement.drain import MoveProposal
+from halog.core.placement.rebalance import PolicyDemand, rebalance
+from halog.core.placement.spread import PlacementZone, spread
 from halog.core.table.table import PartitionTable
 from halog.schema.codec import encoder
 from halog.schema.shapes import Scalar
@@ -86,18 +86,18 @@ def worst(sizes: Iterable[Size], change: Callable[[Size], Moved]) -> Moved:
 def _placed(size: Size, nodes: Sequence[str]) -> list[tuple[str, ...]]:
     """As a new cluster is."""
     nowhere: dict[str, tuple[str, ...]] = {f"p-{i}": () for i in range(size.partitions)}
-    return list(spread(nowhere, size.copies, Zone(nodes, nodes)).values())
+    return list(spread(nowhere, size.copies, PlacementZone(nodes, nodes)).values())
 
 
-def _planned(size: Size, before: Sequence[str], after: Sequence[str]) -> list[Move]:
+def _planned(size: Size, before: Sequence[str], after: Sequence[str]) -> list[MoveProposal]:
     tables = [
         PartitionTable(f"p-{i}", "00" * 16, "t", i, "p", nodes, size.copies - 1)
         for i, nodes in enumerate(_placed(size, before))
     ]
-    return rebalance(tables, Shape(size.copies, size.copies - 1, Zone(after, after)), (*before, *after))
+    return rebalance(tables, PolicyDemand(size.copies, size.copies - 1, PlacementZone(after, after)), (*before, *after))
 
 
-def _made(moves: Iterable[Move]) -> int:
+def _made(moves: Iterable[MoveProposal]) -> int:
     return sum(len(set(m.target.nodes) - set(m.before)) for m in moves if m.target is not None)
 
 

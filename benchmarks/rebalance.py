@@ -200,7 +200,7 @@ def _driven(scene: Scene, new: Path, count: int, share: float) -> Driver:
 def _moved(checkpoint: Path) -> int:
     """As the job has noted."""
     try:
-        found = msgspec.msgpack.decode((checkpoint / progress.FILE).read_bytes(), type=progress.Progress)
+        found = msgspec.msgpack.decode((checkpoint / progress.FILE).read_bytes(), type=progress.FinderProgress)
     except FileNotFoundError:
         return 0
     return found.counts.get("moved", 0)

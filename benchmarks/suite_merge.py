@@ -27,7 +27,7 @@ from benchmarks.forked import INITIATING, PARTITIONS, RAW, SOURCE, Forked, share
 from benchmarks.processes import Child
 from benchmarks.scene import Scene, wait_until
 from benchmarks.suite_sites import KIND, level, promote, site_config
-from halog.demo.split.sites import NAMES, Sites
+from halog.demo.split.sites import NAMES, SplitSites
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
 
@@ -130,7 +130,7 @@ def _rate(forked: Forked, made: Callable[[], DataFrame]) -> float:
 def _command(scene: Scene, effort: Effort) -> Row:
     """Seconds: both sites have the same objects, and each changes three fifths of them."""
     count = effort.touched_objects * 5 // 3
-    sites = Sites(scene.directory / "merge", LogProgress())
+    sites = SplitSites(scene.directory / "merge", LogProgress())
 
     def measure(i: int) -> tuple[float, float]:
         configs = {site: site_config(scene, sites, site, f"merge{i}") for site in NAMES}
@@ -157,7 +157,7 @@ def _command(scene: Scene, effort: Effort) -> Row:
     return row(name, "s", by_spark, plain, client_in="the operator's command")
 
 
-def _part(sites: Sites, configs: dict[str, Path], apps: dict[str, Child], serves: str, count: int) -> None:
+def _part(sites: SplitSites, configs: dict[str, Path], apps: dict[str, Child], serves: str, count: int) -> None:
     """`serves`: the site that does, so that the other one is to go on alone."""
     level(apps)
     sites.cut()

@@ -25,15 +25,15 @@ from benchmarks.scene import Scene, wait_until
 from halog.cli.shared.connection import ClusterConnection, connect
 from halog.config import ApplicationConfig, Config, NodeConfig, PolicyConfig, ZoneConfig
 from halog.core.table.table import PartitionTable
-from halog.demo.split.sites import NAMES, Sites, other
+from halog.demo.split.sites import NAMES, SplitSites, other
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
-from halog.runtime.merge.restore_command import Reuniting
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.merge.restore_command import RestoreCommand
+from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
-from halog.runtime.topics.state_topic import Mark
+from halog.runtime.topics.state_topic import SnapshotMark
 from halog.runtime.topics.topic_names import state_topic
 
 KIND, PARTITIONS = "Kept", 4
@@ -55,7 +55,7 @@ WAIT_S = 600.0
 def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """Mirroring under load, takeovers that were asked for, and restores."""
     scene.end_all()
-    sites = Sites(scene.directory / "sites", LogProgress())
+    sites = SplitSites(scene.directory / "sites", LogProgress())
     seen = Seen()
 
     def measure(i: int) -> tuple[float, float]:
@@ -95,7 +95,7 @@ class Seen:
     """Milliseconds, in order."""
 
 
-def _round(scene: Scene, sites: Sites, name: str, count: int, seen: Seen) -> float:
+def _round(scene: Scene, sites: SplitSites, name: str, count: int, seen: Seen) -> float:
     """Seconds of one restore."""
     configs = {site: site_config(scene, sites, site, name) for site in NAMES}
     apps: dict[str, Child] = {}
@@ -128,7 +128,7 @@ def _round(scene: Scene, sites: Sites, name: str, count: int, seen: Seen) -> flo
     return took
 
 
-def _waiting(scene: Scene, sites: Sites, effort: Effort) -> tuple[list[float], list[float]]:
+def _waiting(scene: Scene, sites: SplitSites, effort: Effort) -> tuple[list[float], list[float]]:
     """Milliseconds, p50 of one client at west, for each run: of commits that wait for east's log, and of others."""
     configs = {site: site_config(scene, sites, site, "waiting", waits=True) for site in NAMES}
     apps: dict[str, Child] = {}
@@ -150,7 +150,7 @@ def _waiting(scene: Scene, sites: Sites, effort: Effort) -> tuple[list[float], l
     return found[KIND], found[PLAIN]
 
 
-def site_config(scene: Scene, sites: Sites, site: str, name: str, *, waits: bool = False) -> Path:
+def site_config(scene: Scene, sites: SplitSites, site: str, name: str, *, waits: bool = False) -> Path:
     """`waits`: commits of `KIND` wait for the other site, and those of `PLAIN` do not."""
     made: Config = sites.config(site, scene.directory / name, name, PARTITIONS)
     node = f"{site}-1"
@@ -196,7 +196,7 @@ def _has(connection: ClusterConnection, ends: dict[str, int]) -> bool:
 def _marked(connection: ClusterConnection, partition: str) -> int:
     """Up to which offset the last snapshot has everything."""
     found = connection.coordinator.get(f"snapshots/{partition}")
-    return 0 if found is None else Mark.from_bytes(found.data).next_offset
+    return 0 if found is None else SnapshotMark.from_bytes(found.data).next_offset
 
 
 def _lsns(app: Child, names: list[str]) -> list[int]:
@@ -235,17 +235,17 @@ def promote(config: Path, *, may_fork: bool) -> None:
     """What `halog site promote` does, at the site of this configuration, with every partition."""
     with connect(config, WAIT_S) as connection:
         here = connection.config.site.name
-        switching = Switching(connection.coordinator, here, connection.adapters.reach, 60.0)
+        switching = Switchover(connection.coordinator, here, connection.adapters.reach, 60.0)
         switching.promote([t.name for t in connection.tables], may_fork=may_fork)
 
 
 @contextmanager
-def _reuniting(config: Path) -> Iterator[tuple[Reuniting, list[PartitionTable]]]:
+def _reuniting(config: Path) -> Iterator[tuple[RestoreCommand, list[PartitionTable]]]:
     with connect(config, WAIT_S) as connection:
         yield _of(connection), list(connection.tables)
 
 
-def _of(connection: ClusterConnection) -> Reuniting:
+def _of(connection: ClusterConnection) -> RestoreCommand:
     adapters, config = connection.adapters, connection.config
     own = Remote(config.site.name, adapters.log, adapters.coordinator)
-    return Reuniting(own, partial(state_topic, config), adapters.reach, [other(own.name)], WAIT_S)
+    return RestoreCommand(own, partial(state_topic, config), adapters.reach, [other(own.name)], WAIT_S)

@@ -22,7 +22,7 @@ from benchmarks.scene import Scene, wait_until
 from benchmarks.suite_sites import KIND, level, promote, site_config
 from halog.config import load_config
 from halog.config.sites import TAKEOVER_MS
-from halog.demo.split.sites import NAMES, Sites
+from halog.demo.split.sites import NAMES, SplitSites
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded.progress import LogProgress
 
@@ -64,7 +64,7 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
 
 def _round(scene: Scene, loss: Loss, name: str) -> float:
     """Seconds."""
-    sites = Sites(scene.directory / name, LogProgress())
+    sites = SplitSites(scene.directory / name, LogProgress())
     sites.start()
     try:
         configs = {site: _config(scene, sites, site, name, votes=loss.votes) for site in NAMES}
@@ -86,7 +86,7 @@ def _round(scene: Scene, loss: Loss, name: str) -> float:
         sites.stop()
 
 
-def _lose(loss: Loss, scene: Scene, sites: Sites, apps: dict[str, Child]) -> None:
+def _lose(loss: Loss, scene: Scene, sites: SplitSites, apps: dict[str, Child]) -> None:
     if not loss.killed:
         sites.cut()
         return
@@ -108,7 +108,7 @@ def _first_commits(app: Child, until: float) -> None:
             return
 
 
-def _config(scene: Scene, sites: Sites, site: str, name: str, *, votes: bool) -> Path:
+def _config(scene: Scene, sites: SplitSites, site: str, name: str, *, votes: bool) -> Path:
     path = site_config(scene, sites, site, name)
     if votes:
         made = load_config(path)

@@ -1,6 +1,16 @@
-"""halog: managed objects that outlive their process. Public names only, each imported when it is first used (PEP 562).
+"""halog keeps managed objects that outlive their process.
 
-Never does anything at import: `import halog.errors` or `import mappers` on a Spark executor pulls in nothing else.
+This module holds the public names only. Each is imported when it is first used (PEP 562): `import halog.errors`, or
+`import mappers` on a Spark executor, pulls in nothing else.
+
+    managed, field, Ref, Decimals       declare classes whose objects halog keeps
+    node, Node                          open a node; its verbs
+    transaction, current, Transaction   run work that happens whole or not at all
+    Token, Durability                   how current a read is; what a commit waits for
+    PartitionChange, partition_notifier hear when a partition changes its state
+    on_conflict                         decide what two sites contradict each other in
+    aio                                 the same API for an event loop
+    errors                              every error that halog raises
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m halog` is the same as the installed command `halog`."""
+"""This module makes `python -m halog` the same command as the installed `halog`."""
 
 from __future__ import annotations
 

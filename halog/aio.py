@@ -1,15 +1,17 @@
-"""The same verbs, awaitable: for applications that live in an event loop.
+"""This module offers the API of halog to applications that live in an event loop: the same verbs, awaitable.
 
     async with node.transaction() as tx:
         aircraft = await tx.get(Aircraft, "N14228")
         await tx.call(aircraft.land, 1400)
 
-Never waits in the loop. What this node can answer itself is done at once: reads of partitions it is active for (out of
+No verb blocks the loop. What this node can answer itself is done at once: reads of partitions it is active for (out of
 memory, or its own store), and commits to them, whose answer wakes the task. Everything else runs on one of a bounded
 number of threads, with the context of the task carried over, so that `halog.current()` works inside methods. Reading
-and assigning fields needs no `await`. The theory: a transaction is used by one thread at a time (a lock orders the
-verbs of one), and what has begun is never abandoned half-way: a cancelled task waits for the request under way, then
-rolls back; a cancelled commit is settled first and the outcome is in `tx.outcome`.
+and assigning fields needs no `await`.
+
+A transaction is used by one thread at a time (a lock orders the verbs of one). A verb that has begun is never abandoned
+half-way: a cancelled task waits for the request under way, then rolls back. A cancelled commit is settled first; its
+outcome is in `tx.outcome`.
 """
 
 from __future__ import annotations
@@ -49,13 +51,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 THREADS: Final = 32
-"""Requests under way at once per node: a commit takes about a millisecond, so this is tens of thousands a second."""
+"""Requests under way at once per node. A commit takes about a millisecond, so this allows tens of thousands a
+second."""
 PAGE: Final = 200
-"""Objects of an extent fetched per hop to a thread."""
+"""Objects of an extent that one hop to a thread fetches."""
 
 
 class Node:
-    """An awaitable node around an ordinary one: `Node(halog.node("halog.toml"))`, or `await open(...)`."""
+    """A `Node` wraps an ordinary node for an event loop: `Node(halog.node("halog.toml"))`, or `await open(...)`.
+    `threads` limits the requests under way at once. Close it, or use it in an `async with` block."""
 
     def __init__(self, node: SyncNode, *, threads: int = THREADS) -> None:
         self.sync = node
@@ -63,8 +67,8 @@ class Node:
         self._mail: Mailbox | None = None
 
     def submit(self, work: Callable[[], R]) -> asyncio.Future[R]:
-        """Run it on a thread. NoTransactionError once the node is closed; ForkedError in a child of the process that
-        opened it, where the threads are not."""
+        """Run `work` on a thread. NoTransactionError once the node is closed; ForkedError in a child of the process
+        that opened it, which does not have the threads."""
         if self.sync.space.forked:
             raise forked_error()
         try:
@@ -73,7 +77,7 @@ class Node:
             raise NoTransactionError(f"the node is closed: {error}") from error
 
     def mailbox(self) -> Mailbox:
-        """Where answers for the running loop go."""
+        """Return the mailbox through which the running loop gets its answers."""
         loop = asyncio.get_running_loop()
         mail = self._mail
         if mail is None or mail.loop is not loop:
@@ -88,7 +92,7 @@ class Node:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the cluster; waits for what is under way. In a forked child there is nothing to leave."""
+        """Leave the cluster, when the requests under way are done. In a forked child it does nothing."""
         if self.sync.forked:
             return
         await _finished(self.submit(self.sync.close))
@@ -97,15 +101,15 @@ class Node:
     def transaction(
         self, *, read: Read = "active", after: Token | Iterable[Token] = (), durability: Durability | None = None
     ) -> Transaction:
-        """A transaction, for an `async with` block; see `halog.Node.transaction` (D1, R6)."""
+        """Return a new transaction, for an `async with` block; see `halog.Node.transaction` (D1, R6)."""
         return Transaction(self, self.sync.transaction(read=read, after=after, durability=durability))
 
     def transactional(
         self, *, retries: int = retry.RETRIES, durability: Durability | None = None
     ) -> Callable[[Callable[Concatenate[Transaction, P], Awaitable[R]]], Callable[P, Awaitable[R]]]:
-        """`@node.transactional()` over a coroutine function whose first parameter is the transaction: `async def
-        land(tx, tail)`, called as `land(tail)`. Run again after a ConflictError, at most `retries` times (D1);
-        `durability` as in `transaction` (R6)."""
+        """Decorate a coroutine function whose first parameter is the transaction: `@node.transactional()` over `async
+        def land(tx, tail)`, called as `land(tail)`. After a ConflictError it is run again, at most `retries` times
+        (D1); `durability` is as in `transaction` (R6)."""
         asked = checked(durability)
 
         def wrap(func: Callable[Concatenate[Transaction, P], Awaitable[R]]) -> Callable[P, Awaitable[R]]:
@@ -122,7 +126,7 @@ class Node:
 
     async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, durability: Durability | None) -> R:
         settled: dict[str, int] = {}
-        attempts = retry.Attempts(retries)
+        attempts = retry.RetryCounter(retries)
         while True:
             try:
                 async with Transaction(self, self.sync.begin(settled, durability)) as tx:
@@ -133,25 +137,27 @@ class Node:
             await asyncio.sleep(seconds)
 
     async def outcome(self, of: Transaction | HalogError) -> Outcome:
-        """What became of a transaction whose commit raised OutcomeUnknownError, or was cancelled; see
+        """Say what became of a transaction whose commit raised OutcomeUnknownError, or was cancelled; see
         `halog.Node.outcome`."""
         asked = of.sync if isinstance(of, Transaction) else of
         return await _finished(self.submit(partial(self.sync.outcome, asked)))
 
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
-        """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
+        """Create many objects fast; see `halog.Node.load`. A thread reads the iterable."""
         check_may_change()  # that thread has another context
         return await _finished(self.submit(partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
 
 
 class Transaction:
-    """Made by `Node.transaction()`; use it in an `async with` block. Errors are those of `halog.Transaction`."""
+    """A `Transaction` reads and changes objects; everything it changes happens at its end, or nothing.
+    `Node.transaction()` returns one; use it in an `async with` block. Its verbs raise what those of `halog.Transaction`
+    raise."""
 
     def __init__(self, node: Node, tx: SyncTransaction) -> None:
         self.sync = tx
         self._node = node
         self._lock = asyncio.Lock()
-        """Held by a verb that runs on a thread."""
+        """A verb that runs on a thread holds this lock."""
         self._context: contextvars.Context | None = None
 
     async def __aenter__(self) -> Transaction:
@@ -179,7 +185,8 @@ class Transaction:
         return self.sync.token
 
     async def commit(self) -> None:
-        """See `halog.Transaction.commit`; done by itself at the end of the block."""
+        """End the transaction and keep its changes; the end of the block does this by itself. See
+        `halog.Transaction.commit`."""
         while self._lock.locked():  # a verb is under way
             async with self._lock:
                 pass
@@ -199,7 +206,7 @@ class Transaction:
         answer = mail.expect(tx.backend.deadline_of(presented.partition))
         try:
             begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer))
-        except Exception:  # presented again below, under the same id, it says what is wrong
+        except Exception:  # it is presented again below, under the same id, which raises what is wrong
             begun = False
         if not begun:
             answer.give(None)
@@ -208,9 +215,9 @@ class Transaction:
         mail.follow()
         try:
             lsn = await answer
-        except asyncio.CancelledError:  # told when the answer is there
+        except asyncio.CancelledError:  # it comes only when the answer is there
             if answer.exception() is None:
-                with suppress(HalogError):  # the cancellation is what the caller hears; `outcome` tells the rest
+                with suppress(HalogError):  # the caller gets the cancellation; `outcome` tells the rest
                     await self._settled(presented, answer.result())
             else:
                 commits.unanswered(tx, presented.partition)
@@ -222,28 +229,28 @@ class Transaction:
     def _commits_here(self) -> bool:
         partitions = self.sync.partitions()
         backend = self.sync.backend
-        if not backend.mapped.listed.keys().isdisjoint(partitions):  # their directory is asked, wherever that is
+        if not backend.mapped.listed.keys().isdisjoint(partitions):  # their key directory may be elsewhere
             return False
         return bool(partitions) and all(map(backend.is_active, partitions))
 
-    async def _settled(self, presented: commits.Presented, lsn: int | None) -> None:
+    async def _settled(self, presented: commits.CommitRequest, lsn: int | None) -> None:
         if lsn is not None:
             commits.happened(self.sync, presented, lsn)
         else:
             await _finished(asyncio.ensure_future(self._settle(presented)))
 
-    async def _settle(self, presented: commits.Presented) -> None:
-        """No answer came of it: a thread presents it until there is one."""
+    async def _settle(self, presented: commits.CommitRequest) -> None:
+        """Make a thread present the commit until an answer comes, since the first attempt got none."""
         try:
             settled = self._node.submit(partial(commits.finish, self.sync, presented))
-        except NoTransactionError:  # the node was closed meanwhile: it answers at once
+        except NoTransactionError:  # the node was closed meanwhile: this answers at once
             commits.finish(self.sync, presented)
         else:
             await _finished(settled)
 
     async def create(self, obj: T) -> T:
         """See `halog.Transaction.create` (D1)."""
-        listed = self.sync.backend.mapped.listed  # a mapper may be asked that looks at loads, and waits for them
+        listed = self.sync.backend.mapped.listed  # a mapper may look at the partitions' loads, and wait for them
         return await self._run(not listed, self.sync.create, obj)
 
     async def get(self, cls: type[T], *key: Any) -> T:
@@ -267,7 +274,7 @@ class Transaction:
         return await self._do(self.sync.resolve, ref)
 
     def ref(self, obj: T) -> Ref[T]:
-        """See `halog.Transaction.ref`; needs no I/O."""
+        """See `halog.Transaction.ref`; it needs no I/O, so no `await`."""
         return self.sync.ref(obj)
 
     async def extent(self, cls: type[T]) -> AsyncIterator[T]:
@@ -287,13 +294,14 @@ class Transaction:
         return await self._do(method, *args, **kwargs)
 
     async def _run(self, here: bool, func: Callable[..., R], *args: Any) -> R:
-        """Run a verb: at once if it needs nobody else, and no other verb of this transaction is under way."""
+        """Run a verb: at once if it needs no other node, and no other verb of this transaction is under way."""
         if here and not self._lock.locked():
             return func(*args)
         return await self._do(func, *args)
 
     async def _do(self, func: Callable[..., R], *args: Any, **kwargs: Any) -> R:
-        """Run one verb on a thread. Cancelled, it is finished first: then nothing of it is under way any more."""
+        """Run one verb on a thread. If it is cancelled, it is finished first, so nothing of it is under way any
+        more."""
         await self._lock.acquire()
         try:
             if self._context is None:
@@ -311,7 +319,7 @@ class Transaction:
 
 
 async def _finished(future: asyncio.Future[R]) -> R:
-    """The result, waited for even when cancelled; then the cancellation goes on."""
+    """Return the result. A cancellation waits for it, too, and is raised then."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -319,13 +327,13 @@ async def _finished(future: asyncio.Future[R]) -> R:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        future.exception()  # seen: the cancellation is what the caller hears
+        future.exception()  # asyncio would log it otherwise; the caller gets the cancellation
         raise cancelled
     return future.result()
 
 
 def _take(objects: Any, count: int) -> tuple[list[Any], RecordFormatError | None]:
-    """So many of them; and what is wrong with one that cannot be read, told behind the last of all others."""
+    """Return so many objects, and the error that an extent raises behind its last object, if some cannot be read."""
     page: list[Any] = []
     try:
         for obj in objects:
@@ -338,7 +346,7 @@ def _take(objects: Any, count: int) -> tuple[list[Any], RecordFormatError | None
 
 
 async def open(*args: Any, **kwargs: Any) -> Node:  # noqa: A001 - read as `halog.aio.open`
-    """`halog.node(...)` without blocking the loop, as an awaitable node."""
+    """Open a node as `halog.node(...)` does, without blocking the loop, and return it awaitable."""
     from halog.runtime.node.open import node
 
     return Node(await asyncio.to_thread(node, *args, **kwargs))

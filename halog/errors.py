@@ -1,4 +1,4 @@
-"""Every error halog raises, in one tree.
+"""This module defines every error halog raises, in one tree.
 
     HalogError
     ├── ConfigError               a configuration file or option            (exit 2)
@@ -70,7 +70,8 @@ _SEE = {
 
 
 class HalogError(Exception):
-    """Root of the tree. `evidence` holds plain values only, so that it can cross a wire and a log."""
+    """A `HalogError` is the root of the tree. `happened`: did the thing asked for happen (None: unknown)? `exit_code`
+    is that of the command line. `evidence` holds plain values only, so that it can cross a wire and a log."""
 
     happened: ClassVar[bool | None] = False
     exit_code: ClassVar[int] = 1
@@ -85,19 +86,18 @@ class HalogError(Exception):
 
 
 class ConfigError(HalogError):
-    """A configuration value is missing, unknown or wrong; names file, key and reason."""
+    """A configuration value is missing, unknown or wrong; the message names file, key and reason."""
 
     exit_code = 2
 
 
 class UnknownNameError(ConfigError):
-    """A name was given that no node, partition, policy, zone, site, … has; nothing was changed.
-
-    `evidence`: kind, name, known (all of them)."""
+    """No node, partition, policy, zone, site, … has the name that was given; nothing was changed. `evidence`: kind,
+    name, known (all names there are)."""
 
     @classmethod
     def of(cls, kind: str, name: str, known: Collection[str], where: str = "") -> UnknownNameError:
-        """The one form of it: what there is none of, what there is, and which command shows all of them."""
+        """Make the error: it says which name is missing, which names there are, and which command shows all of them."""
         shown = [*known][:_SHOWN]
         more = f", … ({len(known)} in all)" if len(known) > _SHOWN else ""
         see = f": see `{_SEE[kind]}`" if kind in _SEE else ""
@@ -111,13 +111,13 @@ class UnknownNameError(ConfigError):
 
 
 class DeclarationError(HalogError):
-    """A managed class cannot be declared as written; names class and field."""
+    """A managed class cannot be declared as written; the message names class and field."""
 
     exit_code = 2
 
 
 class SchemaChangedError(DeclarationError):
-    """The stored definition of a type cannot be read with the declared one; carries both."""
+    """The stored definition of a type cannot be read with the declared one; the error carries both."""
 
 
 class TransactionError(HalogError):
@@ -132,22 +132,23 @@ class ConflictError(TransactionError):
 
 
 class RemappedError(ConflictError):
-    """It was routed by a mapping that its partition serves no more, and nothing was done (T8). halog begins again with
-    the new one; raised only where that takes the whole transaction. `evidence`: partition, mapping (its version)."""
+    """The transaction was routed by a mapping that its partition does not serve any more; nothing was done (T8). halog
+    routes it anew by itself, and raises this only where the whole transaction must run again. `evidence`: partition,
+    mapping (its version)."""
 
 
 class SwitchedError(ConflictError):
-    """Another site serves the partition than when the transaction began, and nothing was done (M5). Versions read there
-    may be something else here; running the transaction again is safe."""
+    """Another site serves the partition than when the transaction began; nothing was done (M5). The versions that were
+    read may name other states here. Running the transaction again is safe."""
 
 
 class LockedError(ConflictError):
     """A transaction over several partitions that is not decided yet holds the object (T5); `evidence["tx"]` names it.
-    Waited for already; running the transaction again is safe."""
+    halog has waited for it already. Running the transaction again is safe."""
 
 
 class DuplicateKeyError(TransactionError):
-    """An object with this key exists."""
+    """An object with this key exists already; nothing was changed."""
 
 
 class NotFoundError(TransactionError):
@@ -161,33 +162,35 @@ class FieldTypeError(TransactionError):
 
 
 class UnknownTypeError(TransactionError):
-    """The type is not declared here, or not bound to a policy."""
+    """The type is not declared in this process, or not bound to a policy. Import its module, or bind it."""
 
     exit_code = 2
 
 
 class MapperError(TransactionError):
-    """A custom mapper failed, or said what is no partition of the policy (P6); names mapper, type, key and answer."""
+    """A custom mapper failed, or named something that is no partition of the policy (P6). The message names mapper,
+    type, key and answer."""
 
 
 class RecordTooLargeError(TransactionError):
-    """The encoded commit record exceeds the limit (R8); names size, limit and the largest objects."""
+    """The encoded commit record exceeds the limit (R8); the message names size, limit and the largest objects."""
 
 
 class CrossPartitionError(TransactionError):
-    """A method touches an object of another partition than its own; names both."""
+    """A method has touched an object of another partition than its own; the message names both."""
 
 
 class NoTransactionError(TransactionError):
-    """Called outside a transaction, or on an object whose transaction has ended."""
+    """The call was made outside a transaction, or on an object whose transaction has ended."""
 
 
 class RemoteCallError(HalogError):
-    """A method raised on the active node an exception this process does not know; carries its evidence."""
+    """The method has raised on the active node an exception that this process does not know; the error carries its text
+    and evidence."""
 
 
 class AvailabilityError(HalogError):
-    """What was asked for cannot be had now; nothing happened."""
+    """The thing asked for is not available now; nothing happened. Try again later."""
 
     exit_code = 3
 
@@ -197,8 +200,8 @@ class PartitionUnavailableError(AvailabilityError):
 
 
 class NotActiveError(AvailabilityError):
-    """The node asked is not the active one; `evidence["active"]` names whom to ask, where known, and
-    `evidence["elected"]` the epoch that it was made active in."""
+    """The node asked is not the active one. `evidence["active"]` names the active node, where known;
+    `evidence["elected"]` is the epoch in which that node was elected."""
 
 
 class UnreachableError(AvailabilityError):
@@ -210,53 +213,54 @@ class OverloadedError(AvailabilityError):
 
 
 class QuorumError(AvailabilityError):
-    """Nothing was done: too few nodes of the partition's group are there (R7)."""
+    """Too few nodes of the partition's group are up (R7); nothing was done."""
 
 
 class SitesError(QuorumError):
-    """Nothing was done: a site whose log must have a commit confirms nothing, or too many sites whose votes this one
-    needs cannot be reached (M5); `evidence["sites"]` names them."""
+    """A commit needs the log of a site that confirms nothing, or this site cannot reach enough of the sites whose votes
+    it needs (M5); nothing was done. `evidence["sites"]` names the sites."""
 
 
 class ReplicasError(QuorumError):
-    """Nothing was done: too few sync replicas are there for what the transaction asked of them (R6)."""
+    """Too few sync replicas are up for the durability that the transaction asked for (R6); nothing was done."""
 
 
 class ZoneQuorumError(QuorumError):
-    """Nothing was done: the node asked has no quorum in one of its zones and is offline (Q1); `evidence["node"]` names
+    """The node asked has no quorum in one of its zones and is offline (Q1); nothing was done. `evidence["node"]` names
     it, `evidence["why"]` the zone."""
 
 
 class DeadlineError(AvailabilityError):
-    """It did not come about within the time allowed."""
+    """The thing asked for did not come about within the time allowed; the message says within how long."""
 
     exit_code = 6
 
 
 class OutcomeUnknownError(HalogError):
-    """It may or may not have happened. Of a commit `node.outcome(error)` says which; its evidence is what that asks by.
+    """The thing asked for may or may not have happened. For a commit, `node.outcome(error)` says which.
 
-    `tx`: the id; `partition`: that which decides; `participants`: all of them, if there are several; `epoch`: the
-    highest that a request of it was sent for: "did not happen" is true if it is asked under that one (or a higher one),
-    for under a lower one what is late may still be done.
+    The evidence of a commit is what that call needs. `tx`: the transaction's id. `partition`: the partition that
+    decides. `participants`: all partitions, if there are several. `epoch`: the highest epoch that a request was sent
+    for. The answer "did not happen" is final only under that epoch or a higher one: under a lower one a late request
+    may still happen.
     """
 
     happened = None
 
 
 class RefusedError(HalogError):
-    """Refused because it would be unsafe; says what would make it safe."""
+    """The request was refused because it would be unsafe; the message says what would make it safe."""
 
     exit_code = 5
 
 
 class NodeListsError(RefusedError):
-    """A node's definition of a partition and the cluster's node list are inconsistent (P10); names both. Nothing was
-    changed. `evidence["lists"]` has them all: partition, node, defined, listed."""
+    """A node's definition of a partition and the cluster's node list are inconsistent (P10); the message names both.
+    Nothing was changed. `evidence["lists"]` holds them all: partition, node, defined, listed."""
 
 
 class NothingToDoError(RefusedError):
-    """There is nothing of what was to be ended or undone, or it is so already; nothing was changed."""
+    """There is nothing to end or undo, or it is so already; nothing was changed."""
 
     exit_code = 0
 
@@ -266,7 +270,7 @@ class LogError(HalogError):
 
 
 class RecordFormatError(LogError):
-    """A record of an unknown type or version, or bytes that are no record."""
+    """A record has an unknown type or version, or its bytes are no record."""
 
 
 class DivergedError(LogError):
@@ -274,8 +278,8 @@ class DivergedError(LogError):
 
 
 class PartedError(LogError):
-    """The histories of two sites have parted: each went on by itself (M1). `evidence`: lsn, and the hashes of the two
-    records there, `ours` and `theirs`."""
+    """The histories of two sites have parted: each site went on by itself (M1). `evidence`: lsn, and the hashes of the
+    two records there, `ours` and `theirs`."""
 
 
 class CoordinatorError(HalogError):
@@ -297,7 +301,7 @@ class FrameError(HalogError):
 
 
 class SiteError(HalogError):
-    """The embedded servers cannot be brought up or down; says what to do."""
+    """The embedded servers cannot be brought up or down; the message says what to do."""
 
 
 class NodeError(HalogError):
@@ -309,7 +313,7 @@ class DuplicateNodeError(NodeError):
 
 
 class ForkedError(NodeError):
-    """A connected node was used in a child process after fork()."""
+    """A forked child process has used its parent's node. Open a node in the child."""
 
 
 class ClosedError(NodeError):
@@ -317,16 +321,16 @@ class ClosedError(NodeError):
 
 
 def mark_unsent(error: BaseException, frame: bytes) -> None:
-    """Whatever ended this request, also what is none of ours (Ctrl-C), came before anything of `frame` was sent. The
-    mark is for this very frame: whoever raises one and the same instance each time interrupts others with it, too."""
+    """Note on an exception that it came before any byte of `frame` was sent. The exception may be none of halog's
+    (Ctrl-C). The mark names the frame, since the same exception instance may interrupt several requests."""
     error.__dict__["halog_unsent"] = frame
 
 
 def unmark(error: BaseException) -> None:
-    """What ended a request came when some of it may have been sent, whatever the same instance ended before."""
+    """Remove the mark: the exception came when part of a request may have been sent."""
     error.__dict__.pop("halog_unsent", None)
 
 
 def is_unsent(error: BaseException, frame: bytes) -> bool:
-    """Was it marked so, of this request?"""
+    """Is the exception marked as one that came before any byte of `frame` was sent?"""
     return error.__dict__.get("halog_unsent") is frame

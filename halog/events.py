@@ -1,8 +1,9 @@
-"""The group's operational messages: one registry of stable codes, and the form of an event (Q4, O2).
+"""This module holds the messages for operators: one registry of stable codes, and the form of an event (Q4, O2).
 
-A code names what happened for as long as halog exists: it may be searched for, alarmed on, and is never given to
-anything else. Everything else about an event is data; its text is made here, once, from that data, so that the log
-file and the history say the same. Only what happens today has a code. Pure: the time is an input.
+A code names what happened for as long as halog exists: operators may search for it and set alarms on it, and it never
+gets another meaning. Everything else about an event is data. Its text is made here, once, from that data, so that the
+log file and the history say the same. Every code belongs to something that happens today. This module is pure: the time
+is an input.
 
 docs/guides/operations.md holds the table of all codes (a test compares), docs/protocol.md the bytes of the history.
 """
@@ -22,11 +23,12 @@ TEXT_CHARS = 1_000
 """A longer text in an event is cut: an event must fit any topic."""
 
 ITEMS = 100
-"""What stands behind them in a list of an event is left out."""
+"""A list in an event holds at most so many items; the rest is left out."""
 
 
 class Kind(NamedTuple):
-    """A code and all that is fixed about it. `text` is a template over the event's fields and those of `more`."""
+    """A `Kind` is a code and all that is fixed about it. `text` is a template over the event's fields and those of
+    `more`."""
 
     code: str
     name: str
@@ -251,12 +253,12 @@ KINDS: dict[str, Kind] = {
         NOT_TAKEN,
     )
 }
-"""Every code that can occur."""
+"""Every code that can occur, with its kind."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened, as the history holds it (JSON, one object). `time_ms` is since 1970, UTC, by the clock
-    of the node that tells it; `id` is unique, so that an event written twice counts once."""
+    """An `Event` is one thing that happened, as the history holds it (JSON, one object). `time_ms` is since 1970, UTC,
+    by the clock of the node that reports it; `id` is unique, so that an event written twice counts once."""
 
     id: str
     code: str
@@ -266,23 +268,23 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     partition: str | None
     node: str
-    """Whom it is about."""
+    """The node that the event is about."""
     by: str
-    """The node that tells it."""
+    """The node that reports the event."""
     epoch: int | None
-    """Number of the partition's epoch, as the telling node knows it."""
+    """The number of the partition's epoch, as the reporting node knows it."""
     lsn: int | None
     text: str
     cause: str
     more: dict[str, Any] = {}
 
     def to_bytes(self) -> bytes:
-        """The value in the history's topic."""
+        """Return the event as a value of the history's topic."""
         return msgspec.json.encode(self)
 
     @staticmethod
     def from_bytes(data: bytes) -> Event:
-        """Decode a value; fields of newer versions are passed over. RecordFormatError for anything else."""
+        """Decode a value; fields of newer versions are ignored. RecordFormatError for anything else."""
         try:
             return _DECODER.decode(data)
         except msgspec.MsgspecError as e:
@@ -293,7 +295,8 @@ _DECODER = msgspec.json.Decoder(Event)
 
 
 class At(NamedTuple):
-    """Where an event happened: cluster, telling node, and the partition with its epoch number and lsn, if any."""
+    """Says where an event happened: cluster, reporting node, and the partition with its epoch number and lsn, if
+    any."""
 
     cluster: str
     by: str
@@ -303,8 +306,8 @@ class At(NamedTuple):
 
 
 def _tame(value: Any) -> Any:
-    """Short, and without lone surrogates, which no encoder takes. Bytes are halog's own, and whoever tells bounds them;
-    they become base64."""
+    """Return the value shortened, and without lone surrogates, which no encoder takes. Bytes are left alone: they are
+    halog's own, the reporting code bounds them, and they become base64."""
     if isinstance(value, str):
         return value[:TEXT_CHARS].encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -315,7 +318,7 @@ def _tame(value: Any) -> Any:
 
 
 def lean(whole: Event) -> Event:
-    """The same without the bytes it carries, where there is no room for them."""
+    """Return the event without the bytes that it carries, for places that have no room for them."""
     return msgspec.structs.replace(whole, more=_without_bytes(whole.more))
 
 
@@ -330,9 +333,10 @@ def _without_bytes(value: Any) -> Any:
 def event(
     kind: Kind, at: At, *, name: str, time_ms: int, node: str, cause: str, more: Mapping[str, Any] | None = None
 ) -> Event:
-    """An event of `kind` with its text; `name` becomes its id. KeyError if `more` lacks what the template names.
+    """Make an event of `kind` with its text; `name` becomes its id. KeyError if `more` lacks a field that the template
+    names.
 
-    Whatever strangers put into names and texts: the event is short, and can be encoded.
+    Names and texts may come from strangers: the event is short all the same, and can be encoded.
     """
     facts = {key: _tame(value) for key, value in (more or {}).items()}
     node, cause = _tame(node), _tame(cause)

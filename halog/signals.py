@@ -1,4 +1,5 @@
-"""A signal is heard at once, whichever thread the kernel gave it to. For halog's own processes only.
+"""This module makes a process hear a signal at once, whichever thread the kernel gave it to. It is for halog's own
+processes only.
 
 Python runs a signal's handler in the main thread. A main thread that waits for a lock does not wake up when another
 thread receives the signal, so the handler may never run. `relay` starts a thread that hears of every signal by the
@@ -16,18 +17,20 @@ import time
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 WAKING = signal.SIGURG
-"""Wakes the main thread. Ignored by default, so a late one harms nobody; higher than `STOPPING`: Python runs handlers
-in the order of their numbers, so when this one's has run, those of `STOPPING` have."""
+"""This signal wakes the main thread. The system ignores it by default, so a late one does no harm. Its number is higher
+than those of `STOPPING`, and Python runs handlers in the order of their numbers: when this one's has run, theirs
+have."""
 
 AGAIN_S = 0.02
 WAKES = 2
-"""So often the main thread is woken: the first time it may just have been at the handlers of an earlier waking."""
+"""The main thread is woken so often for each signal: at the first waking it may still have been in the handlers of an
+earlier one."""
 PATIENCE_S = 1.0
-"""A signal to stop that comes when the one before it was not heard for so long ends the process."""
+"""If a signal to stop was not heard for so long, the next one ends the process."""
 
 
 def relay() -> None:
-    """Starts the relay, in the main thread, and lets through every signal that whoever started this process blocked.
+    """Start the relay in the main thread, and unblock every signal that the parent process has blocked.
 
     Call it once, before other threads start. O1.
     """
@@ -47,7 +50,7 @@ class _Relay:
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # the pipe is the parent's
 
     def start(self) -> None:
-        """Starts the thread, which runs as long as the process."""
+        """Start the thread, which runs as long as the process."""
         threading.Thread(target=self._run, name="halog-signals", daemon=True).start()
 
     def _run(self) -> None:
@@ -81,7 +84,7 @@ class _Relay:
 
 
 def _end_if_told(numbers: bytes) -> None:
-    """The main thread is stuck where no signal reaches it: an orderly end is not to be had."""
+    """End the process at once on a signal to stop, since the main thread is stuck where no signal reaches it."""
     for number in numbers:
         if number in STOPPING:
             os._exit(128 + number)

@@ -1,9 +1,10 @@
-"""Mappers: which partition an object goes to (P6). Pure, and shipped to Spark executors.
+"""A mapper says which partition an object goes to (P6). Mappers are pure, and shipped to Spark executors.
 
-Never uses built-in `hash` (it differs from process to process), chance or a clock: every node and every job must map
-alike. The theory: a mapper sees only the routing key, the bytes of the `partition_by` values, so objects partitioned
-by the same values share a partition whatever their type; a custom mapper is told the topmost base's name, too. Where
-objects have entries in a key directory (`round_robin`, and mappers asked at create), it says only where a new one goes.
+No mapper uses built-in `hash` (it differs from process to process), chance or a clock: every node and every job must
+map alike. A mapper sees only the routing key, the bytes of the `partition_by` values, so objects partitioned by the
+same values share a partition whatever their type. A custom mapper is told the topmost base's name, too. Where objects
+have entries in a key directory (`round_robin`, and mappers asked at create), a mapper says only where a new object
+goes.
 """
 
 from __future__ import annotations

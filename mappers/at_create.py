@@ -1,12 +1,12 @@
-"""Mappers asked at create: a function is given a new object, and says in which partition it is to be (P6).
+"""This module has mappers asked at create: a function is given a new object, and names its partition (P6).
 
     def by_size(made: NewObject, partitions: tuple[str, ...], states: States) -> str:
         return "bulk" if made.fields["size"] > 1_000_000 else min(partitions, key=lambda p: states[p].cpu or 0.0)
 
-What it says is kept in a key directory (`halog.core.keys.directory`), so it need not say the same again: it may look at
-the object, at how many objects partitions have, at the load of nodes, at a clock. It is asked once for each create, in
-the process that creates, and where a partition is emptied. What it says that is no partition is an error, and nothing
-happens. Nothing here asks anybody: what is known of partitions is given to it.
+A key directory keeps the answer (`halog.core.keys.directory`), so the function need not give the same answer again. It
+may look at the object, at how many objects partitions have, at the load of nodes, at a clock. It is asked once for each
+create, in the process that creates, and when a partition is emptied. An answer that is no partition is an error, and
+nothing happens. Nothing here asks anybody: what is known of partitions is passed in.
 """
 
 from __future__ import annotations
@@ -18,43 +18,44 @@ from mappers.custom import MisplacedError
 
 
 class NewObject(NamedTuple):
-    """An object that is to be placed, to be read only. Values are those of its stored form, as tools have them: an Enum
-    is its name, a nested record a dict."""
+    """A `NewObject` is an object that is to be placed, to be read only. Values are those of its stored form, as tools
+    have them: an Enum is its name, a nested record a dict."""
 
     type_name: str
-    """Of its own class."""
+    """The name of its own class."""
     key: tuple[Any, ...]
     fields: Mapping[str, Any]
-    """Copies, by name, those of the key among them."""
+    """Copies of its fields, by name, those of the key among them."""
 
 
 class PartitionState(NamedTuple):
-    """What the asking process knows of a partition; None: nothing yet."""
+    """A `PartitionState` is what the asking process knows of a partition; None: nothing yet."""
 
     name: str
     nodes: tuple[str, ...] = ()
     """Its node list in order of priority, as configured: the nodes that are to have copies."""
     node: str | None = None
-    """The active one."""
+    """The active node."""
     objects: int | None = None
-    """How many it has, as the active node counted `age_s` ago."""
+    """How many objects it has, as the active node counted `age_s` ago."""
     placed: int = 0
-    """How many this process has had placed there since; some of these creates may have failed."""
+    """How many objects this process has had placed there since; some of these creates may have failed."""
     cpu: float | None = None
-    """Of the active node's host: processes that run or wait to run, mean of a minute, for each of its cores."""
+    """The load of the active node's host: processes that run or wait to run, mean of a minute, for each of its
+    cores."""
     memory: float | None = None
-    """Of the active node's host: the share of its memory that is in use, 0 to 1."""
+    """The share of memory in use on the active node's host, 0 to 1."""
     age_s: float | None = None
     """How old these figures are."""
 
 
 States = Mapping[str, PartitionState]
-"""By partition. Nobody is asked before something is looked up in it."""
+"""What is known, by partition. Nobody is asked before something is looked up in it."""
 AtCreate = Callable[[NewObject, tuple[str, ...], States], str]
 
 
 class AtCreateMapper:
-    """Such a function with the partitions there are. `name`: as errors show it."""
+    """An `AtCreateMapper` is such a function with the partitions there are. `name`: as errors show it."""
 
     __slots__ = ("_function", "_name", "partitions")
 
@@ -64,10 +65,10 @@ class AtCreateMapper:
         self.partitions = tuple(partitions)
 
     def choose(self, made: NewObject, states: States) -> str:
-        """The partition that the function names. MisplacedError."""
+        """Return the partition that the function names. MisplacedError."""
         try:
             said: object = self._function(made, self.partitions, states)
-        except KeyboardInterrupt:  # of whoever waits for it
+        except KeyboardInterrupt:  # whoever waits for the answer pressed it
             raise
         except BaseException as error:
             raise self._misplaced(made, f"raised {type(error).__name__}: {error}") from error

@@ -1,6 +1,6 @@
-"""What a mapper owes (P6). A protocol only; custom mappers are any code that keeps it.
+"""This module has the protocol that every mapper keeps (P6); a custom mapper is any code that keeps it.
 
-Never sees an object: what looks at one is asked once, when it is created (`mappers.at_create`).
+A mapper never sees an object. Code that looks at an object is asked once, when it is created (`mappers.at_create`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Mapper(Protocol):
-    """Maps an object to one of `partitions` partitions, numbered from 0. Called at create and at rebalance.
+    """A `Mapper` maps an object to one of `partitions` partitions, numbered from 0. It is called at create and at
+    rebalance.
 
     `by_key`: True if the same routing key always gives the same partition, so that a look-up may ask the mapper; False
     if a look-up must ask a key directory (the mapper only places new objects).
@@ -18,11 +19,11 @@ class Mapper(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """Return how many partitions there are."""
 
     @property
     def by_key(self) -> bool:
-        """Whether the routing key alone decides."""
+        """Say whether the routing key alone decides."""
 
     def partition(self, routing_key: bytes) -> int:
-        """The partition for a routing key: 0 <= result < partitions."""
+        """Return the partition for a routing key: 0 <= result < partitions."""

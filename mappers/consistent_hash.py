@@ -1,10 +1,10 @@
-"""Consistent hashing over a ring buffer of slots.
+"""This module hashes consistently over a ring buffer of slots.
 
-A key hashes to a slot; a table says which partition owns the slot. Never looks at nodes: partitions move between nodes,
-keys do not move between partitions unless the number of partitions changes. The theory: the table for n + 1 partitions
-is the table for n, where every owner gave just enough of its slots to the new one. Hence by construction the shares
-differ by at most one slot, growing moves only what the new partition gets, shrinking undoes it exactly, and the table
-is a function of (partitions, ring size): the same on every node, in every job, without anything being stored.
+A key hashes to a slot; a table says which partition owns the slot. Nodes play no part: partitions move between nodes,
+but keys do not move between partitions unless the number of partitions changes. The table for n + 1 partitions is the
+table for n, where every owner gave just enough of its slots to the new one. So by construction the shares differ by at
+most one slot, growing moves only what the new partition gets, and shrinking undoes it exactly. The table is a function
+of (partitions, ring size): the same on every node, in every job, without anything being stored.
 
 The ring must be far larger than the number of partitions, or one slot more or less is a visible difference in load. A
 changed ring size maps nearly all keys anew, so it is chosen once.
@@ -21,15 +21,16 @@ from mappers.stable_hash import stable_hash
 DEFAULT_RING_SIZE: Final = 65_536
 """Up to 655 partitions differ by less than 1 % of their share; the table takes 128 kB and some milliseconds."""
 MIN_SLOTS_PER_PARTITION: Final = 10
-"""Below ten slots each, shares differ by more than 10 %: refused."""
+"""With fewer than ten slots each, shares differ by more than 10 %, and this is refused."""
 MAX_PARTITIONS: Final = 4_096
 """Far more than one topic should have; building the table takes time with the square (1,000: 0.15 s)."""
 MAX_RING_SIZE: Final = 1 << 24
-"""Sixteen million slots take 32 MB: beyond it somebody mistyped."""
+"""Sixteen million slots take 32 MB; a larger number is a typing error."""
 
 
 class ConsistentHash:
-    """The same routing key gives the same partition, everywhere and always, while `partitions` and `ring_size` stay."""
+    """A `ConsistentHash` gives the same partition for the same routing key, everywhere and always, while `partitions`
+    and `ring_size` stay."""
 
     __slots__ = ("_table", "partitions", "ring_size")
 
@@ -42,15 +43,15 @@ class ConsistentHash:
         self._table = _table(partitions, ring_size)
 
     def partition(self, routing_key: bytes) -> int:
-        """The partition that owns the key's slot."""
+        """Return the partition that owns the key's slot."""
         return self._table[stable_hash(routing_key) % self.ring_size]
 
     def slot(self, routing_key: bytes) -> int:
-        """Where on the ring a key is."""
+        """Return where on the ring a key is."""
         return stable_hash(routing_key) % self.ring_size
 
     def slots(self) -> tuple[int, ...]:
-        """The ring: the owner of every slot."""
+        """Return the ring: the owner of every slot."""
         return tuple(self._table)
 
     def __repr__(self) -> str:
@@ -73,7 +74,7 @@ def check_ring(partitions: int, ring_size: int) -> None:
 
 @lru_cache(maxsize=64)
 def _table(partitions: int, ring_size: int) -> array[int]:
-    """The owner of every slot. Callers share it and must not change it."""
+    """Return the owner of every slot. Callers share the table and must not change it."""
     owned = [list(range(ring_size))]
     for count in range(2, partitions + 1):
         given: list[int] = []
@@ -90,5 +91,5 @@ def _table(partitions: int, ring_size: int) -> array[int]:
 
 
 def share(owner: int, partitions: int, ring_size: int) -> int:
-    """How many slots a partition owns: the ring divided evenly, the remainder going to the first ones."""
+    """Return how many slots a partition owns: the ring divided evenly, the remainder going to the first ones."""
     return (ring_size - owner - 1) // partitions + 1

@@ -1,13 +1,13 @@
-"""Custom mappers: a function of the application's says which partition a key belongs to (P6).
+"""A custom mapper is a function of the application's that says which partition a key belongs to (P6).
 
     @mappers.versioned(2)
     def by_region(type_name: str, key: tuple[Any, ...]) -> str:
         return "eu" if key[0].startswith("EU") else "us"
 
 It is given the name of the type's topmost base, so that a look-up of a base finds its subclasses' objects, and the
-`partition_by` values (an Enum as its name); it answers with a partition's name. It must be pure: the same answer in
-every process and for ever. That cannot be proved, but what is said differs between two calls in a row, or is no
-partition, is an error, and nothing happens. Whoever changes what it answers gives it another version.
+`partition_by` values (an Enum as its name). It answers with a partition's name. It must be pure: the same answer in
+every process and for ever. That cannot be proved. But an answer that differs between two calls in a row, or is no
+partition, is an error, and nothing happens. Whoever changes the answers gives the function another version.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from typing import Any, Final, TypeVar
 
 Function = Callable[[str, tuple[Any, ...]], str]
 AnyFunction = Callable[..., str]
-"""Also one that is asked at create."""
+"""Any mapper function, also one that is asked at create."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 FIRST_VERSION: Final = 1
-"""Of a function that names none: nobody has changed it yet."""
+"""The version of a function that names none: nobody has changed it yet."""
 
 
 class MisplacedError(ValueError):
-    """A custom mapper failed, or said what cannot be. Names mapper, type, key and answer; nothing was placed."""
+    """A custom mapper failed, or gave an impossible answer. The error names mapper, type, key and answer; nothing was
+    placed."""
 
 
 def versioned(version: int, *, earlier: AnyFunction | None = None) -> Callable[[F], F]:
-    """Give a mapper function its version: another one for every change of what it answers. `earlier`: the function of
-    the version before, so that one code knows both while a cluster goes from one to the other."""
+    """Give a mapper function its version, another one for every change of its answers. `earlier`: the function of the
+    version before, so that one code knows both while a cluster goes from one to the other."""
 
     def mark(function: F) -> F:
         function.version, function.earlier = version, earlier  # type: ignore[attr-defined]
@@ -40,7 +41,7 @@ def versioned(version: int, *, earlier: AnyFunction | None = None) -> Callable[[
 
 
 def version_of(function: Callable[..., Any]) -> int:
-    """The version a mapper function names, else 1. ValueError for anything but a number from 1."""
+    """Return the version that a mapper function names, else 1. ValueError for anything but a number from 1."""
     version = getattr(function, "version", FIRST_VERSION)
     if type(version) is not int or version < 1:
         raise ValueError(f"its version must be a whole number from 1, is {version!r}")
@@ -48,7 +49,7 @@ def version_of(function: Callable[..., Any]) -> int:
 
 
 def earlier_of(function: AnyFunction) -> dict[int, AnyFunction]:
-    """Every version that a function's code has, the newest first. ValueError as `version_of`."""
+    """Return every version that a function's code has, the newest first. ValueError as in `version_of`."""
     found: dict[int, AnyFunction] = {}
     at: AnyFunction | None = function
     while at is not None and version_of(at) not in found:
@@ -58,8 +59,8 @@ def earlier_of(function: AnyFunction) -> dict[int, AnyFunction]:
 
 
 class CustomMapper:
-    """A mapper function for one type. `name`: as errors show it; `names`: the policy's partitions by index;
-    `values_of`: reads the `partition_by` values from a routing key."""
+    """A `CustomMapper` is a mapper function for one type. `name`: as errors show it; `names`: the policy's partitions
+    by index; `values_of`: reads the `partition_by` values from a routing key."""
 
     __slots__ = ("_function", "_index", "_name", "_type_name", "_values_of", "partitions")
 
@@ -81,7 +82,7 @@ class CustomMapper:
         self._index = {partition: i for i, partition in enumerate(names)}
 
     def partition(self, routing_key: bytes) -> int:
-        """The index of the partition the function names. MisplacedError."""
+        """Return the index of the partition that the function names. MisplacedError."""
         values = self._values_of(routing_key)
         first, again = self._ask(values), self._ask(values)
         index = self._index.get(first) if isinstance(first, str) else None
@@ -94,7 +95,7 @@ class CustomMapper:
     def _ask(self, values: tuple[Any, ...]) -> object:
         try:
             return self._function(self._type_name, values)
-        except KeyboardInterrupt:  # of whoever waits for it
+        except KeyboardInterrupt:  # whoever waits for the answer pressed it
             raise
         except BaseException as error:
             raise self._misplaced(values, f"raised {type(error).__name__}: {error}") from error

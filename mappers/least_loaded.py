@@ -1,8 +1,8 @@
-"""Least loaded: each new object goes to the partition that has the fewest objects (P6).
+"""Least loaded means that each new object goes to the partition that has the fewest objects (P6).
 
-Never looks at the object but to tell apart partitions that are alike. The theory: unlike round robin it makes up for
-what was deleted, and fills partitions that were added. Its figures are some time old, so it counts what its own process
-has placed since; several processes do not see each other meanwhile, and even out over the next ones.
+It looks at the object only to tell apart partitions that are alike. Unlike round robin it makes up for what was
+deleted, and fills partitions that were added. Its figures are some time old, so it counts what its own process has
+placed since. Several processes do not see each other's creates meanwhile; the next figures even that out.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from mappers.stable_hash import stable_hash
 
 
 def least_loaded(made: NewObject, partitions: tuple[str, ...], states: States) -> str:
-    """The partition with the fewest objects; those that nobody is active for, or has counted, are the last choice. Of
-    several that are alike, the key decides."""
+    """Return the partition with the fewest objects. Partitions without an active node, or without a count, are the last
+    choice. The key decides between equal ones."""
 
     def rank(name: str) -> tuple[bool, bool, int, int]:
         now = states.get(name, PartitionState(name))

@@ -1,7 +1,7 @@
-"""Round robin over partitions (not nodes): every create goes to the next one.
+"""Round robin goes over partitions (not nodes): every create goes to the next one.
 
-Never looks at the key, so a look-up cannot ask it where an object is (`by_key` is False): a key directory says so,
-which is spread by consistent hashing (`halog.core.keys.directory`). The theory: it evens out numbers where keys are
+It never looks at the key, so a look-up cannot ask it where an object is (`by_key` is False). A key directory says so;
+its entries are spread by consistent hashing (`halog.core.keys.directory`). Round robin evens out numbers where keys are
 skewed. It is the one mapper with state, a counter per process; `start` lets several processes begin at different
 partitions.
 """
@@ -13,7 +13,8 @@ from typing import Final
 
 
 class RoundRobin:
-    """Partition start, start + 1, … and around. Safe to call from several threads: `next` on a count is one step."""
+    """A `RoundRobin` gives partition start, start + 1, … and around. It is safe to call from several threads: `next` on
+    a count is one step."""
 
     __slots__ = ("_turns", "partitions")
 
@@ -28,7 +29,7 @@ class RoundRobin:
         self._turns = count(start)
 
     def partition(self, routing_key: bytes) -> int:
-        """The next partition, whatever the key."""
+        """Return the next partition, whatever the key."""
         return next(self._turns) % self.partitions
 
     def __repr__(self) -> str:

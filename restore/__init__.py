@@ -1,1 +1,1 @@
-"""Putting histories together again that went on apart (M2, X3): plans are pure, and performed elsewhere."""
+"""This package puts histories together again that went on apart (M2, X3): plans are pure, and performed elsewhere."""

@@ -1,8 +1,8 @@
-"""One site's log of a partition, read as a branch: what its history has behind the point where it parted (F4, M3).
+"""This module reads one site's log of a partition as a branch: what its history has behind the fork (F4, M3).
 
-It is read backwards from its end to that point (`restore.thread`), and may be read on while it grows. A transaction
-over several partitions counts where it was decided; what was in doubt when its branch was closed is decided by the
-branch of its first partition.
+The log is read backwards from its end to that point (`restore.thread`), and may be read on while it grows. A
+transaction over several partitions counts where it was decided. One that was in doubt when its branch was closed is
+decided by the branch of its first partition.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.merge_parts import taken
 from halog.core.log.records import Change, Merged
-from halog.core.log.transactions import Decided, Ledger, Undecided
+from halog.core.log.transactions import DecidedTransaction, Ledger, UndecidedTransaction
 from halog.errors import DivergedError, LogError
 from halog.ports import Log, TopicPartition
-from restore.divergence import Accepted, Fork, Place, accepted
-from restore.merge import Committed, Instance, State, after
+from restore.divergence import AcceptedRecord, Fork, Place, accepted
+from restore.merge import BranchCommit, Instance, State, after
 from restore.report import changes_of
 from restore.thread import READ_S, Link, Thread
 
 
 class Side(NamedTuple):
-    """One site's log of a partition, and the history it holds."""
+    """A `Side` is one site's log of a partition, and the history it holds."""
 
     site: str
     log: Log
@@ -33,46 +33,46 @@ class Side(NamedTuple):
     state: ChainState
     """Where the history ends."""
     end: int
-    """All of it is before this offset."""
+    """All of the history is before this offset."""
     in_doubt: tuple[int, ...] = ()
     """Offsets of the `Prepare`s that are in doubt there."""
 
 
 class Branch(NamedTuple):
-    """What a history has behind a fork."""
+    """A `Branch` is what a history has behind a fork."""
 
-    committed: list[tuple[Accepted, Committed]]
+    committed: list[tuple[AcceptedRecord, BranchCommit]]
     decided: dict[bytes, bool]
     """Transactions over several partitions that were decided in it."""
     horizon: int
-    in_doubt: tuple[Undecided, ...]
+    in_doubt: tuple[UndecidedTransaction, ...]
     parted_at: bytes = b""
-    """Hash of the last record before; b"": it has none behind."""
+    """The hash of the last record before; b"": nothing of the branch is behind it."""
     happened: Sequence[bytes] = ()
-    """Transactions, those that a merge in it brought from elsewhere among them."""
+    """Its transactions, including those that a merge in it brought from elsewhere."""
     brought: Collection[bytes] = ()
-    """Of these, what a merge in it brought. Some were in doubt where the branch it stands on ends, and are decided anew
-    by whoever goes on from there."""
+    """Those of them that a merge in it brought. Some were in doubt where the branch that the merge stands on ends; the
+    history that goes on from there decides them anew."""
     written: Mapping[bytes, State] = {}
     """Every key that got another version, though nothing else may have changed, with what stands there at its end."""
 
 
-Decide = Callable[[Side, Undecided], bool]
+Decide = Callable[[Side, UndecidedTransaction], bool]
 """Was a transaction that is in doubt at the end of a branch committed?"""
 
 
-def aborted(side: Side, undecided: Undecided) -> bool:
-    """As nobody says that it was committed."""
+def aborted(side: Side, undecided: UndecidedTransaction) -> bool:
+    """Decide that it was aborted, because nobody says that it was committed."""
     return False
 
 
 def side(site: str, log: Log, tp: TopicPartition, begin: ChainState) -> Side:
-    """Read from its beginning, which costs as much as the log holds. LogError if that is gone."""
+    """Read the log from its beginning, which costs as much as the log holds. LogError if the beginning is gone."""
     return read_on(Side(site, log, tp, begin, 0), check_whole(site, log, tp))
 
 
 def check_whole(site: str, log: Log, tp: TopicPartition) -> int:
-    """Where the log ends. LogError if its beginning is gone: a fork further back could not be seen."""
+    """Return where the log ends. LogError if its beginning is gone: a fork further back could not be seen."""
     start, end = log.bounds(tp)
     if start > 0:
         raise LogError(
@@ -85,7 +85,7 @@ def check_whole(site: str, log: Log, tp: TopicPartition) -> int:
 
 
 def read_on(of: Side, end: int) -> Side:
-    """The same history, `end` being where its log ends by now."""
+    """Read the same history on to `end`, where its log ends by now."""
     chain, ledger = Chain(of.state), Ledger()
     for offset in of.in_doubt:
         ledger.accepted(_prepare(of, offset).prepare, offset)
@@ -101,12 +101,13 @@ def read_on(of: Side, end: int) -> Side:
 # --- what it has behind a fork ---
 
 
-class Since:
-    """What a history has behind a fork, as far as it was read. A history that grows is read on, and only what is new of
-    it: what comes late need not wait for what was there before."""
+class BranchReader:
+    """A `BranchReader` is what a history has behind a fork, as far as it was read. When the history grows, only what is
+    new is read, so what comes late need not wait for what was there before."""
 
     def __init__(self, fork: Fork) -> None:
-        """DivergedError where both histories have merged each other before: they parted behind more than one record."""
+        """Begin at the fork. DivergedError where both histories have merged each other before: they parted behind more
+        than one record."""
         if len(fork.at) != 1:
             raise DivergedError(f"the histories have parted behind several records ({places_of(fork)}): not comparable")
         self.fork = fork
@@ -117,18 +118,18 @@ class Since:
     def _forget(self) -> None:
         self._ledger = Ledger()
         self._last = b""
-        """Hash of the last record that was read, and"""
+        """The hash of the last record that was read; its lsn follows."""
         self._last_lsn = 0
         self._first: Link | None = None
-        """Of those behind the fork; what comes before it tells what the others mean."""
-        self._found: list[tuple[Accepted, Committed]] = []
+        """The first record behind the fork. What comes before it tells what the others mean."""
+        self._found: list[tuple[AcceptedRecord, BranchCommit]] = []
         self._happened: list[bytes] = []
         self._brought: list[bytes] = []
         self._written: dict[bytes, State] = {}
 
     def read(self, of: Side) -> int:
-        """On to where it ends; so many records were new. DivergedError if it does not go back to the fork, LogError if
-        its log does not any more."""
+        """Read on to where the history ends, and return how many records were new. DivergedError if it does not go back
+        to the fork, LogError if its log no longer does."""
         if of.state.head == self._place or of.state.hash == self._last:
             return 0
         last, place = self._last, self._place
@@ -144,7 +145,7 @@ class Since:
         return len(links)
 
     def _unknown(self, links: Sequence[Link]) -> set[bytes]:
-        """Transactions that are committed there, and that were prepared before anything that was read."""
+        """Return the transactions that are committed there, and were prepared before anything that was read."""
         return _unprepared(links) - {*self._ledger.undecided, *self._ledger.decided}
 
     def _from_the_fork(self, of: Side, thread: Thread) -> list[Link]:
@@ -173,7 +174,7 @@ class Since:
         self._written.update(written_by([m for part in link.parts for m in part.merged], committed.changes))
 
     def branch(self, of: Side, decide: Decide) -> Branch:
-        """Of what was read; `of` ends there."""
+        """Return the branch that was read; `of` ends there."""
         if self._first is None:
             return Branch([], {}, 0, ())
         found, happened, written = [*self._found], [*self._happened], {**self._written}
@@ -182,8 +183,8 @@ class Since:
         for u in in_doubt:
             decided[u.tx] = decide(of, u)
             if decided[u.tx]:
-                head = Accepted(*of.state.head, of.state.hash, u.tx, _place(u))
-                found.append((head, Committed(u.tx, of.state.lsn, found[-1][1].time_ms, u.prepare.changes)))
+                head = AcceptedRecord(*of.state.head, of.state.hash, u.tx, _place(u))
+                found.append((head, BranchCommit(u.tx, of.state.lsn, found[-1][1].time_ms, u.prepare.changes)))
                 happened.append(u.tx)
                 written.update((c.key, after(c)) for c in u.prepare.changes)
         horizon = int.from_bytes(self._ledger.horizon, "big")
@@ -192,19 +193,19 @@ class Since:
 
 
 def branch(of: Side, fork: Fork, decide: Decide) -> Branch:
-    """What it has behind the fork, read at once."""
-    since = Since(fork)
+    """Read at once what the history has behind the fork."""
+    since = BranchReader(fork)
     since.read(of)
     return since.branch(of, decide)
 
 
 def places_of(fork: Fork) -> str:
-    """The last records of both, for people."""
+    """Return the last records of both histories, for people."""
     return "lsn " + ", ".join(f"{p.lsn} of epoch {p.epoch.number} of {p.epoch.site}" for p in fork.at)
 
 
 def stands_on(link: Link, place: Place) -> bool:
-    """Is it the first record behind that place?"""
+    """Say whether it is the first record behind that place."""
     record = link.record
     if isinstance(record, records.EpochMerged):
         return any((b.epoch, b.lsn) == place for b in record.branches)
@@ -212,7 +213,7 @@ def stands_on(link: Link, place: Place) -> bool:
 
 
 def _unprepared(links: Sequence[Link]) -> set[bytes]:
-    """Transactions that are committed there, and prepared before."""
+    """Return the transactions that are committed there, and were prepared before."""
     here, wanted = set(), set()
     for link in links:
         record = link.record
@@ -224,20 +225,23 @@ def _unprepared(links: Sequence[Link]) -> set[bytes]:
 
 
 def _prepares(link: Link, wanted: set[bytes]) -> bool:
-    """Was the last of them found? (One that was decided before is found twice, and counts once.)"""
+    """Say whether the last of them was found. (One that was decided before is found twice, and counts once.)"""
     if isinstance(link.record, records.Prepare):
         wanted.discard(link.record.header.tx)
     return not wanted or link.lsn <= 1
 
 
-def _place(u: Undecided) -> Place:
-    """Where it was voted for: whoever decided it, on whichever branch, it is one transaction (F4)."""
+def _place(u: UndecidedTransaction) -> Place:
+    """Return where it was voted for. It is one transaction, whichever branch decided it (F4)."""
     return u.prepare.header.epoch, u.prepare.header.lsn
 
 
 def written_by(merged: Collection[Merged], changes: Iterable[Change]) -> Iterator[tuple[bytes, State]]:
-    """Keys that a record gives another version, with what stands there then: all that a merge makes to stand, whatever
-    of that is new; what any other record changes."""
+    """Yield the keys that a record gives another version, with what stands there then.
+
+    For a merge these are all keys that it sets, whether or not the state is new. For any other record they are the keys
+    it changes.
+    """
     yield from ((m.key, None if m.value is None else Instance(m.ref, m.value)) for m in merged)
     if not merged:
         yield from ((c.key, after(c)) for c in changes)
@@ -249,8 +253,8 @@ def _before(link: Link, place: Place) -> bytes:
     return link.record.header.prev
 
 
-def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple[Accepted, Committed]:
-    """`before`: hash of the record in front of it in this log."""
+def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple[AcceptedRecord, BranchCommit]:
+    """Return what a record committed. `before`: hash of the record in front of it in this log."""
     record, what = link.record, accepted(link.record, link.hash)
     changes: tuple[Change, ...] = ()
     if type(record) is records.Commit:
@@ -262,23 +266,26 @@ def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple
     else:
         vote = ledger.undecided.get(record.header.tx)
         meant = ledger.accepted(record, link.offset)
-        if type(meant) is Decided and meant.commit is not None and vote is not None:
+        if type(meant) is DecidedTransaction and meant.commit is not None and vote is not None:
             what, changes = what._replace(origin=_place(vote)), meant.commit.changes
-    return what, Committed(record.header.tx, record.header.lsn, link.time_ms, changes)
+    return what, BranchCommit(record.header.tx, record.header.lsn, link.time_ms, changes)
 
 
 def _is_second(record: records.EpochMerged, place: Place, before: bytes) -> bool:
-    """Does the branch come to that merge by another history than the first: by the one it stands on behind the fork, or
-    else by the one that was read in front of it? A third site has whichever it mirrored."""
+    """Say whether the branch comes to that merge by another history than the first.
+
+    It comes by the history it stands on behind the fork, or else by the one that was read in front of the merge. A
+    third site has the one it mirrored.
+    """
     at = next((i for i, b in enumerate(record.branches) if (b.epoch, b.lsn) == place), None)
     if at is None:
         at = next((i for i, b in enumerate(record.branches) if b.hash == before), 0)
     return at > 0
 
 
-def _prepare(of: Side, offset: int) -> Undecided:
+def _prepare(of: Side, offset: int) -> UndecidedTransaction:
     for e in of.log.read(of.tp, offset, offset + 1, READ_S):
         record = records.decode(e.value)
         if isinstance(record, records.Prepare):
-            return Undecided(record, offset)
+            return UndecidedTransaction(record, offset)
     raise LogError(f"the log of {of.tp.topic}/{of.tp.partition} at site {of.site} has no vote at offset {offset}")

@@ -1,7 +1,7 @@
-"""Two sites' logs of one partition, read as two branches, and compared: where they parted, and every key that either
-touched since (F4, M3).
+"""This module reads two sites' logs of one partition as two branches and compares them: where they parted, and every
+key that either touched since (F4, M3).
 
-Where they parted the lineages tell, which are known from where each history ends. A transaction that both have, because
+The lineages tell where they parted; they are known from where each history ends. A transaction that both have, because
 one branch recovered what the other had accepted, is on neither.
 """
 
@@ -14,12 +14,13 @@ from halog.errors import DivergedError
 from restore.branch import Branch, Decide, Side, aborted, branch
 from restore.compensation import KeepInitiating, KeepSource, Verdict as Decision
 from restore.divergence import Behind, Fork, Relation, Same, Unrelated, compare, history_of
-from restore.merge import Committed, Difference, Even, Instance, Kind, differences, touched, two_way
+from restore.merge import BranchCommit, Difference, Even, Instance, Kind, differences, touched, two_way
 from restore.plan import Choice, chosen
 
 
-class Compared(NamedTuple):
-    """Two branches, and every key that either touched behind the fork. `keys` is empty unless they have forked."""
+class BranchComparison(NamedTuple):
+    """A `BranchComparison` has two branches, and every key that either touched behind the fork. `keys` is empty unless
+    they have forked."""
 
     relation: Relation
     keys: tuple[Difference, ...]
@@ -28,12 +29,12 @@ class Compared(NamedTuple):
 
     @property
     def forked(self) -> bool:
-        """Has each what the other lacks?"""
+        """Say whether each has what the other lacks."""
         return isinstance(self.relation, Fork)
 
     @property
     def fork_lsn(self) -> int:
-        """The last lsn of both; where nothing has forked, where the shorter one ends."""
+        """Return the last lsn of both; where nothing has forked, where the shorter one ends."""
         match self.relation:
             case Fork(at=at):
                 return max(point.lsn for point in at)
@@ -43,7 +44,7 @@ class Compared(NamedTuple):
                 return 0
 
     def said(self, source: str, initiating: str) -> str:
-        """The relation for people, by the names of the sites."""
+        """Return the relation for people, by the names of the sites."""
         match self.relation:
             case Fork():
                 return "parted"
@@ -55,8 +56,8 @@ class Compared(NamedTuple):
                 return "unrelated"
 
 
-class Found(Protocol):
-    """An object as the source's node has it."""
+class SourceObject(Protocol):
+    """A `SourceObject` is an object as the source's node has it."""
 
     @property
     def ref(self) -> bytes: ...
@@ -67,12 +68,13 @@ class Found(Protocol):
 
 def compared(
     source: Side, initiating: Side, *, three_way: bool = True, decide: Decide = aborted, even: Even | None = None
-) -> Compared:
-    """How two sites' histories of a partition are related, and what a merge would find; `even`: see `restore.merge`.
-    DivergedError if one of them is no history, or they contradict each other; DeadlineError if a log is silent."""
+) -> BranchComparison:
+    """Return how two sites' histories of a partition are related, and what a merge would find; `even`: see
+    `restore.merge`. DivergedError if one of them is no history, or they contradict each other; DeadlineError if a log
+    is silent."""
     relation = compare(history_of(source.state), history_of(initiating.state))
     if not isinstance(relation, Fork):
-        return Compared(relation, ())
+        return BranchComparison(relation, ())
     ours, theirs = branch(source, relation, aborted), branch(initiating, relation, decide)
     return merged_at(relation, source, initiating, ours, theirs, three_way=three_way, even=even)
 
@@ -86,8 +88,8 @@ def merged_at(
     *,
     three_way: bool = True,
     even: Even | None = None,
-) -> Compared:
-    """The same, both branches having been read: the source's, and the initiating one."""
+) -> BranchComparison:
+    """Compare as `compared` does, after both branches have been read: the source's, and the initiating one."""
     lines = [[a for a, _ in b.committed] for b in (ours, theirs)]
     relation = compare(history_of(source.state, lines[0]), history_of(initiating.state, lines[1]))
     assert isinstance(relation, Fork)
@@ -102,22 +104,22 @@ def merged_at(
     found = {d.key: d for d in (differences if three_way else two_way)(touched(mine), touched(yours), even)}
     for key, state in {**theirs.written, **ours.written}.items():  # the same on both, and of two versions
         found.setdefault(key, Difference(key, Kind.SAME, state, state, state, (), ()))
-    return Compared(relation, tuple(found[key] for key in sorted(found)), ours, theirs)
+    return BranchComparison(relation, tuple(found[key] for key in sorted(found)), ours, theirs)
 
 
-def _alone(one: Branch, other: Branch, both: Collection[object]) -> list[Committed]:
-    """What one of them has, and the other has not."""
+def _alone(one: Branch, other: Branch, both: Collection[object]) -> list[BranchCommit]:
+    """Return what one of them has and the other has not."""
     there = frozenset(other.brought)
     return [c for a, c in one.committed if c.changes and a.first_written not in both and a.tx not in there]
 
 
-def completed(found: Compared, find: Callable[[bytes], Found | None]) -> Compared:
-    """With what the source has, where a policy that keeps no before-images does not tell what stood there at the fork:
-    `find` knows the source's objects, as the branch left them."""
+def completed(found: BranchComparison, find: Callable[[bytes], SourceObject | None]) -> BranchComparison:
+    """Return the comparison with the source's objects filled in, where a policy without before-images does not tell
+    what stood there at the fork. `find` knows the source's objects, as the branch left them."""
     return found._replace(keys=tuple(_completed(d, find) for d in found.keys))
 
 
-def _completed(d: Difference, find: Callable[[bytes], Found | None]) -> Difference:
+def _completed(d: Difference, find: Callable[[bytes], SourceObject | None]) -> Difference:
     if d.source is None or d.source.value is not None:
         return d
     there = find(d.key)
@@ -127,8 +129,8 @@ def _completed(d: Difference, find: Callable[[bytes], Found | None]) -> Differen
     return d._replace(base=source if d.base == d.source else d.base, source=source)
 
 
-def outcomes(found: Compared) -> tuple[Choice, ...]:
-    """What would stand afterwards if nobody decides otherwise: the manual's defaults."""
+def outcomes(found: BranchComparison) -> tuple[Choice, ...]:
+    """Return what would stand afterwards if nobody decides otherwise: the manual's defaults."""
     return tuple(chosen(found.keys, _by_default, _never))
 
 

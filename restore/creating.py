@@ -1,13 +1,15 @@
-"""What verdicts create beside the objects they were asked about: may it be there, and what stands then (M3).
+"""This module judges what verdicts create beside the objects they were asked about: whether it may be there, and what
+stands then (M3).
 
-Law: what is created belongs to the partition that is merged, and its key is free: the source holds nothing there, no
-outcome of this merge stands there, and nothing else is created there. In the order of keys the first verdict has what
-it wants. One that cannot have all of it has nothing of it: its conflict is deferred, and no other one changes for that.
+Law: what is created belongs to the partition that is merged, and its key is free. The source holds nothing there, no
+outcome of this merge stands there, and nothing else is created there. In the order of keys the first verdict gets what
+it wants. A verdict that cannot have all of it gets nothing of it: its conflict is deferred, and no other verdict
+changes for that.
 
-So it does not matter in which pieces verdicts were given, nor how often: what is free is looked at once, over the whole
+So it does not matter in which pieces verdicts were given, nor how often. What is free is looked at once, over the whole
 merge, and the instances are named after it.
 
-Pure.
+It is pure.
 """
 
 from __future__ import annotations
@@ -21,51 +23,51 @@ from restore.merge import Difference, Instance, Kind
 from restore.plan import Choice
 
 
-class New(NamedTuple):
-    """An object that a verdict creates."""
+class CreatedObject(NamedTuple):
+    """A `CreatedObject` is an object that a verdict creates."""
 
     key: bytes
     value: bytes
     partition: str
-    """Where its key belongs."""
+    """The partition that its key belongs to."""
     said: str
     """Its type and key, as an operator reads them."""
 
 
-class Decided(NamedTuple):
-    """One key of a merge, with the name of what decided; "": the rule did."""
+class KeyDecision(NamedTuple):
+    """A `KeyDecision` is one key of a merge, with the name of what decided it; "": the rule did."""
 
     choice: Choice
     by: str
-    also: tuple[New, ...] = ()
+    also: tuple[CreatedObject, ...] = ()
     failed: bool = False
-    """A trigger was to say, and has not: it raised, hung, or was not asked. So the choice is deferred."""
+    """A trigger had to decide and has not: it raised, hung, or was not asked. So the choice is deferred."""
 
     @property
     def key(self) -> bytes:
-        """Of the object."""
+        """Return the object's key."""
         return self.choice.found.key
 
 
-class Into(NamedTuple):
-    """The merge that they are to be created in. `find`: what the source has under a key that neither branch touched;
-    None: nothing."""
+class TargetMerge(NamedTuple):
+    """An `TargetMerge` is the merge that objects are created in. `find` returns what the source has under a key that
+    neither branch touched; None: nothing."""
 
     partition: str
     name: bytes
     find: Callable[[bytes], object]
 
 
-def with_created(decided: Sequence[Decided], into: Into) -> list[Decided]:
-    """All keys of a merge: those that were decided, in that order, then those that are created besides."""
+def with_created(decided: Sequence[KeyDecision], into: TargetMerge) -> list[KeyDecision]:
+    """Return all keys of a merge: those that were decided, in that order, then those that are created as well."""
     told = {d.key: d for d in decided}
     outcome = dict(told)
-    made: dict[bytes, tuple[New, str]] = {}
+    made: dict[bytes, tuple[CreatedObject, str]] = {}
     for d in sorted((d for d in decided if d.also), key=lambda d: d.key):
         why = _hindered(d.also, told, made, into)
         if why:
             found = d.choice.found
-            outcome[d.key] = Decided(Choice(found, Defer(f"{d.by}: {why}"), found.source), d.by)
+            outcome[d.key] = KeyDecision(Choice(found, Defer(f"{d.by}: {why}"), found.source), d.by)
         else:
             made |= {new.key: (new, d.by) for new in d.also}
     created = {key: _created(new, outcome.get(key), by, into) for key, (new, by) in sorted(made.items())}
@@ -73,9 +75,12 @@ def with_created(decided: Sequence[Decided], into: Into) -> list[Decided]:
 
 
 def _hindered(
-    also: Sequence[New], told: Mapping[bytes, Decided], made: Mapping[bytes, tuple[New, str]], into: Into
+    also: Sequence[CreatedObject],
+    told: Mapping[bytes, KeyDecision],
+    made: Mapping[bytes, tuple[CreatedObject, str]],
+    into: TargetMerge,
 ) -> str:
-    """Why these cannot be created; "": they can."""
+    """Return why these cannot be created; "": they can."""
     seen = set[bytes]()
     for new in also:
         if new.partition != into.partition:
@@ -90,23 +95,24 @@ def _hindered(
     return ""
 
 
-def _is_held(at: Decided | None, key: bytes, into: Into) -> bool:
-    """By the source, or by the merge. What the source has counts also where it is to go: it stands if that verdict is
-    deferred."""
+def _is_held(at: KeyDecision | None, key: bytes, into: TargetMerge) -> bool:
+    """Say whether the source or the merge holds the key. An object of the source counts even if it is to go: it stands
+    if that verdict is deferred."""
     if at is None:
         return into.find(key) is not None
     return at.choice.then is not None or at.choice.found.source is not None
 
 
-def _created(new: New, at: Decided | None, by: str, into: Into) -> Decided:
-    """`at`: what was decided about the key. Where that was a conflict it stays one."""
+def _created(new: CreatedObject, at: KeyDecision | None, by: str, into: TargetMerge) -> KeyDecision:
+    """Return the created object as decided. `at`: what was decided about the key. A conflict there stays a conflict."""
     found = at.choice.found if at is not None else Difference(new.key, Kind.CREATED, None, None, None, (), ())
     if not found.is_conflict:
         found = found._replace(kind=Kind.CREATED)
     verdict = at.choice.verdict if at is not None else None
-    return Decided(Choice(found, verdict, Instance(reference(into.name, new.key), new.value)), by)
+    return KeyDecision(Choice(found, verdict, Instance(reference(into.name, new.key), new.value)), by)
 
 
 def reference(merge: bytes, key: bytes) -> bytes:
-    """Of what a merge creates there: the same however often it is begun, and no other one's."""
+    """Return the reference of what a merge creates there. It is the same however often the merge is begun, and no other
+    object has it."""
     return (digest(merge + key) + digest(key + merge))[:REF_BYTES]

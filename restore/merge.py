@@ -1,6 +1,7 @@
-"""What becomes of an object that both branches of a fork may have touched: the three-way comparison (M3, X3).
+"""This module says what becomes of an object that both branches of a fork may have touched: the three-way comparison
+(M3, X3).
 
-A branch is told as what it committed behind the fork, without the transactions that both branches have (F4). `touched`
+A branch is given as what it committed behind the fork, without the transactions that both branches have (F4). `touched`
 folds it: for every key what stood there at the fork, what stands there now, and which transactions came between.
 `differences` compares the two branches key by key with that base, and `two_way` as the manual does, without it. Keys
 that neither branch touched are equal on both, and are never looked at.
@@ -21,10 +22,10 @@ An *instance* is what one create made: its reference. A key that was deleted and
 
 An instance that both had at the fork and one of them replaced, while the other changed it, is a key conflict, too.
 
-Where several definitions of its type have written a key's states, they are compared as the newest of these has them: a
-state that differs in the version alone is none that was changed. What stands is always a state as it was written.
+Where several definitions of its type have written a key's states, they are compared as the newest of these has them. A
+state that differs in the version alone was not changed. What stands is always a state as it was written.
 
-Pure: reads nothing, and decides nothing but the defaults.
+It is pure: it reads nothing, and decides nothing but the defaults.
 """
 
 from __future__ import annotations
@@ -39,38 +40,38 @@ from halog.errors import DivergedError
 
 
 class Instance(NamedTuple):
-    """An object as it stood at some point. `value` is None where it is not known: at the fork, by a policy that keeps
-    no before-images."""
+    """An `Instance` is an object as it stood at some point. `value` is None where it is not known: at the fork, by a
+    policy that keeps no before-images."""
 
     ref: bytes
     value: bytes | None
 
 
 State = Instance | None
-"""Of a key; None: nothing is there."""
+"""The state of a key; None: nothing is there."""
 
 
-class Committed(NamedTuple):
-    """One transaction of a branch, behind the fork."""
+class BranchCommit(NamedTuple):
+    """A `BranchCommit` is one transaction of a branch, behind the fork."""
 
     tx: bytes
     lsn: int
     time_ms: int
-    """The log's, since the epoch of Unix."""
+    """The log's time, since the epoch of Unix."""
     changes: Sequence[Change]
 
 
-class Touched(NamedTuple):
-    """What a branch did to a key."""
+class KeyTouches(NamedTuple):
+    """A `KeyTouches` is what a branch did to a key."""
 
     base: State
     now: State
-    by: tuple[Committed, ...]
-    """In order; never empty."""
+    by: tuple[BranchCommit, ...]
+    """Its transactions in order; never empty."""
 
 
 class Kind(enum.Enum):
-    """What the comparison of a key finds."""
+    """A `Kind` is what the comparison of a key finds."""
 
     TAKEN = "taken"
     KEPT = "kept"
@@ -82,57 +83,60 @@ class Kind(enum.Enum):
     DELETE_UPDATE = "delete update"
     UPDATE_DELETE = "update delete"
     CREATED = "created"
-    """Nothing that is found: a verdict about another key has created it (`restore.creating`)."""
+    """No comparison finds this: a verdict about another key has created the object (`restore.creating`)."""
 
 
 AGREED: Final = frozenset((Kind.TAKEN, Kind.KEPT, Kind.SAME, Kind.ALIKE, Kind.CREATED))
-"""No conflicts. Of `ALIKE` a trigger is asked all the same."""
+"""The kinds that are no conflicts. Triggers are asked about `ALIKE` all the same."""
 EQUAL: Final = frozenset((Kind.SAME, Kind.ALIKE))
 """Both branches have the same there, though perhaps written by two versions of its type."""
 FROM_INITIATING: Final = frozenset((Kind.TAKEN, Kind.INSTANCE_ADDED))
-"""By default the initiating branch's state stands afterwards; of all others the source's."""
+"""By default the initiating branch's state stands afterwards; for all other kinds the source's does."""
 
 
 Even = Callable[[Sequence[bytes]], Sequence[bytes] | None]
-"""States' values, as the newest of the definitions that wrote them has them; None: there is one, or they cannot be
-brought there."""
+"""Returns states' values as the newest of the definitions that wrote them has them. None: there is only one definition,
+or the values cannot be converted."""
 
 
 class Difference(NamedTuple):
-    """One key, compared. Where a branch did not touch it, its state is the base, and `by` is empty."""
+    """A `Difference` is one key, compared. Where a branch did not touch it, its state is the base, and `by` is
+    empty."""
 
     key: bytes
     kind: Kind
     base: State
     source: State
     initiating: State
-    source_by: tuple[Committed, ...]
-    initiating_by: tuple[Committed, ...]
+    source_by: tuple[BranchCommit, ...]
+    initiating_by: tuple[BranchCommit, ...]
 
     @property
     def by_default(self) -> State:
-        """What stands afterwards if nobody decides otherwise."""
+        """Return what stands afterwards if nobody decides otherwise."""
         return self.initiating if self.kind in FROM_INITIATING else self.source
 
     @property
     def is_conflict(self) -> bool:
-        """Did the branches contradict each other?"""
+        """Say whether the branches contradict each other."""
         return self.kind not in AGREED
 
     @property
     def is_told(self) -> bool:
-        """Is it shown also to who does not ask for everything?"""
+        """Say whether it is shown even when not everything is asked for."""
         return self.kind is Kind.CREATED or self.is_conflict
 
 
-def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None = None) -> dict[bytes, Touched]:
-    """By key, what a branch did behind the fork, or has gone on to do behind what it had `begun` with. `branch` in log
-    order, without what both branches have. DivergedError if a change does not follow the one before it: then something
-    of the branch is missing."""
+def touched(branch: Iterable[BranchCommit], begun: Mapping[bytes, KeyTouches] | None = None) -> dict[bytes, KeyTouches]:
+    """Return, by key, what a branch did behind the fork, or behind what it had `begun` with.
+
+    `branch` is in log order, without what both branches have. DivergedError if a change does not follow the one before
+    it: then something of the branch is missing.
+    """
     begun = begun or {}
     bases: dict[bytes, State] = {key: t.base for key, t in begun.items()}
     stands: dict[bytes, State] = {key: t.now for key, t in begun.items()}
-    by: dict[bytes, list[Committed]] = {key: [*t.by] for key, t in begun.items()}
+    by: dict[bytes, list[BranchCommit]] = {key: [*t.by] for key, t in begun.items()}
     for commit in branch:
         for change in commit.changes:
             key = change.key
@@ -143,7 +147,7 @@ def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None =
             writers = by.setdefault(key, [])
             if writers[-1:] != [commit]:
                 writers.append(commit)
-    return {key: Touched(base, stands[key], tuple(by[key])) for key, base in bases.items()}
+    return {key: KeyTouches(base, stands[key], tuple(by[key])) for key, base in bases.items()}
 
 
 def _before(change: Change) -> State:
@@ -151,11 +155,11 @@ def _before(change: Change) -> State:
 
 
 def after(change: Change) -> State:
-    """What stands there behind it."""
+    """Return what stands there behind the change."""
     return None if change.op == DELETE else Instance(change.ref, change.value)
 
 
-def _follows(commit: Committed, change: Change, now: State) -> None:
+def _follows(commit: BranchCommit, change: Change, now: State) -> None:
     stands = change.op != CREATE if now is None else change.op == CREATE or now.ref != change.ref
     other = now is not None and None not in (now.value, change.before) and now.value != change.before
     if stands or other:
@@ -168,10 +172,10 @@ def _follows(commit: Committed, change: Change, now: State) -> None:
 
 
 def differences(
-    source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched], even: Even | None = None
+    source: Mapping[bytes, KeyTouches], initiating: Mapping[bytes, KeyTouches], even: Even | None = None
 ) -> Iterator[Difference]:
-    """Every key that either branch touched, by key. DivergedError if the two had different states at the fork: then it
-    is no fork of theirs. `even`: for types that have several definitions."""
+    """Yield every key that either branch touched, by key. DivergedError if the two had different states at the fork:
+    then it is no fork of theirs. `even`: for types that have several definitions."""
     for key in sorted({*source, *initiating}):
         ours, theirs = source.get(key), initiating.get(key)
         base = _base(key, ours, theirs)
@@ -181,15 +185,15 @@ def differences(
 
 
 def two_way(
-    source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched], even: Even | None = None
+    source: Mapping[bytes, KeyTouches], initiating: Mapping[bytes, KeyTouches], even: Even | None = None
 ) -> Iterator[Difference]:
-    """The same by the manual's rule, which knows no base: what only the initiating branch has is an instance added,
-    also where the source has deleted it, and any difference of one instance is a state conflict."""
+    """Yield the same by the manual's rule, which knows no base. What only the initiating branch has is an instance
+    added, even where the source has deleted it, and any difference of one instance is a state conflict."""
     return map(without_base, differences(source, initiating, even))
 
 
 def without_base(found: Difference) -> Difference:
-    """What that rule says of a key."""
+    """Return what that rule says of a key."""
     s, i = found.source, found.initiating
     if found.kind in EQUAL:
         kind = found.kind
@@ -202,8 +206,8 @@ def without_base(found: Difference) -> Difference:
     return found._replace(kind=kind)
 
 
-def _base(key: bytes, ours: Touched | None, theirs: Touched | None) -> State:
-    """What stood there at the fork: both say the same, or one says more."""
+def _base(key: bytes, ours: KeyTouches | None, theirs: KeyTouches | None) -> State:
+    """Return what stood there at the fork: both say the same, or one says more."""
     if ours is None or theirs is None:
         only = ours or theirs
         assert only is not None
@@ -222,7 +226,7 @@ def _base(key: bytes, ours: Touched | None, theirs: Touched | None) -> State:
 
 
 def _evened(states: tuple[State, State, State], even: Even | None) -> tuple[State, State, State]:
-    """As they are to be compared."""
+    """Return the states as they are to be compared."""
     values = [s.value for s in states if s is not None and s.value is not None]
     made = None if even is None else even(values)
     if made is None:
@@ -232,13 +236,14 @@ def _evened(states: tuple[State, State, State], even: Even | None) -> tuple[Stat
     return base, s, i
 
 
-def _changed(by: Sequence[Committed], now: State, base: State) -> bool:
-    """Is what stands there another state than at the fork? Where that is not known, whoever wrote has changed it."""
+def _changed(by: Sequence[BranchCommit], now: State, base: State) -> bool:
+    """Say whether what stands there is another state than at the fork. Where that is not known, every write counts as a
+    change."""
     unknown = base is not None and base.value is None
     return bool(by) and (now != base or unknown)
 
 
-def _kind(base: State, s: State, i: State, ours: Sequence[Committed], theirs: Sequence[Committed]) -> Kind:
+def _kind(base: State, s: State, i: State, ours: Sequence[BranchCommit], theirs: Sequence[BranchCommit]) -> Kind:
     changed = _changed(ours, s, base), _changed(theirs, i, base)
     if s == i:
         return Kind.ALIKE if all(changed) else Kind.SAME
@@ -258,8 +263,8 @@ def _is_new(there: Instance, base: State) -> bool:
 
 
 def changes_to(now: State, then: State, *, key: bytes, version: int) -> tuple[Change, ...]:
-    """What makes `then` of `now`, the source's state of a key, which has this version there (ABSENT: nothing is there).
-    A new instance comes behind the end of the old one."""
+    """Return the changes that turn `now`, the source's state of a key, into `then`. The key has this version there
+    (ABSENT: nothing is there). A new instance comes behind the end of the old one."""
     if now == then:
         return ()
     made: list[Change] = []

@@ -1,13 +1,14 @@
-"""What a merge would do, before anything is done: each difference with its verdict, and every write's fate (M2).
+"""This module plans what a merge would do, before anything is done: each difference with its verdict, and every write's
+fate (M2).
 
-The same plan is what a preview shows, what the source carries out, and what the report of conflicts is made of. It
-holds no clock and asks nobody itself: `decide` is the application's trigger or a policy, run where the application is,
-and may defer to an operator.
+A preview shows the plan, the source carries it out, and the report of conflicts is made from it. The plan holds no
+clock and asks nobody itself. `decide` is the application's trigger or a policy; it runs where the application is, and
+may defer to an operator.
 
-A write is *merged* if what it left stands, alone or as a part of what a verdict made; *superseded* if a later one of
-its own branch, or the other branch's by the rule of `restore.merge`, stands instead; else it was *overruled* by a
-verdict, and is in the report with both states. Nothing else can become of it: that every acknowledged write is one of
-these is checked, not assumed (`Totals`).
+A write is *merged* if what it left stands, alone or as a part of what a verdict made. It is *superseded* if a later
+write of its own branch stands instead, or one of the other branch by the rule of `restore.merge`. Otherwise a verdict
+*overruled* it, and it is in the report with both states. There is no fourth fate: that every acknowledged write has one
+of these is checked, not assumed (`Totals`).
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from typing import NamedTuple
 
 from halog.core.log.records import Change
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.merge import AGREED, EQUAL, Committed, Difference, Instance, Kind, State, changes_to
+from restore.merge import AGREED, EQUAL, BranchCommit, Difference, Instance, Kind, State, changes_to
 
 Decide = Callable[[Difference], Verdict]
 Encode = Callable[[Difference, Fields], bytes]
-"""The value of an object with these fields, as the newest definition writes it."""
+"""Returns the value of an object with these fields, as the newest definition writes it."""
 
 
 class Fate(enum.Enum):
-    """What becomes of a write."""
+    """A `Fate` is what becomes of a write."""
 
     MERGED = "merged"
     SUPERSEDED = "superseded"
@@ -35,7 +36,8 @@ class Fate(enum.Enum):
 
 
 class Choice(NamedTuple):
-    """One key: what was found, what was said, and what is to stand. `verdict` is None where nobody was asked."""
+    """A `Choice` is one key: what was found, what was decided, and what is to stand. `verdict` is None where nobody was
+    asked."""
 
     found: Difference
     verdict: Verdict | None
@@ -43,27 +45,30 @@ class Choice(NamedTuple):
 
     @property
     def deferred(self) -> str:
-        """Why an operator is to decide; empty: he need not."""
+        """Return why an operator is to decide; empty: none need."""
         return self.verdict.why if isinstance(self.verdict, Defer) else ""
 
     def changes(self, version: int) -> tuple[Change, ...]:
-        """What the source has to write; its state of the key has this version, or ABSENT."""
+        """Return what the source has to write; its state of the key has this version, or ABSENT."""
         return changes_to(self.found.source, self.then, key=self.found.key, version=version)
 
 
-class Written(NamedTuple):
-    """One branch's write to one key, and what became of it."""
+class BranchWrite(NamedTuple):
+    """A `BranchWrite` is one branch's write to one key, and what became of it."""
 
     source: bool
-    """Of the source's branch, or of the initiating one's?"""
-    commit: Committed
+    """Did the source's branch write it, and not the initiating one?"""
+    commit: BranchCommit
     key: bytes
     fate: Fate
 
 
 def chosen(differences: Iterable[Difference], decide: Decide, encode: Encode) -> Iterator[Choice]:
-    """The plan, key by key. `decide` is asked of conflicts, and where both branches came to the same (`Kind.ALIKE`);
-    what it raises ends the plan: who calls triggers makes of that a `Defer`."""
+    """Yield the plan, key by key.
+
+    `decide` is asked about conflicts, and where both branches came to the same (`Kind.ALIKE`). What it raises ends the
+    plan; callers of triggers turn that into a `Defer`.
+    """
     for found in differences:
         if found.kind in AGREED and found.kind is not Kind.ALIKE:
             yield Choice(found, None, found.by_default)
@@ -82,23 +87,23 @@ def _then(found: Difference, verdict: Verdict, encode: Encode) -> State:
             return None
         case Replace(fields=fields):
             there = found.source or found.initiating
-            if there is None:  # both have deleted it: no instance is there to be kept
+            if there is None:  # both have deleted it: there is no instance to keep
                 return None
             return Instance(there.ref, encode(found, fields))
 
 
-def fates(choice: Choice) -> Iterator[Written]:
-    """What becomes of every write that either branch made to this key."""
+def fates(choice: Choice) -> Iterator[BranchWrite]:
+    """Yield what becomes of every write that either branch made to this key."""
     found = choice.found
     for source, state, by in ((True, found.source, found.source_by), (False, found.initiating, found.initiating_by)):
         for commit in by[:-1]:
-            yield Written(source, commit, found.key, Fate.SUPERSEDED)
+            yield BranchWrite(source, commit, found.key, Fate.SUPERSEDED)
         if by:
-            yield Written(source, by[-1], found.key, _last(choice, state))
+            yield BranchWrite(source, by[-1], found.key, _last(choice, state))
 
 
 def _last(choice: Choice, state: State) -> Fate:
-    """Of a branch's last write, which left this state."""
+    """Return the fate of a branch's last write, which left this state."""
     if choice.then == state or isinstance(choice.verdict, Replace):
         return Fate.MERGED
     if choice.found.kind in EQUAL and choice.then in (choice.found.source, choice.found.initiating):
@@ -107,7 +112,7 @@ def _last(choice: Choice, state: State) -> Fate:
 
 
 class Totals(NamedTuple):
-    """A plan in numbers."""
+    """A `Totals` is a plan in numbers."""
 
     keys: int
     conflicts: dict[Kind, int]
@@ -118,12 +123,12 @@ class Totals(NamedTuple):
 
     @property
     def accounted(self) -> int:
-        """Writes whose fate is known; to be held against what the branches' logs have."""
+        """Return the writes whose fate is known, to be compared with what the branches' logs have."""
         return sum(self.writes.values())
 
 
 def totals(choices: Iterable[Choice]) -> Totals:
-    """Counted once through."""
+    """Count the plan, in one pass."""
     keys = changed = deferred = 0
     conflicts: Counter[Kind] = Counter()
     writes: Counter[Fate] = Counter()

@@ -1,8 +1,9 @@
-"""A merge made into the records that carry it out: the parts, and the `EpochMerged` that makes them count (F5, M2).
+"""This module turns a merge into the records that carry it out: the parts, and the `EpochMerged` that makes them count
+(F5, M2).
 
-Everything that either branch did behind the fork is settled by them: what is to stand under each key that any of them
-touched, which transactions happened, and how those over several partitions were decided. A merge is named after the
-record that the initiating branch was closed with: the same two branches cannot be merged twice.
+They settle everything that either branch did behind the fork: what is to stand under each key that any branch touched,
+which transactions happened, and how those over several partitions were decided. A merge is named after the record that
+the initiating branch was closed with: the same two branches cannot be merged twice.
 """
 
 from __future__ import annotations
@@ -16,30 +17,35 @@ from halog.core.log.chain import ChainState
 from halog.core.log.merge_parts import branch_of, hash_of
 from halog.core.log.outcomes import KEEP, STAMP_BYTES
 from halog.core.log.records import Branch, EpochMerged, Header, Joined, Merged, MergePart
-from restore.branches import Compared
+from restore.branches import BranchComparison
 
 PART_BYTES = 200_000
-"""Of one part, about: a fifth of what brokers take by default. What is larger is in one alone."""
+"""The size of one part, about: a fifth of what brokers take by default. A larger object has a part alone."""
 
 PART_IDS = 5_000
-"""Transactions a part names: 80 kB."""
+"""How many transactions a part names: 80 kB."""
 
 
 class Opening(NamedTuple):
-    """The epoch that a merge is to open."""
+    """An `Opening` is the epoch that a merge is to open."""
 
     epoch: EpochId
     state: ChainState
-    """Where the history ends that it continues."""
+    """The end of the history that it continues."""
     horizon: int
     mapper_version: int
     decided: Mapping[bytes, bool]
 
 
 def merge_records(
-    opening: Opening, others: Sequence[ChainState], found: Compared | None, merged: Iterable[Merged], name: bytes
+    opening: Opening,
+    others: Sequence[ChainState],
+    found: BranchComparison | None,
+    merged: Iterable[Merged],
+    name: bytes,
 ) -> list[bytes]:
-    """The parts, then what makes them count. No `others`: the history is corrected, and stays one branch."""
+    """Return the parts, then the record that makes them count. No `others`: the history is corrected, and stays one
+    branch."""
     log_id, s = opening.state.log_id, opening.state
     horizon, decided, happened = _settled(opening, found)
     parts = [*_parts(Header(log_id, opening.epoch), [*merged], happened, decided)]
@@ -68,12 +74,12 @@ def _undoings(states: Iterable[ChainState]) -> tuple[bytes, ...]:
 
 
 def name_of(closed: ChainState) -> bytes:
-    """Of the merge of a branch that ends there."""
+    """Return the name of the merge of a branch that ends there."""
     return closed.hash
 
 
-def _settled(opening: Opening, found: Compared | None) -> tuple[int, dict[bytes, bool], list[bytes]]:
-    """The horizon, what was decided above it, and what happened on either branch."""
+def _settled(opening: Opening, found: BranchComparison | None) -> tuple[int, dict[bytes, bool], list[bytes]]:
+    """Return the horizon, what was decided above it, and what happened on either branch."""
     branches = [b for b in (found.source, found.initiating) if b is not None] if found is not None else []
     horizon = max([opening.horizon, *(b.horizon for b in branches)])
     decided = dict(opening.decided)
@@ -86,8 +92,8 @@ def _settled(opening: Opening, found: Compared | None) -> tuple[int, dict[bytes,
 
 
 def latest(ids: Iterable[bytes]) -> list[bytes]:
-    """As many as anybody remembers, oldest first, and one more: forgetting that one, a reader knows that all before it
-    may have happened, too."""
+    """Return as many ids as a reader remembers, oldest first, and one more. A reader that forgets that one knows that
+    all before it may have happened, too."""
     return sorted(ids)[-KEEP - 1 :]
 
 
@@ -119,6 +125,6 @@ def _pieces(merged: Sequence[Merged]) -> Iterator[tuple[Merged, ...]]:
 
 
 def is_merged(state: ChainState, other: Branch | ChainState) -> bool:
-    """Is a history that ended there a part of this one?"""
+    """Say whether a history that ended there is a part of this one."""
     lines = [b for j in state.joined for b in j.branches]
     return any(b.lsn == other.lsn and b.hash == other.hash for b in lines)

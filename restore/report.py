@@ -1,8 +1,9 @@
-"""What a merge found and decided, key by key, as it stands in the log beside what it made: the report (M2, M3).
+"""This module has the report of a merge: what it found and decided, key by key, as it stands in the log beside its
+result (M2, M3).
 
-Every part of a merge carries the evidence for each of its keys: both branches' states and the one they had in common,
-what was found, what was said and by whom. So the report is there exactly if the merge is, at every site, as long as the
-log is held; undoing a merge needs nothing else.
+Every part of a merge carries the evidence for each of its keys: both branches' states and their common one, what was
+found, what was decided and by whom. So the report is there exactly if the merge is, at every site, as long as the log
+is held. Undoing a merge needs nothing else.
 """
 
 from __future__ import annotations
@@ -12,23 +13,25 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from halog.core.log.records import Change, Merged
-from restore.merge import Committed, Difference, Instance, Kind, State, changes_to
+from restore.merge import BranchCommit, Difference, Instance, Kind, State, changes_to
 from restore.plan import Choice
 
 _STATE = tuple[bytes, bytes | None] | None
 FORMAT = 1
 
 MAX_BYTES = 1_000_000
-"""Of the states that are told beside the one that stands: with that one, which a commit may be as large as, a part is
-below what the log takes. Beyond it only the instances are told, not what they were."""
+"""The limit of the states that are told beside the one that stands. That one may be as large as a commit; together they
+keep a part below what the log takes. Beyond the limit only the instances are told, not what they were."""
 
 
 MAX_WRITES = 2_000
-"""Of each branch, the latest ones that are told: an object may have been written a hundred thousand times."""
+"""How many of each branch's writes are told, the latest ones: an object may have been written a hundred thousand
+times."""
 
 
 class Evidence(msgspec.Struct, frozen=True, array_like=True):
-    """Of one key. States are told once: -1 is what stands, others are numbers in `states`."""
+    """An `Evidence` is the evidence for one key. Each state is told once: -1 is the one that stands, other numbers
+    point into `states`."""
 
     format: int
     kind: str
@@ -37,7 +40,7 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
     source: int
     initiating: int
     verdict: str
-    """What decided: a name; "": the rule did."""
+    """The name of what decided; "": the rule did."""
     why: str
     """Why an operator is to decide, or what a trigger raised."""
     source_by: tuple[tuple[bytes, int, int], ...]
@@ -49,7 +52,7 @@ _DECODER = msgspec.msgpack.Decoder(Evidence)
 
 
 def merged(choice: Choice, verdict: str) -> Merged:
-    """What is to stand, with its evidence."""
+    """Return what is to stand, with its evidence."""
     found, then = choice.found, choice.then
     if not is_known(then):
         raise ValueError(f"nobody has said what {found.key.hex()[:80]} was, which is to stand: it would be deleted")
@@ -72,7 +75,8 @@ def merged(choice: Choice, verdict: str) -> Merged:
 
 
 def _numbered(then: State, *told: State) -> tuple[tuple[_STATE, ...], list[int]]:
-    """States without repetition, the first ones with their values as long as there is room; and where each is."""
+    """Return the states without repetition, the first ones with their values as long as there is room, and the number
+    of each."""
     states: list[State] = []
     for state in told:
         if state != then and state not in states:
@@ -85,12 +89,12 @@ def _numbered(then: State, *told: State) -> tuple[tuple[_STATE, ...], list[int]]
 
 
 def is_known(state: State) -> bool:
-    """Or does one only know which instance it was?"""
+    """Say whether the state itself is known, and not only which instance it was."""
     return state is None or state.value is not None
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One key of a report."""
+class ReportEntry(msgspec.Struct, frozen=True):
+    """An `ReportEntry` is one key of a report."""
 
     found: Difference
     then: State
@@ -98,17 +102,17 @@ class Entry(msgspec.Struct, frozen=True):
     why: str
 
 
-def entry(m: Merged) -> Entry:
-    """The inverse of `merged`."""
+def entry(m: Merged) -> ReportEntry:
+    """Read what `merged` made."""
     e = _DECODER.decode(m.evidence)
     then = None if m.value is None else Instance(m.ref, m.value)
     base, source, initiating = (then if at < 0 else _instance(e.states[at]) for at in (e.base, e.source, e.initiating))
     found = Difference(m.key, Kind(e.kind), base, source, initiating, _by(e.source_by), _by(e.initiating_by))
-    return Entry(found, then, e.verdict, e.why)
+    return ReportEntry(found, then, e.verdict, e.why)
 
 
 def changes_of(standing: Iterable[Merged], *, second: bool = False) -> Iterator[Change]:
-    """What a merge did to the source's branch, or to the `second` one, as if it had been committed there."""
+    """Yield what a merge did to the source's branch, or to the `second` one, as if it had been committed there."""
     for m in standing:
         told = entry(m)
         before = told.found.initiating if second else told.found.source
@@ -119,5 +123,5 @@ def _instance(state: _STATE) -> State:
     return None if state is None else Instance(*state)
 
 
-def _by(items: tuple[tuple[bytes, int, int], ...]) -> tuple[Committed, ...]:
-    return tuple(Committed(tx, lsn, time_ms, ()) for tx, lsn, time_ms in items)
+def _by(items: tuple[tuple[bytes, int, int], ...]) -> tuple[BranchCommit, ...]:
+    return tuple(BranchCommit(tx, lsn, time_ms, ()) for tx, lsn, time_ms in items)

@@ -1,15 +1,17 @@
-"""What a Spark job has found about two branches, on its way to the node that merges them: records of a topic (S1, M2).
+"""This module has what a Spark job has found about two branches, on its way to the node that merges them: records of a
+topic (S1, M2).
 
-The initiating branch is closed, and grows no more; of the source's the job has seen what it had up to some record. So
-what it found holds for ever, as far as it goes: for every key that either branch touched, the difference; and what must
-be known of the branches beside that. The node verifies that its own history has that record, folds what it has done
-behind it into the differences, and merges as if it had compared both branches at once. A look that it has had by itself
-is folded in the same way (`seen_of`), and travels nowhere.
+The initiating branch is closed, and grows no more. The job has seen the source's branch up to some record. So its
+findings hold for ever, as far as they go: the difference for every key that either branch touched, and what else must
+be known of the branches. The node verifies that its own history has that record, folds what it has done behind it into
+the differences, and merges as if it had compared both branches at once. A comparison that the node has made by itself
+ahead is folded in the same way (`seen_of`), and travels nowhere.
 
-Differences travel in chunks, each named by the hash of its bytes and cut into records that any broker takes. Chunks may
-come in any order, any number of times: those that a manifest counts, all of them, are what was found.
+Differences travel in chunks. Each chunk is named by the hash of its bytes and cut into records that any broker takes.
+Chunks may come in any order, any number of times. The findings are complete when every chunk that the manifest counts
+is there.
 
-Pure.
+It is pure.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from halog.core.ids import EpochId, digest
 from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from restore.branch import Branch
-from restore.branches import Compared
+from restore.branches import BranchComparison
 from restore.divergence import Fork, Place, Point
 from restore.merge import (
-    Committed,
+    BranchCommit,
     Difference,
     Even,
     Instance,
+    KeyTouches,
     Kind,
     State,
-    Touched,
     differences,
     touched,
     two_way,
@@ -42,19 +44,19 @@ from restore.merge import (
 
 FORMAT: Final = 1
 CHUNK_BYTES: Final = 200_000
-"""Of one chunk, about; one object more may be in it."""
+"""The size of one chunk, about; it may have one object more."""
 RECORD_BYTES: Final = 900_000
-"""Of one record: what brokers and producers take by default. A chunk may be several."""
+"""The size of one record: what brokers and producers take by default. A chunk may be several records."""
 
 BY: Final = struct.Struct(">16sqq")
 """One of the transactions that touched a key: its id, lsn, and ms since 1970."""
 
 Pair = tuple[bytes, bytes | None] | None
-"""A state, as it travels."""
+"""A state, in the form that travels."""
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
-    """One key, compared with the common ancestor."""
+class DifferenceRow(msgspec.Struct, frozen=True, array_like=True):
+    """A `DifferenceRow` is one key, compared with the common ancestor."""
 
     key: bytes
     kind: str
@@ -66,74 +68,74 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     initiating_by: bytes
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
-    """A piece of a chunk, as the topic has it. `run`: of the job that wrote it."""
+class ChunkPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A `ChunkPiece` is a piece of a chunk, as the topic has it. `run`: the run of the job that wrote it."""
 
     run: bytes
     chunk: bytes
     index: int
     of: int
-    """So many pieces are the chunk."""
+    """How many pieces the chunk has."""
     data: bytes
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """What is known of transactions where a branch ends."""
+class BranchTransactions(msgspec.Struct, frozen=True):
+    """A `BranchTransactions` is what is known of transactions where a branch ends."""
 
     happened: tuple[bytes, ...]
-    """As many as anybody remembers (`restore.replay.latest`)."""
+    """As many as a reader remembers (`restore.replay.latest`)."""
     horizon: int = 0
     decided: tuple[tuple[bytes, bool], ...] = ()
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a job found, but for the differences; a chunk by itself."""
+    """A `Manifest` is what a job found, without the differences; it is a chunk by itself."""
 
     format: int
     merge: bytes
-    """Its name: the hash of the record that the initiating branch was closed with."""
+    """The merge's name: the hash of the record that the initiating branch was closed with."""
     fork: Place
     parted_at: bytes
-    """Hash of the record there."""
+    """The hash of the record there."""
     epoch: EpochId
-    """This record is the last one that was seen of the source's branch."""
+    """With `lsn` and `hash` it names the last record that was seen of the source's branch."""
     lsn: int
     hash: bytes
     keys: int
     chunks: tuple[bytes, ...]
-    """Names, in order."""
-    source: Settled
-    """Up to there: happened only."""
-    initiating: Settled
+    """Names of the chunks, in order."""
+    source: BranchTransactions
+    """What happened up to that record, and nothing else."""
+    initiating: BranchTransactions
 
     @property
     def seen(self) -> Fork:
-        """The last record of the source's branch that was seen, as if something had parted there."""
+        """Return the last record seen of the source's branch, as if something had parted there."""
         return Fork((Point(self.epoch, self.lsn, self.hash),), ())
 
 
-class Found(NamedTuple):
-    """By key, what a job found."""
+class JobFindings(NamedTuple):
+    """A `JobFindings` is what a job found, by key."""
 
     manifest: Manifest
     keys: dict[bytes, Difference]
 
 
-_RECORD: Final = msgspec.msgpack.Decoder(Record)
-_CHUNK: Final = msgspec.msgpack.Decoder(list[Told])
+_RECORD: Final = msgspec.msgpack.Decoder(ChunkPiece)
+_CHUNK: Final = msgspec.msgpack.Decoder(list[DifferenceRow])
 _MANIFEST: Final = msgspec.msgpack.Decoder(Manifest)
 
 # --- as it is written ---
 
 
-def told(found: Difference) -> Told:
-    """As a key travels; what the transactions changed does not."""
+def told(found: Difference) -> DifferenceRow:
+    """Return the key in the form that travels, without what the transactions changed."""
     by = [b"".join(BY.pack(c.tx, c.lsn, c.time_ms) for c in side) for side in (found.source_by, found.initiating_by)]
-    return Told(found.key, found.kind.value, found.base, found.source, found.initiating, *by)
+    return DifferenceRow(found.key, found.kind.value, found.base, found.source, found.initiating, *by)
 
 
-def chunks_of(keys: Iterable[Told]) -> Iterator[tuple[int, bytes]]:
-    """Chunks, and how many keys each has."""
+def chunks_of(keys: Iterable[DifferenceRow]) -> Iterator[tuple[int, bytes]]:
+    """Yield chunks, and how many keys each has."""
     chunk: list[msgspec.Raw] = []
     size = 0
     for one in keys:
@@ -148,23 +150,23 @@ def chunks_of(keys: Iterable[Told]) -> Iterator[tuple[int, bytes]]:
 
 
 def records_of(run: bytes, chunk: bytes) -> list[bytes]:
-    """A chunk, as values of records."""
+    """Return a chunk as values of records."""
     name, cuts = digest(chunk), range(0, len(chunk), RECORD_BYTES)
     pieces = [chunk[at : at + RECORD_BYTES] for at in cuts]
-    return [msgspec.msgpack.encode(Record(run, name, i, len(pieces), data)) for i, data in enumerate(pieces)]
+    return [msgspec.msgpack.encode(ChunkPiece(run, name, i, len(pieces), data)) for i, data in enumerate(pieces)]
 
 
 def packed(manifest: Manifest) -> bytes:
-    """As a chunk."""
+    """Return the manifest as a chunk."""
     return msgspec.msgpack.encode(manifest)
 
 
 # --- as it is read ---
 
 
-def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> Found:
-    """What the topic has of a job. `manifest`: its name. RefusedError where anything of it is not there, or is not what
-    it was."""
+def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> JobFindings:
+    """Read what the topic has of a job. `manifest`: its name. RefusedError where a piece is missing, or is not what it
+    was."""
     chunks = _whole(values, run)
     try:
         made = _MANIFEST.decode(_named(chunks, manifest))
@@ -176,11 +178,11 @@ def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> Found:
         raise RefusedError(
             f"what the Spark job has found is not whole: format {made.format}, {len(keys)} of {made.keys} objects"
         )
-    return Found(made, keys)
+    return JobFindings(made, keys)
 
 
 def _whole(values: Iterable[bytes], run: bytes) -> dict[bytes, list[bytes | None]]:
-    """By chunk, its pieces; what others wrote is passed over."""
+    """Return the pieces of each chunk. Records of other runs are passed over."""
     found: dict[bytes, list[bytes | None]] = {}
     for value in values:
         try:
@@ -202,21 +204,22 @@ def _named(chunks: Mapping[bytes, Sequence[bytes | None]], name: bytes) -> bytes
     return whole
 
 
-def _difference(one: Told) -> Difference:
+def _difference(one: DifferenceRow) -> Difference:
     states: list[State] = [None if s is None else Instance(*s) for s in (one.base, one.source, one.initiating)]
     by = [_committed(side) for side in (one.source_by, one.initiating_by)]
     return Difference(one.key, Kind(one.kind), states[0], states[1], states[2], by[0], by[1])
 
 
-def _committed(by: bytes) -> tuple[Committed, ...]:
-    return tuple(Committed(tx, lsn, time_ms, ()) for tx, lsn, time_ms in BY.iter_unpack(by))
+def _committed(by: bytes) -> tuple[BranchCommit, ...]:
+    return tuple(BranchCommit(tx, lsn, time_ms, ()) for tx, lsn, time_ms in BY.iter_unpack(by))
 
 
 # --- and merged with ---
 
 
 def check(manifest: Manifest, name: bytes, fork: Fork) -> None:
-    """RefusedError if it is of another merge than `name`, or of other branches than have parted at this fork."""
+    """Refuse findings of another merge than `name`, or of branches that parted elsewhere than at this fork.
+    RefusedError."""
     if manifest.merge != name:
         raise RefusedError(
             "what the Spark job has found is of another branch than the one that is to be merged: run it again"
@@ -229,9 +232,12 @@ def check(manifest: Manifest, name: bytes, fork: Fork) -> None:
 
 
 def check_later(manifest: Manifest, later: Branch, now: ChainState) -> None:
-    """`later`: what the source's branch has done behind the record that was seen last; `now`: where it stands.
+    """Refuse findings that do not fit what the source's branch has done since.
+
+    `later`: what the source's branch has done behind the record that was seen last; `now`: where it stands.
     RefusedError where the job did not see that record there, or where what was done may be on the other branch, too:
-    votes from before the fork, what was recovered or brought from elsewhere."""
+    votes from before the fork, and what was recovered or brought from elsewhere.
+    """
     before = later.parted_at or now.hash
     if before != manifest.hash:
         raise RefusedError(f"the Spark job has seen another record at lsn {manifest.lsn} than this site's log has")
@@ -249,13 +255,14 @@ def check_later(manifest: Manifest, later: Branch, now: ChainState) -> None:
         )
 
 
-def seen_of(look: Compared, name: bytes, now: ChainState) -> Found:
-    """What whoever merges has found by himself, looking at the source's branch up to `now`, as if it were a job's."""
+def seen_of(look: BranchComparison, name: bytes, now: ChainState) -> JobFindings:
+    """Return what the merging node has found by itself, looking at the source's branch up to `now`, in the form of a
+    job's findings."""
     assert isinstance(look.relation, Fork)
     assert look.source is not None
     assert look.initiating is not None
     (point,), theirs = look.relation.at, look.initiating
-    settled = Settled(tuple(theirs.happened), theirs.horizon, tuple(theirs.decided.items()))
+    settled = BranchTransactions(tuple(theirs.happened), theirs.horizon, tuple(theirs.decided.items()))
     made = Manifest(
         FORMAT,
         name,
@@ -265,37 +272,39 @@ def seen_of(look: Compared, name: bytes, now: ChainState) -> Found:
         now.hash,
         len(look.keys),
         (),
-        Settled(tuple(look.source.happened)),
+        BranchTransactions(tuple(look.source.happened)),
         settled,
     )
-    return Found(made, {d.key: d for d in look.keys})
+    return JobFindings(made, {d.key: d for d in look.keys})
 
 
-def two_way_of(found: Found) -> Found:
-    """The same by the manual's rule."""
-    return Found(found.manifest, {key: without_base(d) for key, d in found.keys.items()})
+def two_way_of(found: JobFindings) -> JobFindings:
+    """Return the same by the manual's rule."""
+    return JobFindings(found.manifest, {key: without_base(d) for key, d in found.keys.items()})
 
 
-def compared(found: Found, fork: Fork, later: Branch, *, three_way: bool = True, even: Even | None = None) -> Compared:
-    """As `restore.branches.merged_at`, from what a job found, told by the same rule, and what the source has done
-    since. Keys that it has not touched since have the very differences that were found."""
+def compared(
+    found: JobFindings, fork: Fork, later: Branch, *, three_way: bool = True, even: Even | None = None
+) -> BranchComparison:
+    """Compare as `restore.branches.merged_at` does, from what a job found by the same rule and what the source has done
+    since. Keys that the source has not touched since keep the differences that were found."""
     made = found.manifest
     keys = {**found.keys, **folded(found.keys, later, three_way=three_way, even=even)}
     happened = [*made.source.happened, *later.happened]
     ours = later._replace(committed=[], happened=happened, parted_at=made.parted_at)
     theirs = made.initiating
     other = Branch([], dict(theirs.decided), theirs.horizon, (), made.parted_at, theirs.happened)
-    return Compared(fork, tuple(keys[key] for key in sorted(keys)), ours, other)
+    return BranchComparison(fork, tuple(keys[key] for key in sorted(keys)), ours, other)
 
 
 def folded(
     keys: Mapping[bytes, Difference], later: Branch, *, three_way: bool, even: Even | None = None
 ) -> dict[bytes, Difference]:
-    """The keys that the source has touched since, anew."""
+    """Compare anew the keys that the source has touched since."""
     committed = [c for _, c in later.committed if c.changes]
     again = {change.key for c in committed for change in c.changes}
     some = [keys[key] for key in again if key in keys]
-    begun = {d.key: Touched(d.base, d.source, d.source_by) for d in some if d.source_by}
-    theirs = {d.key: Touched(d.base, d.initiating, d.initiating_by) for d in some if d.initiating_by}
+    begun = {d.key: KeyTouches(d.base, d.source, d.source_by) for d in some if d.source_by}
+    theirs = {d.key: KeyTouches(d.base, d.initiating, d.initiating_by) for d in some if d.initiating_by}
     now = touched(committed, begun)
     return {d.key: d for d in (differences if three_way else two_way)(now, theirs, even)}

@@ -1,8 +1,8 @@
-"""What one site's log has accepted behind a point, read backwards along the hashes (F4).
+"""This module reads what one site's log has accepted behind a point, backwards along the hashes (F4).
 
-Each accepted record names the hash of the one before it, so the last one leads to all others, and whatever is not on
-that thread did not count: late appends, losers of elections, the second record of two mirrors. Nothing need be known of
-what the log held before, and reading costs as much as lies behind the point, not as much as the log holds.
+Each accepted record names the hash of the one before it, so the last one leads to all others. What is not on that
+thread did not count: late appends, losers of elections, the second record of two mirrors. Nothing need be known of what
+the log held before. Reading costs as much as lies behind the point, not as much as the log holds.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from halog.errors import LogError
 from halog.ports import Entry, Log, TopicPartition
 
 PIECE = 2_000
-"""Entries read in one go: some 50 ms, and as many seconds where each is a bulk load's."""
+"""Entries read in one go: some 50 ms, or as many seconds where the entries come from a bulk load."""
 
 BESIDE = 32
 """Entries that are expected beside those that count: fences, late appends. If there are more, they are read next."""
 
 READ_S = 30.0
-"""For them to come: brokers of another data centre may be busy, too."""
+"""How long to wait for the entries: brokers of another data centre may be busy, too."""
 
 
 class Link(NamedTuple):
-    """An accepted record. `parts`: of the merge that it makes count, in order."""
+    """A `Link` is an accepted record. `parts`: those of the merge that it makes count, in order."""
 
     offset: int
     time_ms: int
@@ -40,9 +40,13 @@ class Link(NamedTuple):
 
 
 class Thread:
-    """Of one history in one log, from the record with hash `head`, which is before offset `end`, back. Across a merge
-    it goes on with the branch that is in this log: the one of `site`, whose log it is; a third site has one of them.
-    `about`: so many records are wanted, as far as is known: what lies before them is best not read at all."""
+    """A `Thread` follows one history in one log, backwards from the record with hash `head`, which is before offset
+    `end`.
+
+    Across a merge it goes on with the branch that is in this log: the one of `site`, whose log it is; a third site has
+    one of them. `about`: how many records are wanted, as far as is known; what lies before them is best not read at
+    all.
+    """
 
     def __init__(
         self, log: Log, tp: TopicPartition, end: int, head: bytes, site: str, about: int = PIECE - BESIDE
@@ -54,30 +58,32 @@ class Thread:
         self._from = end
         """Everything from here on was read."""
         self._wanted: tuple[bytes, ...] = (head,)
-        """Hash of the next one; where nobody knows which branch is in this log, of each: only one is there, or one of
-        them goes back to the other."""
+        """The hash of the next record. Where it is not known which branch is in this log, the hash of each: only one is
+        there, or one of them goes back to the other."""
         self._back: list[Link] = []
-        """What was found, the last one first."""
+        """The links that were found, the last one first."""
         self._parts: dict[EpochId, dict[int, records.MergePart]] = {}
         self._known: dict[bytes, Entry] = {}
-        """Entries that were read and are not on the thread, so far."""
+        """Entries that were read and are so far not on the thread."""
 
     def back_to(self, enough: Callable[[Link], bool]) -> list[Link]:
-        """Read on until a record is found of which this is true, and all parts it needs; that one and all behind it, in
-        log order. LogError if the log begins behind it."""
+        """Read on until a record is found of which this is true, and all parts it needs. Return that record and all
+        behind it, in log order. LogError if the log begins behind it."""
         while not any(enough(link) for link in self._back[-1:]) or not self._is_whole():
             if not self._walk(enough):
                 self._read()
         return [self._with_parts(link) for link in reversed(self._back)]
 
     def back(self) -> Iterator[Link | None]:
-        """One after the other, the last one first, None after each piece that was read. Instead of `back_to`: nothing
-        is kept but a piece, or those that the parts of one merge are in. LogError where the log begins behind the next
-        one."""
+        """Yield one link after the other, the last one first, and None after each piece that was read.
+
+        Use it instead of `back_to`: it keeps only a piece, or the pieces with the parts of one merge. LogError where
+        the log begins behind the next link.
+        """
         while True:
             link = self._next()
             while link is None or not self._has_parts(link.record):
-                if link is None:  # each has in front of it what it needs: what is left is not on the thread
+                if link is None:  # parts stand before their merge: what is left is not on the thread
                     self._known.clear()
                     self._parts.clear()
                 self._read()
@@ -86,7 +92,7 @@ class Thread:
             yield self._with_parts(link)
 
     def _walk(self, enough: Callable[[Link], bool]) -> bool:
-        """One more link, from what was read."""
+        """Take one more link from what was read, and say whether there was one."""
         if any(enough(link) for link in self._back[-1:]):
             return False
         link = self._next()
@@ -95,7 +101,7 @@ class Thread:
         return link is not None
 
     def _next(self) -> Link | None:
-        """The one before the last one found; None: it was not read yet."""
+        """Return the link before the last one found; None: it was not read yet."""
         there = [hash_ for hash_ in self._wanted if hash_ in self._known]
         if not there:
             return None
@@ -107,7 +113,7 @@ class Thread:
         return link
 
     def _before(self, record: records.Record) -> tuple[bytes, ...]:
-        """The hash of the record before it, in this log."""
+        """Return the hash of the record before it, in this log."""
         if isinstance(record, records.EpochMerged):
             here = tuple(b.hash for b in record.branches if b.epoch.site == self._site)
             return here[:1] or tuple(b.hash for b in record.branches)

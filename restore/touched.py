@@ -1,11 +1,11 @@
-"""How many objects a history has touched behind the place where it parted from another one (M1).
+"""This module counts how many objects a history has touched behind the place where it parted from another one (M1).
 
 Its log is read backwards once, along the hashes, from where the history ends to that place; from there on only what is
-new is read. Counted, and not compared: whether the other branch has touched the same objects, or has the same
-transaction (`restore.branches`), makes no difference here. So many records and no more: beyond them it is a lower
-bound, and nothing is read any more.
+new is read. Objects are counted, and not compared: whether the other branch has touched the same objects, or has the
+same transaction (`restore.branches`), makes no difference here. Counting ends after so many records: then the number is
+a lower bound, and nothing more is read.
 
-In pieces, so that whoever counts can stop, and leave the processor to others in between.
+It counts in pieces, so that the caller can stop, and leave the processor to others in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from halog.core.ids import digest
 from halog.core.keys.directory import is_entry
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.core.log.transactions import Decided, Ledger, Undecided
+from halog.core.log.transactions import DecidedTransaction, Ledger, UndecidedTransaction
 from halog.ports import Log, TopicPartition
 from restore.branch import stands_on
 from restore.divergence import Place
@@ -26,13 +26,15 @@ PIECE = 2_000
 """Entries read in one go: some 50 ms."""
 
 MOST = 100_000
-"""Records that are counted of one branch: some seconds of reading, less than 10 MB of keys."""
+"""How many records of one branch are counted: some seconds of reading, less than 10 MB of keys."""
 
 
-class Touched:
-    """One site's log of a partition, followed from a place in it, and what its history has touched behind a fork.
+class TouchCounter:
+    """A `TouchCounter` follows one site's log of a partition from a place in it, and counts what its history has
+    touched behind a fork.
 
-    `log` may be set anew between two calls: another connection to the same log."""
+    `log` may be set anew between two calls: another connection to the same log.
+    """
 
     def __init__(
         self,
@@ -41,28 +43,28 @@ class Touched:
         tp: TopicPartition,
         state: ChainState,
         offset: int,
-        undecided: Iterable[Undecided] = (),
+        undecided: Iterable[UndecidedTransaction] = (),
         most: int = MOST,
     ) -> None:
-        """What is before `offset` led to `state`, and left `undecided` in doubt."""
+        """Begin at `offset`. What is before it led to `state`, and left `undecided` in doubt."""
         self.site = site
         self.log = log
         self.tp = tp
         self.offset = offset
         self.place: Place | None = None
-        """Behind which it is counted; None: nothing is yet."""
+        """The place behind which it counts; None: nothing is counted yet."""
         self.at_least = False
-        """There was more than could be read."""
+        """Was there more than could be read?"""
         self._chain = Chain(state)
         self._ledger = Ledger(tuple(undecided))
         self._most = most
         self._keys: set[int] = set()
-        """A mark of each."""
+        """A mark of each object."""
         self._records = 0
 
     @property
     def state(self) -> ChainState:
-        """Where the history ends, as far as it was read."""
+        """Return where the history ends, as far as it was read."""
         return self._chain.state
 
     @property
@@ -72,7 +74,7 @@ class Touched:
     # --- forwards ---
 
     def read_on(self, end: int) -> Iterator[None]:
-        """Follow the history up to offset `end`; what is counted already grows with it. DeadlineError."""
+        """Follow the history up to offset `end`; the count grows with it. DeadlineError."""
         while self.offset < end and not self.at_least:
             upto = min(end, self.offset + PIECE)
             for entry in self.log.read(self.tp, self.offset, upto, READ_S):
@@ -90,13 +92,13 @@ class Touched:
             assert merged is not None
             self._ledger.merged(merged, offset)
             self._count(m.key for m in merged.merged)
-        elif isinstance(meant, Decided):
+        elif isinstance(meant, DecidedTransaction):
             self._count(() if meant.commit is None else (c.key for c in meant.commit.changes))
         else:
             self._count(_committed(record))
 
     def _count(self, keys: Iterable[bytes]) -> None:
-        """One more record, if it is behind the place."""
+        """Count one more record, if it is behind the place."""
         if self.place is None:
             return
         self._keys.update(_marks(keys))
@@ -129,7 +131,7 @@ class Touched:
 
 
 class _Back:
-    """What is met on the way back. Votes come after what they were decided, and may be before the fork."""
+    """What is met on the way back is collected here. A vote is met after its decision, and may be before the fork."""
 
     def __init__(self) -> None:
         self.keys: set[int] = set()
@@ -139,7 +141,7 @@ class _Back:
         """Was the fork met?"""
 
     def take(self, link: Link) -> None:
-        """The one before the last one."""
+        """Take the next link on the way back."""
         record = link.record
         if isinstance(record, records.Prepare):
             if record.header.tx in self.wanted:
@@ -155,12 +157,12 @@ class _Back:
 
 
 def mark(key: bytes) -> int:
-    """Eight bytes for it."""
+    """Return eight bytes that stand for the key, as a number."""
     return int.from_bytes(digest(key)[:8], "big")
 
 
 def _marks(keys: Iterable[bytes]) -> Iterator[int]:
-    """Of each object; entries of a directory are none."""
+    """Yield the mark of each object. Entries of a directory do not count."""
     return (mark(key) for key in keys if not is_entry(key))
 
 

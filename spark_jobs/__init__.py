@@ -1,4 +1,5 @@
-"""Spark over halog's objects and logs: a reader for any Spark application (S2), and what rebalancing must move (S1).
+"""This package has Spark over halog's objects and logs: a reader for any Spark application (S2), and what rebalancing
+must move (S1).
 
     spark = spark_jobs.session()
     spark_jobs.objects(spark, "halog.toml", "Flight")        every object, typed; also as of an lsn or a time
@@ -6,9 +7,9 @@
     spark_jobs.changes_stream(spark, "halog.toml", "Flight") the same, going on with what comes
     spark_jobs.classified(spark, "halog.toml", "flights", …) what two sites that both went on contradict each other in
 
-The only place that imports pyspark; importing this package does not. What counts in a log is decided by the pure core
-on the executors (`halog.core.log.chain`, `halog.core.log.transactions`), never by SQL: readers that followed rules of
-their own would sooner or later see other objects than the nodes.
+It is the only place that imports pyspark; importing this package does not. The pure core decides on the executors what
+counts in a log (`halog.core.log.chain`, `halog.core.log.transactions`), never SQL: readers that followed rules of their
+own would sooner or later see other objects than the nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["changes", "changes_stream", "classified", "jars", "objects", "session"]
 
-# No name here is that of a module: importing the module would put it in the name's place.
+# No name here may be a module's name: importing that module would put it in the name's place.
 _PLACES = {
     "changes": "reader",
     "objects": "reader",

@@ -1,12 +1,13 @@
-"""What executors do with two sites' logs: records in, what each branch did to which objects behind the fork out.
+"""This module is what executors do with two sites' logs: records go in, and what each branch did to which objects
+behind the fork comes out.
 
-In two passes, as `restore.branches` does it. `Trace` follows each log and tells where it stands, and which commits in
-it were recovered from an earlier epoch; the driver finds the fork from that. `Behind` follows each again, from a place
-in front of the fork, and folds what it committed behind it with `restore.merge.touched`: `PIECE` commits at a time, so
-that one object which every transaction changes costs no more than others. Pieces of a key are put together by
-`spark_jobs.classifying`. What the other branch may have as well, though no record says so, is folded apart: whether it
-has is known when both were read (`comparison.on_both`). A task has the rows of one topic partition, in order.
-Knows no Spark.
+There are two passes, as in `restore.branches`. `Trace` follows each log and tells where it stands, and which commits in
+it were recovered from an earlier epoch; the driver finds the fork from that. `FoldBranch` follows each again, from a
+place in front of the fork, and folds what it committed behind it with `restore.merge.touched`. It folds `PIECE` commits
+at a time, so an object that every transaction changes costs no more than others. `spark_jobs.classifying` puts the
+pieces of a key together. Some transactions may be on the other branch as well, though no record says so. They are
+folded apart: it is known when both branches were read (`comparison.on_both`). A task has the rows of one topic
+partition, in order. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from halog.core.log.records import Commit, EpochMerged, Record
 from halog.errors import DivergedError, LogError
 from halog.ports import Entry, TopicPartition
 from restore.branch import written_by
-from restore.branches import Compared
-from restore.divergence import BEGINNING, Accepted, Fork, Place as RecordPlace, accepted, compare, history_of
-from restore.merge import Committed, State, touched
+from restore.branches import BranchComparison
+from restore.divergence import BEGINNING, AcceptedRecord, Fork, Place as RecordPlace, accepted, compare, history_of
+from restore.merge import BranchCommit, State, touched
 from restore.replay import latest
 from restore.report import changes_of
 from restore.results import BY
-from spark_jobs.history import Carried, Counted, History
+from spark_jobs.history import CountedRecord, History, HistoryState
 from spark_jobs.snapshot import Place
 
 SOURCE, INITIATING = 0, 1
-"""Sides: which branch it is."""
+"""The sides, which say which branch it is."""
 SIDES: Final = (SOURCE, INITIATING)
 PIECE: Final = 1_000
-"""Commits folded together."""
+"""How many commits are folded together."""
 ROWS: Final = 10_000
-"""Sent back at once."""
+"""How many rows are sent back at once."""
 
 LOG_COLUMNS: Final = ("partition", "offset", "unix_millis(timestamp) AS time_ms", "value")
-"""Of Kafka's, behind the side."""
+"""Kafka's columns, behind the side."""
 
 TRACED: Final = "branch int, recovered binary, carried binary"
 TRACED_SCHEMA: Final = pa.schema([("branch", pa.int32()), ("recovered", pa.binary()), ("carried", pa.binary())])
@@ -69,20 +70,21 @@ FOLDED_SCHEMA: Final = pa.schema(
         ("ids", pa.binary()),
     ]
 )
-"""A piece of what a branch did to a key, by the lsns of its first and last transaction and that one's time; `tx`, if it
-is one that the other branch may have as well. Without transactions, the key got another version only. Without a key,
-how far the log was followed, or a transaction that a merge in the branch has brought."""
+"""A piece of what a branch did to a key, with the lsns of its first and last transaction and the last one's time. `tx`
+is set if it is one transaction that the other branch may have as well. Without transactions, the key only got another
+version. Without a key, it says how far the log was followed, or names a transaction that a merge in the branch has
+brought."""
 
-_ACCEPTED: Final = msgspec.msgpack.Decoder(Accepted)
+_ACCEPTED: Final = msgspec.msgpack.Decoder(AcceptedRecord)
 
 
 def branch_of(place: int, side: int) -> int:
-    """One number for both."""
+    """Return one number for place and side."""
     return 2 * place + side
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A log to be followed, and what of it is wanted."""
+    """A `Branch` is a log to be followed, and what of it is wanted."""
 
     place: Place
     side: int
@@ -95,9 +97,9 @@ class Branch(msgspec.Struct, frozen=True):
     fork: RecordPlace = BEGINNING
     """The last record of both branches."""
     both: frozenset[int] = frozenset()
-    """Lsns of transactions that the other branch has, too: they are on neither."""
+    """Lsns of transactions that the other branch has, too: they are on neither branch."""
     expected: Mapping[int, bytes] = {}
-    """Lsn → id of the transaction that the other branch says to have recovered from there."""
+    """Lsn → id of the transaction that the other branch says it has recovered from there."""
 
 
 Folded = tuple[Any, ...]
@@ -107,7 +109,7 @@ Folded = tuple[Any, ...]
 
 
 class Trace:
-    """For rows of a side and `LOG_COLUMNS`; gives `TRACED`."""
+    """`Trace` takes rows of a side and `LOG_COLUMNS`, and gives `TRACED`."""
 
     def __init__(self, branches: Mapping[int, Branch]) -> None:
         self.branches = branches
@@ -123,9 +125,12 @@ class Trace:
         yield from as_batches(TRACED_SCHEMA, found)
 
 
-class Behind:
-    """For rows of a side and `LOG_COLUMNS`; gives `FOLDED`: the pieces, and how far each log was followed, with the
-    hash of the last record before the branch where that was come by."""
+class FoldBranch:
+    """`FoldBranch` takes rows of a side and `LOG_COLUMNS`, and gives `FOLDED`.
+
+    It gives the pieces, and how far each log was followed, with the hash of the last record before the branch if the
+    branch's first record was met.
+    """
 
     def __init__(self, branches: Mapping[int, Branch]) -> None:
         self.branches = branches
@@ -144,18 +149,18 @@ class Behind:
 
 
 class _Folding:
-    """Of one branch: records in, rows of `FOLDED` out."""
+    """One branch is folded here: records go in, rows of `FOLDED` come out."""
 
     def __init__(self, of: Branch) -> None:
         self._of = of
-        self._piece: list[Committed] = []
+        self._piece: list[BranchCommit] = []
         self.before: bytes | None = None
         """The hash of the last record before the branch, if its first one was met."""
         self.happened: list[bytes] = []
-        """The latest, and some more."""
+        """The latest transactions, and some more."""
 
-    def take(self, counted: Counted) -> list[Folded]:
-        """One more record; what is ready."""
+    def take(self, counted: CountedRecord) -> list[Folded]:
+        """Take one more record, and return what is ready."""
         of = self._of
         if counted.step.lsn == of.begin:
             self.before = before_branch(of, counted.record)
@@ -177,7 +182,7 @@ class _Folding:
         return rows + self.rest() if len(self._piece) == PIECE else rows
 
     def rest(self) -> list[Folded]:
-        """What was not folded yet."""
+        """Return what was not folded yet."""
         piece = self._piece
         self._piece = []
         return folded(self._of, piece)
@@ -188,7 +193,7 @@ class _Followed(NamedTuple):
     of: Branch
     tp: TopicPartition
 
-    def read(self, offset: int, value: bytes, time_ms: int) -> Counted | None:
+    def read(self, offset: int, value: bytes, time_ms: int) -> CountedRecord | None:
         if offset >= self.of.end:
             return None
         if offset != self.history.next_offset:
@@ -205,9 +210,11 @@ def _counted(
     batches: Iterable[pa.RecordBatch],
     *,
     linked: bool = False,
-) -> Iterator[tuple[int, Counted]]:
-    """The records that count, of each branch in order, as links of the chain if nothing else is wanted; who follows it
-    is left in `followed`."""
+) -> Iterator[tuple[int, CountedRecord]]:
+    """Yield the records that count, of each branch in order.
+
+    `linked`: they are only links of the chain. What follows each branch is left in `followed`.
+    """
     for raw in batches:
         for side, index, offset, time_ms, value in zip(*(column.to_pylist() for column in raw.columns)):
             number = branch_of(index, side)
@@ -215,14 +222,14 @@ def _counted(
             if at is None:
                 of = branches[number]
                 tp = TopicPartition(of.place.log, of.place.index)
-                at = followed[number] = _Followed(History(Carried.unpack(of.carried), linked=linked), of, tp)
+                at = followed[number] = _Followed(History(HistoryState.unpack(of.carried), linked=linked), of, tp)
             counted = at.read(offset, value, time_ms)
             if counted is not None:
                 yield number, counted
 
 
-def committed(of: Branch, counted: Counted) -> Committed | None:
-    """What a record committed, if it is behind the fork."""
+def committed(of: Branch, counted: CountedRecord) -> BranchCommit | None:
+    """Return what a record committed, if it is behind the fork."""
     lsn, time_ms, tx = counted.step.lsn, counted.step.time_ms, counted.step.tx
     if of.expected.get(lsn, tx) != tx:
         raise DivergedError(
@@ -235,18 +242,21 @@ def committed(of: Branch, counted: Counted) -> Committed | None:
     changes, record = counted.step.changes, counted.record
     if isinstance(record, EpochMerged) and _stands_on(record.branches, of.fork):
         changes = tuple(changes_of(counted.merged, second=_stands_on(record.branches[1:], of.fork)))
-    return Committed(tx, lsn, time_ms, changes)
+    return BranchCommit(tx, lsn, time_ms, changes)
 
 
-def may_be_there(of: Branch, counted: Counted) -> bool:
-    """May the other branch have it as well, and nobody knows before it was read? It may have decided the same vote, if
-    that was in doubt at the fork; or a merge in it has brought what was decided, or recovered, here once more."""
+def may_be_there(of: Branch, counted: CountedRecord) -> bool:
+    """Say whether the other branch may have it as well, which nobody knows before it was read.
+
+    It may have decided the same vote, if that was in doubt at the fork. Or a merge in it has brought what was decided,
+    or recovered, here once more.
+    """
     record = counted.record
     return 0 < counted.voted < of.begin or (type(record) is Commit and record.origin is not None)
 
 
 def before_branch(of: Branch, first: Record) -> bytes:
-    """The hash of the last record of both, as the first one of a branch has it."""
+    """Return the hash of the last common record, as the first record of a branch has it."""
     if isinstance(first, EpochMerged):
         return next((b.hash for b in first.branches if (b.epoch, b.lsn) == of.fork), first.header.prev)
     return first.header.prev
@@ -256,8 +266,9 @@ def _stands_on(branches: Iterable[MergedBranch], place: RecordPlace) -> bool:
     return any((b.epoch, b.lsn) == place for b in branches)
 
 
-def folded(of: Branch, piece: Sequence[Committed], tx: bytes | None = None) -> list[Folded]:
-    """A piece of a branch, key by key, as rows of `FOLDED`. `tx`: it is this one, which may be on neither branch."""
+def folded(of: Branch, piece: Sequence[BranchCommit], tx: bytes | None = None) -> list[Folded]:
+    """Return a piece of a branch, key by key, as rows of `FOLDED`. `tx`: the piece is this transaction, which may be on
+    neither branch."""
     place, side = of.place.index, of.side
     found: list[Folded] = []
     for key, t in touched(piece).items():
@@ -268,8 +279,8 @@ def folded(of: Branch, piece: Sequence[Committed], tx: bytes | None = None) -> l
     return found
 
 
-def written(of: Branch, counted: Counted, commit: Committed) -> list[Folded]:
-    """The keys that a record gives another version, and nothing else that is of this branch alone."""
+def written(of: Branch, counted: CountedRecord, commit: BranchCommit) -> list[Folded]:
+    """Return the keys to which a record gives another version and nothing that is of this branch alone."""
     place, side, lsn = of.place.index, of.side, commit.lsn
     told = {c.key for c in commit.changes} if counted.merged else ()
     now = dict(written_by(counted.merged, commit.changes))
@@ -296,7 +307,7 @@ def _pair(state: State) -> tuple[bytes | None, bytes | None]:
 
 
 def as_batches(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-    """Rows as Arrow."""
+    """Yield rows as Arrow."""
     for at in range(0, len(rows), ROWS):
         columns = zip(*rows[at : at + ROWS])
         arrays = [pa.array(list(values), field.type) for values, field in zip(columns, schema)]
@@ -306,45 +317,46 @@ def as_batches(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> Iterator[p
 # --- the driver ---
 
 
-class Traced(NamedTuple):
-    """A log that was followed to its end."""
+class TracedLog(NamedTuple):
+    """A `TracedLog` is a log that was followed to its end."""
 
     state: ChainState
-    recovered: Sequence[Accepted]
+    recovered: Sequence[AcceptedRecord]
     """Its commits that a later epoch has recovered."""
 
 
-class Parted(msgspec.Struct, frozen=True):
-    """How two branches are related; behind a fork, of each side: where it begins, lsns that both have, and what is
-    expected where."""
+class BranchRelation(msgspec.Struct, frozen=True):
+    """A `BranchRelation` says how two branches are related. Behind a fork it has, for each side, where it begins, the
+    lsns that both have, and what is expected where."""
 
     forked: bool
     """Has each what the other lacks?"""
     histories: str
     """The same for people."""
     lsn: int
-    """The last of both."""
+    """The last lsn that both have."""
     fork: RecordPlace = BEGINNING
     begin: tuple[int, ...] = (0, 0)
     both: tuple[frozenset[int], ...] = (frozenset(), frozenset())
     expected: tuple[dict[int, bytes], ...] = ({}, {})
 
 
-def unpack_accepted(data: bytes) -> Accepted:
-    """As `Trace` packs it."""
+def unpack_accepted(data: bytes) -> AcceptedRecord:
+    """Read what `Trace` packed."""
     return _ACCEPTED.decode(data)
 
 
-def parted(traced: Sequence[Traced], sites: Sequence[str]) -> Parted:
-    """How source and initiating branch are related, and what executors must know to read them behind a fork.
+def parted(traced: Sequence[TracedLog], sites: Sequence[str]) -> BranchRelation:
+    """Return how source and initiating branch are related, and what executors must know to read them behind a fork.
 
-    Of two records of one transaction at least one was recovered. So beside what each branch has recovered itself there
-    is only what the other one has recovered from it: records at known places, which it has if it has got there.
+    Of two records of one transaction at least one was recovered. A branch therefore has what it has recovered itself,
+    and what the other one has recovered from it. The latter are records at known places, which the branch has if it has
+    got there.
     """
     relation = compare(*(history_of(t.state) for t in traced))
-    found = Compared(relation, ())
+    found = BranchComparison(relation, ())
     if not isinstance(relation, Fork):
-        return Parted(False, found.said(*sites), found.fork_lsn)
+        return BranchRelation(False, found.said(*sites), found.fork_lsn)
     if len(relation.at) > 1:
         raise DivergedError(f"the sites {' and '.join(sites)} have merged each other: they cannot be compared")
     (point,) = relation.at
@@ -357,23 +369,24 @@ def parted(traced: Sequence[Traced], sites: Sequence[str]) -> Parted:
     assert isinstance(relation, Fork)
     both = tuple(frozenset(pair[side].lsn for pair in relation.common) for side in SIDES)
     there = tuple({a.lsn: a.tx for a in one} for one in expected)
-    return Parted(True, found.said(*sites), point.lsn, fork, tuple(begin), both, there)
+    return BranchRelation(True, found.said(*sites), point.lsn, fork, tuple(begin), both, there)
 
 
 def _begin(state: ChainState, fork: RecordPlace) -> int:
-    """The first lsn behind a fork: where a merge stands on it, that one's, whatever the log had before."""
+    """Return the first lsn behind a fork. Where a merge stands on the fork, it is the merge's, whatever the log had
+    before."""
     lsns = dict(state.lineage)
     merges = (lsns[j.epoch] for j in state.joined if j.epoch in lsns and _stands_on(j.branches, fork))
     return next(merges, fork[1] + 1)
 
 
-def _from_there(recovered: Iterable[Accepted], state: ChainState, begin: int) -> list[Accepted]:
-    """What was recovered, where it was first written, if this history has got there behind the fork."""
-    found = [Accepted(*a.origin, hash=b"", tx=a.tx) for a in recovered if a.origin is not None]
+def _from_there(recovered: Iterable[AcceptedRecord], state: ChainState, begin: int) -> list[AcceptedRecord]:
+    """Return what was recovered, where it was first written, if this history has got there behind the fork."""
+    found = [AcceptedRecord(*a.origin, hash=b"", tx=a.tx) for a in recovered if a.origin is not None]
     return [a for a in found if a.lsn >= begin and _has(state, a.place)]
 
 
 def _has(state: ChainState, place: RecordPlace) -> bool:
-    """Is the record at this place one of a log's own history?"""
+    """Say whether the record at this place is one of a log's own history."""
     ends = [lsn - 1 for _, lsn in state.lineage[1:]] + [state.lsn]
     return any(epoch == place[0] and first <= place[1] <= end for (epoch, first), end in zip(state.lineage, ends))

@@ -1,10 +1,11 @@
-"""What executors do with pieces of two branches: put together key by key, and classified (M3, S1).
+"""This module is what executors do with pieces of two branches: they are put together key by key, and classified (M3,
+S1).
 
-The rule is `restore.merge`'s, and nobody words it a second time: what it says of a key depends on which of its states
-are there, and which are equal, so it is asked once for every such *pattern*, with a key that has it; all other keys of
-the pattern are the same kind. Patterns are found for whole batches, as arrays. Only where several definitions of its
-type have written a key's states the rule is asked of that key by itself. Rows must come sorted by place, key,
-side and first lsn, all of a key together. Knows no Spark.
+The rule is `restore.merge`'s, and it is not written a second time. What it says of a key depends on which of its states
+are there, and which are equal. So it is asked once for every such *pattern*, with a key that has it; all other keys of
+the pattern are of the same kind. Patterns are found for whole batches, as arrays. Only where several definitions of its
+type have written a key's states is the rule asked about that key by itself. Rows must come sorted by place, key, side
+and first lsn, all of a key together. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from halog.errors import DivergedError
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
 from halog.schema.versions import bringing
-from restore.merge import EQUAL, Committed, Difference, Even, Instance, Kind, State, Touched, differences, two_way
+from restore.merge import EQUAL, BranchCommit, Difference, Even, Instance, KeyTouches, Kind, State, differences, two_way
 from spark_jobs.branching import INITIATING, SIDES, SOURCE
 
 BOTH, KEEP_SOURCE, KEEP_INITIATING = "both", "source", "initiating"
-"""Whose state stands by default; `BOTH`: they are the same."""
+"""Whose state stands by default; `BOTH`: the states are the same."""
 
 STATE: Final = "struct<ref: binary, value: binary>"
 CLASSIFIED: Final = (
@@ -34,7 +35,7 @@ CLASSIFIED: Final = (
     "source_lsn long, source_time timestamp, source_txs long, "
     "initiating_lsn long, initiating_time timestamp, initiating_txs long, source_ids binary, initiating_ids binary"
 )
-"""`…_ids`: of the transactions that touched a key, as `restore.results.BY`."""
+"""`…_ids` are the transactions that touched a key, in the form of `restore.results.BY`."""
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
 Gone = tuple[int, int, bytes]
@@ -43,46 +44,47 @@ Numbers = npt.NDArray[np.int64]
 
 
 class States(NamedTuple):
-    """What is under some keys: where a reference is null, nothing; where only a value is, it is not known."""
+    """`States` are what is under some keys: nothing where a reference is null; where only a value is null, it is not
+    known."""
 
     refs: pa.Array
     values: pa.Array
 
     @property
     def there(self) -> Flags:
-        """Is there anything?"""
+        """Say for each key whether anything is there."""
         return _flags(pc.is_valid(self.refs))
 
     @property
     def known(self) -> Flags:
-        """And what is its value?"""
+        """Say for each key whether its value is known."""
         return _flags(pc.is_valid(self.values))
 
     def take(self, rows: pa.Array) -> States:
-        """Those; of a null, nothing."""
+        """Return the states of these rows; nothing for a null."""
         return States(self.refs.take(rows), self.values.take(rows))
 
     def where(self, chosen: Flags, other: States) -> States:
-        """These; where they are not chosen, the others."""
+        """Return these states where they are chosen, and the others elsewhere."""
         return States(pc.if_else(chosen, self.refs, other.refs), pc.if_else(chosen, self.values, other.values))
 
     def at(self, row: int) -> State:
-        """One, as `restore.merge` has it."""
+        """Return one state in the form of `restore.merge`."""
         ref = self.refs[row].as_py()
         return None if ref is None else Instance(ref, self.values[row].as_py())
 
     def struct(self) -> pa.Array:
-        """As a column."""
+        """Return the states as a column."""
         return pa.StructArray.from_arrays([self.refs, self.values], ["ref", "value"], mask=pc.is_null(self.refs))
 
 
 def same(one: States, other: States) -> Flags:
-    """Equal, key by key."""
+    """Say for each key whether the states are equal."""
     return _equal(one.refs, other.refs) & _equal(one.values, other.values)
 
 
 def agree(one: States, other: States) -> Flags:
-    """May they be the same, with what is known of them?"""
+    """Say for each key whether the states may be the same, as far as they are known."""
     return _equal(one.refs, other.refs) & (_equal(one.values, other.values) | ~one.known | ~other.known)
 
 
@@ -100,7 +102,7 @@ def _flags(array: pa.Array) -> Flags:
 
 
 class Side(NamedTuple):
-    """What one branch did to some keys, where it touched them; elsewhere all is null."""
+    """A `Side` is what one branch did to some keys, where it touched them; elsewhere all is null."""
 
     touched: Flags
     base: States
@@ -112,7 +114,7 @@ class Side(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """Each key once, and what each branch did to it."""
+    """`Keys` has each key once, and what each branch did to it."""
 
     places: pa.Array
     keys: pa.Array
@@ -120,7 +122,7 @@ class Keys(NamedTuple):
 
 
 def continued(rows: pa.RecordBatch, *names: str) -> Flags:
-    """Is a row the same in these columns as the one before it?"""
+    """Say for each row whether it is the same in these columns as the row before it."""
     found = np.ones(rows.num_rows, np.bool_)
     found[:1] = False
     for name in names:
@@ -130,7 +132,7 @@ def continued(rows: pa.RecordBatch, *names: str) -> Flags:
 
 
 def put_together(rows: pa.RecordBatch) -> Keys:
-    """Pieces of `spark_jobs.branching.FOLDED`. DivergedError if one does not follow the one before it."""
+    """Put pieces of `spark_jobs.branching.FOLDED` together. DivergedError if one does not follow the one before it."""
     same_key = continued(rows, "place", "key")
     same_branch = same_key & continued(rows, "side")
     base, now = States(rows["base_ref"], rows["base_value"]), States(rows["ref"], rows["value"])
@@ -149,7 +151,7 @@ def put_together(rows: pa.RecordBatch) -> Keys:
 
 
 def _ids(pieces: pa.Array, begins: Numbers, ends: Numbers) -> pa.Array:
-    """Of the pieces from each beginning to its end, put together."""
+    """Join the ids of the pieces from each beginning to its end."""
     if len(begins) == len(pieces):
         return pieces
     told = pieces.to_pylist()
@@ -181,7 +183,7 @@ def _side(
 
 
 def _follow(rows: pa.RecordBatch, later: Numbers, base: States, now: States) -> None:
-    """Does each of these begin with what the row before it left?"""
+    """Check that each of these begins with what the row before it left."""
     if not len(later):
         return
     broken = later[~agree(base.take(pa.array(later)), now.take(pa.array(later - 1)))]
@@ -203,49 +205,49 @@ def _numbers(array: pa.Array) -> Numbers:
 # --- the rule, pattern by pattern ---
 
 
-class Said(NamedTuple):
-    """What the rule says of a pattern."""
+class RuleAnswer(NamedTuple):
+    """A `RuleAnswer` is what the rule says of a pattern."""
 
     kind: Kind
     stands: str
 
 
 class Rule:
-    """`restore.merge.differences`, or `two_way`; asked once for each pattern."""
+    """A `Rule` is `restore.merge.differences`, or `two_way`; it is asked once for each pattern."""
 
     def __init__(self, even: Even | None = None, *, three_way: bool) -> None:
         self._three_way = three_way
         self._even = even
-        self._said: dict[int, Said] = {}
+        self._said: dict[int, RuleAnswer] = {}
 
-    def of(self, found: Keys, base: States, now: Sequence[States]) -> list[Said]:
-        """Of each key. DivergedError if the branches had different states at the fork."""
+    def of(self, found: Keys, base: States, now: Sequence[States]) -> list[RuleAnswer]:
+        """Return what the rule says of each key. DivergedError if the branches had different states at the fork."""
         patterns = _patterns(found, base, now)
         numbers, firsts, which = np.unique(patterns, return_index=True, return_inverse=True)
         by_pattern = [self._asked(int(n), found, int(row)) for n, row in zip(numbers, firsts)]
         said = [by_pattern[i] for i in which.tolist()]
         for row in () if self._even is None else np.flatnonzero(_of_versions(base, *now)).tolist():
             (difference,) = self.asked(found, row, self._even)
-            said[row] = Said(difference.kind, _stands(difference))
+            said[row] = RuleAnswer(difference.kind, _stands(difference))
         return said
 
-    def _asked(self, pattern: int, found: Keys, row: int) -> Said:
+    def _asked(self, pattern: int, found: Keys, row: int) -> RuleAnswer:
         known = self._said.get(pattern)
         if known is None:
             (difference,) = self.asked(found, row)
-            known = self._said[pattern] = Said(difference.kind, _stands(difference))
+            known = self._said[pattern] = RuleAnswer(difference.kind, _stands(difference))
         return known
 
     def asked(self, found: Keys, row: int, even: Even | None = None) -> Iterator[Difference]:
-        """Of one key, by the rule itself."""
-        key, branches = found.keys[row].as_py(), list[dict[bytes, Touched]]()
+        """Ask the rule itself about one key."""
+        key, branches = found.keys[row].as_py(), list[dict[bytes, KeyTouches]]()
         for side in found.sides:
-            did = Touched(side.base.at(row), side.now.at(row), (SOME,))
+            did = KeyTouches(side.base.at(row), side.now.at(row), (SOME,))
             branches.append({key: did} if side.touched[row] else {})
         return (differences if self._three_way else two_way)(branches[0], branches[1], even)
 
 
-SOME: Final = Committed(b"", 0, 0, ())
+SOME: Final = BranchCommit(b"", 0, 0, ())
 
 
 def _stands(found: Difference) -> str:
@@ -255,7 +257,7 @@ def _stands(found: Difference) -> str:
 
 
 def _patterns(found: Keys, base: States, now: Sequence[States]) -> Numbers:
-    """All that the rule looks at, as bits."""
+    """Return all that the rule looks at, as bits."""
     (source, initiating), (s, i) = found.sides, now
     bits = (
         source.touched,
@@ -279,7 +281,7 @@ def _patterns(found: Keys, base: States, now: Sequence[States]) -> Numbers:
 
 
 def _of_versions(*states: States) -> Flags:
-    """Have several definitions written what is known of a key?"""
+    """Say for each key whether several definitions have written what is known of it."""
     ids = [pc.binary_slice(some.values, 0, ID_BYTES) for some in states]
     found: Flags = np.zeros(len(ids[0]), np.bool_)
     for one, other in itertools.combinations(ids, 2):
@@ -288,7 +290,7 @@ def _of_versions(*states: States) -> Flags:
 
 
 def classify(rows: pa.RecordBatch, names: Sequence[str], rule: Rule) -> pa.RecordBatch:
-    """Pieces of whole keys, as rows of `CLASSIFIED`. `names`: of the partitions, by place."""
+    """Classify pieces of whole keys, as rows of `CLASSIFIED`. `names`: of the partitions, by place."""
     found = put_together(rows)
     source, initiating = found.sides
     base = States(
@@ -336,8 +338,8 @@ _NAMES: Final = [
 
 
 def settle(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Keys that only got other versions, as rows of `CLASSIFIED`: what stands there is the same on both branches, and
-    the source's is told, as `restore.branches` does."""
+    """Return keys that only got other versions, as rows of `CLASSIFIED`. What stands there is the same on both
+    branches, and the source's state is told, as in `restore.branches`."""
     heads = np.flatnonzero(~continued(rows, "place", "key"))
     ends = np.append(heads[1:], rows.num_rows) - 1
     of_source = np.where(_numbers(rows["side"]) == SOURCE, np.arange(rows.num_rows), -1)
@@ -363,9 +365,11 @@ def settle(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 
 class Classify:
-    """For sorted rows of `FOLDED`; gives `CLASSIFIED`. `gone`: (place, side, transaction) of those that the other
-    branch turned out to have as well; `definitions`: of types that have several, in the order in which they were
-    published, as texts."""
+    """`Classify` takes sorted rows of `FOLDED`, and gives `CLASSIFIED`.
+
+    `gone`: (place, side, transaction) of those that turned out to be on the other branch as well. `definitions`: of
+    types that have several, in the order in which they were published, as texts.
+    """
 
     def __init__(
         self, names: Sequence[str], gone: Collection[Gone] = (), definitions: Sequence[str] = (), *, three_way: bool
@@ -388,7 +392,7 @@ class Classify:
                 yield settle(rows.filter(pa.array(settled)), self.names)
 
     def _written_only(self, rows: pa.RecordBatch) -> Flags:
-        """Has nothing happened there that is of the branch alone?"""
+        """Say for each row whether nothing happened there that is of the branch alone."""
         found: Flags = _numbers(rows["txs"]) == 0
         for row in np.flatnonzero(_flags(pc.is_valid(rows["tx"]))) if self.gone else ():
             one = rows["place"][row].as_py(), rows["side"][row].as_py(), rows["tx"][row].as_py()
@@ -397,7 +401,7 @@ class Classify:
 
 
 def whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, but never a key in two batches."""
+    """Yield the same rows, but never a key in two batches."""
     held: pa.RecordBatch | None = None
     for batch in batches:
         rows = batch if held is None else _joined(held, batch)

@@ -1,4 +1,4 @@
-"""Columns: what each logical type of halog is in Spark, and how its values get there.
+"""This module says what each logical type of halog is in Spark, and how its values get there.
 
     bool, int, float, str, bytes   boolean, bigint, double, string, binary
     decimal(p, s)                  decimal(p, s)
@@ -61,7 +61,7 @@ REFERENCE: Final = t.StructType(
 
 
 def spark_type(shape: Shape) -> t.DataType:
-    """The column type of a shape."""
+    """Return the column type of a shape."""
     match shape:
         case Scalar(kind):
             return SCALARS[kind]()
@@ -82,7 +82,7 @@ def spark_type(shape: Shape) -> t.DataType:
 
 
 def struct_of(fields: Sequence[FieldShape]) -> t.StructType:
-    """The columns of some fields."""
+    """Return the columns of some fields."""
     return t.StructType([t.StructField(f.name, spark_type(f.shape), _optional(f.shape)) for f in fields])
 
 
@@ -91,7 +91,7 @@ def _optional(shape: Shape) -> bool:
 
 
 def converter(shape: Shape) -> Convert | None:
-    """What makes of a decoded value what Arrow takes; None: it does already."""
+    """Return a function that turns a decoded value into one that Arrow takes; None: Arrow takes it as it is."""
     match shape:
         case Scalar("time"):
             return _since_midnight
@@ -134,7 +134,7 @@ def _if_any(inner: Convert | None) -> Convert | None:
 
 
 def record_converter(fields: Sequence[FieldShape]) -> Convert | None:
-    """Of a dict with these fields."""
+    """Return a converter for dicts with these fields."""
     found = [(f.name, c) for f in fields if (c := converter(f.shape)) is not None]
     if not found:
         return None
@@ -149,12 +149,12 @@ def record_converter(fields: Sequence[FieldShape]) -> Convert | None:
 
 
 def arrow_schema(columns: t.StructType) -> pa.Schema:
-    """As Spark expects it of a Python function that delivers these columns."""
+    """Return the schema that Spark expects of a Python function that delivers these columns."""
     return to_arrow_schema(columns)
 
 
 def batch(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as Arrow."""
+    """Return rows as Arrow."""
     columns = zip(*rows) if rows else [()] * len(schema)
     return pa.RecordBatch.from_arrays(
         [pa.array(list(values), field.type) for values, field in zip(columns, schema)], schema=schema
@@ -162,7 +162,7 @@ def batch(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def check_same(base: Definition, derived: Definition) -> None:
-    """A subclass's objects are shown with its base's columns: they must have them, of the same type.
+    """Check that a subclass's objects can be shown with its base's columns: they must have them, of the same type.
     SchemaChangedError."""
     shapes = {f.name: f.shape for f in derived.record.fields}
     for field in base.record.fields:

@@ -1,4 +1,5 @@
-"""What driver programs have in common: where Spark runs, a directory while a command runs, progress, exit codes."""
+"""This module has what driver programs share: where Spark runs, a directory while a command runs, progress, exit
+codes."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ LOCAL: Final = "local[*]"
 
 
 def default_master() -> str:
-    """This machine; under spark-submit, what that was told."""
+    """Return this machine, or under spark-submit what spark-submit was told."""
     return "" if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL
 
 
 @contextlib.contextmanager
 def session(master: str, name: str, modules: Iterable[str]) -> Iterator[Any]:
-    """For the length of a command."""
+    """Hold a Spark session while a command runs."""
     from spark_jobs.spark import session as made
 
     spark = made(master, name, modules=modules)
@@ -39,7 +40,7 @@ def session(master: str, name: str, modules: Iterable[str]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def checkpoints(given: Path | None, job: str) -> Iterator[Path]:
-    """Where a job notes how far it is: what was given, or a directory for the length of a command."""
+    """Yield the directory where a job notes how far it is: the given one, or a temporary one while a command runs."""
     if given is not None:
         yield given
         return
@@ -49,7 +50,7 @@ def checkpoints(given: Path | None, job: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def told() -> Iterator[Callable[[str], None]]:
-    """Progress on stderr, where that is a terminal: what is given the text to show."""
+    """Show progress on stderr, where that is a terminal; the function it yields takes the text to show."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
@@ -58,12 +59,12 @@ def told() -> Iterator[Callable[[str], None]]:
 
 
 def stdout() -> Console:
-    """For tables: as wide as the terminal, or wide enough."""
+    """Return a console for tables: as wide as the terminal, or wide enough."""
     return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def run(command: click.Command, name: str, args: Sequence[str] | None) -> int:
-    """Runs a command line; the exit code."""
+    """Run a command line, and return the exit code."""
     try:
         command.main(args=None if args is None else list(args), prog_name=name, standalone_mode=False)
         return 0

@@ -1,12 +1,13 @@
-"""The two logs of a forked policy, followed forwards, and what each branch did behind the fork, on disk.
+"""This module follows the two logs of a forked policy forwards, and keeps what each branch did behind the fork on disk.
 
-Two streaming queries over both sites' Kafka: the first follows every log to where it ended when the job looked first,
-and from where they stand then the fork of each partition is found; the second goes on from the last place in front of
-the fork, and writes what was committed behind it, folded, a directory for each micro-batch. A micro-batch that is done
-again writes its directory again; only those that are noted as done are read. So however often the job is killed, every
-transaction is in there once. `Comparison.rows` puts the pieces together and classifies them, whenever it is asked.
+There are two streaming queries over both sites' Kafka. The first follows every log to where it ended when the job
+looked first; where the logs stand then tells the fork of each partition. The second goes on from the last place in
+front of the fork, and writes what was committed behind it, folded, a directory for each micro-batch. A micro-batch that
+is done again writes its directory again; only those that are noted as done are read. So every transaction is in there
+once, however often the job is killed. `Comparison.rows` puts the pieces together and classifies them, whenever it is
+asked.
 
-While it reads, and `hold_ms` longer, both sites' logs are held from where it stands.
+While the job reads, and `hold_ms` longer, both sites' logs are held from where it stands.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from halog.metadata.partition_tables import table_of
 from halog.ports import Log
 from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import Remote
-from restore.divergence import Accepted
+from restore.divergence import AcceptedRecord
 from spark_jobs import kafka, progress as saved, shared
 from spark_jobs.branching import (
     FOLDED,
@@ -32,18 +33,18 @@ from spark_jobs.branching import (
     SIDES,
     SOURCE,
     TRACED,
-    Behind,
     Branch,
-    Parted,
+    BranchRelation,
+    FoldBranch,
     Trace,
-    Traced,
+    TracedLog,
     branch_of,
     parted,
     unpack_accepted,
 )
 from spark_jobs.classifying import Gone
-from spark_jobs.history import Carried
-from spark_jobs.holds import Held, Holds, hold_name
+from spark_jobs.history import HistoryState
+from spark_jobs.holds import HeldSite, Holds, hold_name
 from spark_jobs.in_doubt import Decide, decided_rows
 from spark_jobs.micro_batches import drain
 from spark_jobs.pieces import IDS, classify_all, on_both
@@ -55,29 +56,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_OFFSETS: Final = 1_000_000
-"""Records of one micro-batch, of each site: what a kill costs, some ten seconds. Executors keep a thousand of them."""
+"""Records of one micro-batch, of each site. A kill costs so many, some ten seconds. Executors keep a thousand of
+them."""
 HOLD_MS: Final = 900_000
-"""How long a job that was killed may take to be started again."""
+"""How long it may take until a job that was killed is started again."""
 PASSES: Final = 20
-"""At a log whose end is hidden by a transaction that is open."""
+"""How often a log is read whose end an open transaction hides."""
 HIDDEN_S: Final = 1.0
 WHY: Final = "a Spark job compares two sites' histories"
 
 TRACE, BEHIND, READ = "trace", "behind", "read"
-"""Stages."""
+"""The stages."""
 FOLDED_DIRECTORY: Final = "folded"
 
 Tell = Callable[[str, int, int], None]
-"""Progress: (stage, partitions, records so far)."""
-Keep = Callable[[Remote, Place, Carried], None]
-"""The source, a partition of it that has forked, and how far its log was read."""
-Done = Callable[["DataFrame", int], "Progress"]
-"""What a micro-batch makes of the progress."""
-NOT_KNOWN: Final = Parted(False, "", 0)
+"""Reports progress: (stage, partitions, records so far)."""
+Keep = Callable[[Remote, Place, HistoryState], None]
+"""Takes the source, a partition of it that has forked, and how far its log was read."""
+Done = Callable[["DataFrame", int], "ComparisonProgress"]
+"""Returns the progress after a micro-batch."""
+NOT_KNOWN: Final = BranchRelation(False, "", 0)
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """What a comparison that is started again must know. Branches by `branch_of`."""
+class ComparisonProgress(msgspec.Struct, frozen=True):
+    """A `ComparisonProgress` is what a comparison that is started again must know. Branches are numbered by
+    `branch_of`."""
 
     job: str
     ends: dict[int, int]
@@ -86,52 +89,56 @@ class Progress(msgspec.Struct, frozen=True):
     batch: int = -1
     """The last micro-batch of the stage that is done."""
     carried: dict[int, bytes] = {}
-    """How far each log was followed in the stage."""
+    """How far each log was followed in this stage."""
     waypoints: dict[int, list[bytes]] = {}
     """Earlier such places, oldest first."""
-    recovered: dict[int, list[Accepted]] = {}
-    parted: dict[int, Parted] = {}
-    """By place; known behind the first stage."""
+    recovered: dict[int, list[AcceptedRecord]] = {}
+    parted: dict[int, BranchRelation] = {}
+    """How branches parted, by place; known after the first stage."""
     before: dict[int, bytes] = {}
-    """Of branches whose beginning was come by, the hash of the record they stand on."""
+    """The hash of the record that a branch stands on, for branches whose beginning was met."""
     gone: tuple[Gone, ...] = ()
-    """Transactions that the other branch turned out to have as well; known when all was read."""
+    """Transactions that turned out to be on the other branch as well; known when all was read."""
     decided: dict[int, dict[bytes, bool]] = {}
-    """Transactions that were in doubt where a branch ends: which of them were committed; known then, too."""
+    """Transactions that were in doubt where a branch ends, and which of them were committed; known then, too."""
     definitions: tuple[str, ...] = ()
-    """Of types that have several, as both sites knew them when all was read; the source's come first."""
+    """The definitions of types that have several, as both sites knew them when all was read; the source's come
+    first."""
     out: str = ""
-    """The directory that was last written from here."""
+    """The directory that this job wrote to last."""
 
     def offset(self, number: int) -> int:
-        """Up to where a branch was followed."""
-        return Carried.unpack(self.carried[number]).next_offset
+        """Return how far a branch was followed."""
+        return HistoryState.unpack(self.carried[number]).next_offset
 
-    def traced(self, number: int) -> Traced:
-        """What the first stage has found out about a branch."""
-        return Traced(Carried.unpack(self.carried[number]).state, self.recovered.get(number, []))
+    def traced(self, number: int) -> TracedLog:
+        """Return what the first stage has found out about a branch."""
+        return TracedLog(HistoryState.unpack(self.carried[number]).state, self.recovered.get(number, []))
 
     def places_of(self, number: int) -> list[bytes]:
-        """All that are known of a branch in this stage, oldest first."""
+        """Return all known places of a branch in this stage, oldest first."""
         return [*self.waypoints.get(number, ()), self.carried[number]]
 
 
-_PROGRESS: Final = msgspec.msgpack.Decoder(Progress)
+_PROGRESS: Final = msgspec.msgpack.Decoder(ComparisonProgress)
 
 
-class Report(NamedTuple):
-    """How the branches of each partition are related; and of this run alone: micro-batches, seconds."""
+class ComparisonReport(NamedTuple):
+    """A `ComparisonReport` says how the branches of each partition are related; micro-batches and seconds are those of
+    this run alone."""
 
-    partitions: dict[str, Parted]
+    partitions: dict[str, BranchRelation]
     batches: int
     seconds: float
 
 
 class Comparison:
-    """One job, for these partitions of the policy (none named: all). `source`: the other site; the configuration's own
-    is the initiating one. `decide`: what became of what was in doubt where initiating branches end, which else counts
-    as not committed. `keep`: called when all was read, before the logs are held no more. ConfigError where nothing can
-    be compared."""
+    """A `Comparison` is one job, for these partitions of the policy (none named: all).
+
+    `source`: the other site; the configuration's own site is the initiating one. `decide`: what became of transactions
+    in doubt where initiating branches end; otherwise they count as not committed. `keep`: called when all was read,
+    before the logs are released. ConfigError where nothing can be compared.
+    """
 
     def __init__(
         self,
@@ -164,12 +171,12 @@ class Comparison:
         self._keep = keep
         self._decide = decide
         job = job if decide is None else f"{job}, to be merged"
-        self._progress = Progress(job, {})
+        self._progress = ComparisonProgress(job, {})
         self._holds: list[Holds] = []
         self._batches = 0
 
-    def run(self) -> Report:
-        """Read both logs, as far as that is not done. Whatever fails leaves a checkpoint to go on from."""
+    def run(self) -> ComparisonReport:
+        """Read both logs, as far as that is not done. Any failure leaves a checkpoint to go on from."""
         began = time.monotonic()
         found = saved.load_as(_PROGRESS, self._directory, self._progress.job)
         if found is not None:
@@ -182,25 +189,25 @@ class Comparison:
                 remote.close()
         names = {index: place.name for index, place in self._places[INITIATING].items()}
         related = {names[index]: one for index, one in sorted(self._progress.parted.items())}
-        return Report(related, self._batches, time.monotonic() - began)
+        return ComparisonReport(related, self._batches, time.monotonic() - began)
 
     def rows(self, *, three_way: bool = True) -> DataFrame:
-        """Every key that either branch touched, classified; lazy. `CLASSIFIED` has the columns."""
+        """Return every key that either branch touched, classified; lazy. `CLASSIFIED` has the columns."""
         return self.told(three_way=three_way).drop(*IDS)
 
     def told(self, *, three_way: bool = True) -> DataFrame:
-        """The same with all columns of `CLASSIFIED`."""
+        """Return the same with all columns of `CLASSIFIED`."""
         places, progress = self._places[INITIATING], self._progress
         names = [places[i].name if i in places else "" for i in range(max(places) + 1)]
         return classify_all(self.folded_rows(), names, progress.gone, progress.definitions, three_way=three_way)
 
     @property
-    def progress(self) -> Progress:
-        """What it has found out."""
+    def progress(self) -> ComparisonProgress:
+        """Return what the job has found out."""
         return self._progress
 
     def folded_rows(self) -> DataFrame:
-        """`FOLDED`, as far as it has read."""
+        """Return `FOLDED`, as far as it has been read."""
         files = [str(self._folded_at(number)) for number in range(self._progress.batch + 1)]
         files += [str(self._decided_at)] if self._decided_at.exists() else []
         if not files:
@@ -208,7 +215,8 @@ class Comparison:
         return self._spark.read.schema(FOLDED).parquet(*files)
 
     def writes(self, out: Path) -> None:
-        """`out` is about to be written over. ConfigError for a directory with anything that is not from here."""
+        """Note that `out` is about to be written over. ConfigError for a directory with anything that this job has not
+        written."""
         name = str(out.absolute())
         if self._progress.out != name and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ConfigError(f"{out} is there, and nothing that this job has written from {self._directory}")
@@ -225,26 +233,26 @@ class Comparison:
         if not self._progress.ends:
             self._begin({SOURCE: remote.log, INITIATING: self._site.log})
         shared.check(self._spark, self._directory)
-        sites: list[Held] = [remote, self._site]
+        sites: list[HeldSite] = [remote, self._site]
         self._holds = [Holds(sites[s], self._hold_name, self._places[s], self._hold_ms, WHY) for s in SIDES]
         if self._progress.stage == TRACE:
             self._follow(Trace, TRACED, self._traced)
             self._find_forks()
-        self._follow(Behind, FOLDED, self._folded)
+        self._follow(FoldBranch, FOLDED, self._folded)
         self._check_forks()
         decided = {} if self._decide is None else self._settle(self._decide)
         gone = on_both(self.folded_rows())
         if self._keep is not None:
             for number, side, place in self._branches():
                 if side == SOURCE:
-                    self._keep(remote, place, Carried.unpack(self._progress.carried[number]))
+                    self._keep(remote, place, HistoryState.unpack(self._progress.carried[number]))
         found = self._site.definitions_of_versions(remote)
         self._save(msgspec.structs.replace(self._progress, gone=gone, decided=decided, definitions=found, stage=READ))
         for held in self._holds:
             held.release()
 
     def _branches(self) -> Iterator[tuple[int, int, Place]]:
-        """(number, side, place) of those that are followed in this stage; at the beginning, of all."""
+        """Yield (number, side, place) of the branches that are followed in this stage; at the beginning, of all."""
         for side in SIDES:
             for index, place in self._places[side].items():
                 number = branch_of(index, side)
@@ -252,7 +260,7 @@ class Comparison:
                     yield number, side, place
 
     def _begin(self, logs: Mapping[int, Log]) -> None:
-        """LogError where a log is trimmed, and no snapshot has what is missing."""
+        """Note where each log begins and ends. LogError where a log is trimmed, and no snapshot has what is missing."""
         ends, carried = {}, {}
         for number, side, place in self._branches():
             begin, end = begins_at(logs[side], place)
@@ -260,11 +268,11 @@ class Comparison:
         self._save(msgspec.structs.replace(self._progress, ends=ends, carried=carried))
 
     def _follow(self, work: Callable[[dict[int, Branch]], Any], columns: str, done: Done) -> None:
-        """Every log of the stage to its end. RefusedError if one was trimmed meanwhile."""
+        """Follow every log of the stage to its end. RefusedError if one was trimmed meanwhile."""
         progress = self._progress
         for side in SIDES:
             places = {place.index: number for number, of, place in self._branches() if of == side}
-            first = {i: Carried.unpack(progress.places_of(number)[0]).next_offset for i, number in places.items()}
+            first = {i: HistoryState.unpack(progress.places_of(number)[0]).next_offset for i, number in places.items()}
             self._holds[side].keep(first)
 
         def take(frame: DataFrame, number: int) -> None:
@@ -284,7 +292,7 @@ class Comparison:
         raise LogError(f"the log of {left[0]} does not show its end: a transaction in it is open; try again")
 
     def _left(self) -> list[str]:
-        """Whose log is not followed to its end yet."""
+        """Return the logs that are not followed to their end yet."""
         progress = self._progress
         return [
             f"{place.name} at site {place.site}"
@@ -293,7 +301,7 @@ class Comparison:
         ]
 
     def _stream(self) -> DataFrame:
-        """Both sites' rows; a query that was begun goes on where its checkpoint stands."""
+        """Return both sites' rows; a query that was begun goes on where its checkpoint stands."""
         bootstraps = {SOURCE: remote_site(self._site.own, self._source)[0], INITIATING: self._site.bootstrap}
         frames = []
         for side in SIDES:
@@ -306,7 +314,7 @@ class Comparison:
         return frames[SOURCE].unionAll(frames[INITIATING])
 
     def _wanted(self) -> dict[int, Branch]:
-        """What executors are given."""
+        """Return the branches that executors are given."""
         progress, found = self._progress, {}
         for number, side, place in self._branches():
             one = progress.parted.get(place.index, NOT_KNOWN)
@@ -316,7 +324,7 @@ class Comparison:
 
     # --- micro-batches ---
 
-    def _traced(self, told: DataFrame, batch: int) -> Progress:
+    def _traced(self, told: DataFrame, batch: int) -> ComparisonProgress:
         progress = self._progress
         recovered = {number: list(known) for number, known in progress.recovered.items()}
         carried, waypoints = dict(progress.carried), dict(progress.waypoints)
@@ -329,9 +337,9 @@ class Comparison:
         return msgspec.structs.replace(progress, batch=batch, recovered=recovered, carried=carried, waypoints=waypoints)
 
     def _find_forks(self) -> None:
-        """Where each partition's branches parted, and from where they are to be read again."""
+        """Find where each partition's branches parted, and from where they are to be read again."""
         progress, sites = self._progress, (self._source, self._site.config.site.name)
-        found: dict[int, Parted] = {}
+        found: dict[int, BranchRelation] = {}
         carried: dict[int, bytes] = {}
         for index in self._places[INITIATING]:
             numbers = [branch_of(index, side) for side in SIDES]
@@ -339,23 +347,23 @@ class Comparison:
             if one.forked:
                 for side, number in zip(SIDES, numbers):
                     carried[number] = self._in_front_of(one, self._places[side][index], progress.places_of(number))
-        self._save(Progress(progress.job, progress.ends, BEHIND, carried=carried, parted=found))
+        self._save(ComparisonProgress(progress.job, progress.ends, BEHIND, carried=carried, parted=found))
 
-    def _in_front_of(self, one: Parted, place: Place, places: Sequence[bytes]) -> bytes:
-        """Where to go on from behind the fork. LogError where the log was not read from there."""
+    def _in_front_of(self, one: BranchRelation, place: Place, places: Sequence[bytes]) -> bytes:
+        """Return where to go on from behind the fork. LogError where the log was not read from there."""
         side = INITIATING if place.site == self._site.config.site.name else SOURCE
         found = last_before(one.begin[side], places)
         if found is None:
             raise LogError(
                 f"the log of {place.name} at site {place.site} is trimmed, and read from its snapshot at lsn "
-                f"{Carried.unpack(places[0]).state.lsn}, which is behind lsn {one.lsn}, where the histories parted: "
-                "`halog conflicts list` compares them as far as the log reaches back",
+                f"{HistoryState.unpack(places[0]).state.lsn}, which is behind lsn {one.lsn}, where the histories "
+                "parted: `halog conflicts list` compares them as far as the log reaches back",
                 site=place.site,
             )
         return found
 
     def _check_forks(self) -> None:
-        """DivergedError where the branches of a partition do not stand on the same record."""
+        """Check that the branches of a partition stand on the same record. DivergedError where they do not."""
         before = self._progress.before
         for index, place in self._places[INITIATING].items():
             if before.get(branch_of(index, SOURCE)) != before.get(branch_of(index, INITIATING)):
@@ -365,7 +373,7 @@ class Comparison:
                 )
 
     def _settle(self, decide: Decide) -> dict[int, dict[bytes, bool]]:
-        """What was in doubt where initiating branches end, and what of that was done."""
+        """Decide what was in doubt where initiating branches end, and keep what of that was committed."""
         branches = {number: of for number, of in self._wanted().items() if of.side == INITIATING}
         found = decided_rows(branches, decide)
         rows = [row for told in found.values() for row in told.rows]
@@ -380,7 +388,7 @@ class Comparison:
     def _folded_at(self, batch: int) -> Path:
         return self._directory / FOLDED_DIRECTORY / str(batch)
 
-    def _folded(self, told: DataFrame, batch: int) -> Progress:
+    def _folded(self, told: DataFrame, batch: int) -> ComparisonProgress:
         there = str(self._folded_at(batch))
         told.write.mode("overwrite").parquet(there)
         followed = told.sparkSession.read.schema(FOLDED).parquet(there).where("carried IS NOT NULL")
@@ -392,6 +400,6 @@ class Comparison:
                 before[branch_of(row.place, row.side)] = bytes(row.before)
         return msgspec.structs.replace(progress, batch=batch, carried=carried, before=before)
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: ComparisonProgress) -> None:
         saved.save(self._directory, progress)
         self._progress = progress

@@ -1,14 +1,14 @@
-"""The finder: every object of a policy whose mapper says that it belongs elsewhere (S1).
+"""The finder finds every object of a policy whose mapper says that it belongs elsewhere (S1).
 
-Two streaming queries, as a node restores a copy: the state topic to its end, then the log from the marker that was
-found there. Each reads what there is and ends (availableNow), in micro-batches; what a micro-batch finds goes to the
-mover before its end is noted, so whatever happens nothing is left out, and some may come twice. Objects that a mover
-moves meanwhile are written to the log, where they are seen again, at their new place.
+It runs two streaming queries, as a node restores a copy: the state topic to its end, then the log from the marker that
+was found there. Each reads what there is and ends (availableNow), in micro-batches. What a micro-batch finds goes to
+the mover before its end is noted. So nothing is left out, whatever happens, and some objects may come twice. Objects
+that a mover moves meanwhile are written to the log, where they are seen again, at their new place.
 
-While it runs, and `hold_ms` longer, the logs are held (`halog log holds`) from where the job stands: killed, it goes on
-from its checkpoint. A checkpoint the log was trimmed beyond is worth nothing: the job starts over, and says so.
-It is over when all of the log is read up to the last snapshot's marker, as the coordinator knew it when the state
-topic had been read.
+While it runs, and `hold_ms` longer, the logs are held (`halog log holds`) from where the job stands. A job that was
+killed goes on from its checkpoint. If the log was trimmed beyond a checkpoint, the checkpoint is worth nothing: the job
+starts over, and says so. The job is over when all of the log is read up to the last snapshot's marker, as the
+coordinator knew it when the state topic had been read.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from spark_jobs.finding import (
     STATE_COLUMNS,
     STATE_ROWS,
     TOPIC,
+    ExecutorFindings,
     FindInLog,
     FindInState,
     Task,
-    Told,
 )
-from spark_jobs.history import Carried
+from spark_jobs.history import HistoryState
 from spark_jobs.holds import Holds, hold_name
 from spark_jobs.micro_batches import drain
 from spark_jobs.mover import Mover
-from spark_jobs.placing import Mapping as PlaceMapping
-from spark_jobs.progress import LOG, STATE, Progress
+from spark_jobs.placing import PlacementBasis as PlaceMapping
+from spark_jobs.progress import LOG, STATE, FinderProgress
 from spark_jobs.site import Site
 from spark_jobs.snapshot import Place
 
@@ -57,41 +57,41 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.spark")
 
 CHUNK: Final = 1_000
-"""Objects handed to the mover at once."""
+"""How many objects are handed to the mover at once."""
 MAX_OFFSETS: Final = 2_000_000
-"""Rows of one micro-batch: a kill costs some fifteen seconds of work, and what is found, 200 MB at most, fits the
+"""Rows of one micro-batch. A kill costs some fifteen seconds of work, and what is found, 200 MB at most, fits the
 driver."""
 HOLD_MS: Final = 900_000
-"""How long a job that was killed may take to be restarted: somebody has to see it."""
+"""How long it may take until a job that was killed is restarted: somebody has to notice it."""
 WHY: Final = "a Spark job looks for objects that belong elsewhere"
-"""Of its holds."""
+"""The reason given for its holds."""
 PASSES: Final = 20
-"""At a topic that goes on growing, or that an open transaction hides the end of."""
+"""How often a topic is read that goes on growing, or whose end an open transaction hides."""
 HIDDEN_S: Final = 1.0
-"""Pause before a topic whose end is hidden is read again; Kafka ends a dead writer's transaction after 10 s."""
+"""The pause before a topic whose end is hidden is read again. Kafka ends a dead writer's transaction after 10 s."""
 
 
-class Report(NamedTuple):
-    """What a job did."""
+class FinderReport(NamedTuple):
+    """A `FinderReport` says what a job did."""
 
     rows: int
-    """Objects and changes looked at; an object that was written several times counts as often."""
+    """Objects and changes looked at. An object that was written several times counts as often."""
     counts: dict[str, int]
-    """The mover's."""
+    """The mover's counts."""
     batches: int
     seconds: float
     lsns: dict[str, int]
-    """By partition: everything up to here was looked at."""
+    """For each partition, the lsn up to which everything was looked at."""
     started_over: str
     """Why the checkpoint was not used; empty: it was, or there was none."""
 
 
 Tell = Callable[[str, int, int], None]
-"""Progress: (stage, partitions, rows so far)."""
+"""Reports progress: (stage, partitions, rows so far)."""
 
 
 class Finder:
-    """One job. `wanted`: the configuration whose mapping is to hold; the cluster's own may differ."""
+    """A `Finder` is one job. `wanted`: the configuration whose mapping is to hold; the cluster's own may differ."""
 
     def __init__(
         self,
@@ -118,11 +118,11 @@ class Finder:
             raise ConfigError(f"the cluster has no partitions of policy {policy}")
         self._task = _task(site, wanted, self._places)
         self._holds = Holds(site, hold_name("rebalance", policy, checkpoint), self._places, hold_ms, WHY)
-        self._progress = Progress(_job(site, wanted, policy))
+        self._progress = FinderProgress(_job(site, wanted, policy))
         self._batches = 0
 
-    def run(self) -> Report:
-        """Find everything, and hand it over. Whatever fails leaves a checkpoint to go on from."""
+    def run(self) -> FinderReport:
+        """Find everything, and hand it over. Any failure leaves a checkpoint to go on from."""
         began, why = time.monotonic(), self._resume()
         if self._progress.stage == STATE:
             self._holds.everything()
@@ -131,19 +131,20 @@ class Finder:
         self._holds.release()
         return self._report(time.monotonic() - began, why)
 
-    def leave(self) -> Report:
-        """Find nothing more, since nothing is left: let go of the logs. What earlier runs from this checkpoint did."""
+    def leave(self) -> FinderReport:
+        """Find nothing more, since nothing is left, and release the logs. The report is of earlier runs from this
+        checkpoint."""
         self._progress = saved.load(self._directory, self._progress.job) or self._progress
         self._holds.release()
         return self._report(0.0, "")
 
-    def _report(self, seconds: float, why: str) -> Report:
+    def _report(self, seconds: float, why: str) -> FinderReport:
         rows = self._progress.counts.get("rows", 0)
         counts = {name: n for name, n in self._progress.counts.items() if name != "rows"}
-        return Report(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
+        return FinderReport(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
 
     def _resume(self) -> str:
-        """Go on from the checkpoint, if it can be done; why not."""
+        """Go on from the checkpoint if possible; return why not, or ""."""
         found = saved.load(self._directory, self._progress.job)
         if found is None:
             saved.save(self._directory, self._progress)
@@ -162,7 +163,8 @@ class Finder:
     # --- the state topic ---
 
     def _read_state(self) -> None:
-        """Until a marker is seen at least as new as the coordinator knows one now: the log behind that is held."""
+        """Read until a marker is seen that is at least as new as the one the coordinator knows now: the log behind that
+        is held."""
         goal = self._goal()
         begin = {place.state: dict.fromkeys(self._places, 0) for place in self._places.values()}
         for _ in range(PASSES):
@@ -175,15 +177,16 @@ class Finder:
                 continue
             packed = {index: one.pack() for index, one in carried.items()}
             progress = self._progress
-            self._save(Progress(progress.job, progress.attempt, LOG, -1, progress.counts, {}, packed))
+            self._save(FinderProgress(progress.job, progress.attempt, LOG, -1, progress.counts, {}, packed))
             return
         raise LogError(
             f"the state topic of {hidden[0]} does not show the marker that the coordinator names: a transaction in it "
             "is open; try again"
         )
 
-    def _known(self, place: Place) -> Carried:
-        """What the state topic says of the log's beginning. LogError if it says nothing, and the log was trimmed."""
+    def _known(self, place: Place) -> HistoryState:
+        """Return what the state topic says of the log's beginning. LogError if it says nothing, and the log was
+        trimmed."""
         rows = self._progress.topic.get(place.index, {})
         marked = read_marker(rows[MARKER]) if MARKER in rows else None
         start = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
@@ -192,24 +195,25 @@ class Finder:
                 raise LogError(
                     f"the log of {place.name} begins at offset {start}, and no snapshot covers what is missing"
                 )
-            return Carried(0, place.empty)
+            return HistoryState(0, place.empty)
         position = marked.position
         ledger = ledger_rows.restored(rows, position.state.lsn, marked.rows, position.settled)
         kept = tuple(ledger_rows.rows(ledger))
-        return Carried(position.next_offset, position.state, kept, position.settled)
+        return HistoryState(position.next_offset, position.state, kept, position.settled)
 
     def _goal(self) -> dict[str, int]:
         return {place.name: self._marked(place) for place in self._places.values()}
 
     def _marked(self, place: Place) -> int:
-        """The lsn of the last snapshot, as the coordinator knows it."""
+        """Return the lsn of the last snapshot, as the coordinator knows it."""
         found = self._site.coordinator.get(f"snapshots/{place.name}")
         return 0 if found is None else int(found.data.split()[0])
 
     # --- the log ---
 
     def _read_log(self) -> None:
-        """Until everything up to the last marker is read: the last one now, since what is read meanwhile makes more."""
+        """Read until everything up to the marker that is the last one now is read. What is moved meanwhile makes new
+        ones."""
         topics = {place.log for place in self._places.values()}
         goal = self._goal()
         for _ in range(PASSES):
@@ -224,7 +228,7 @@ class Finder:
         raise LogError("the log grows faster than it is read; start the job again with the same checkpoint")
 
     def _at_end(self) -> bool:
-        """Is there nothing to read, so that no query need be started?"""
+        """Say whether there is nothing to read, so that no query need be started."""
         at = self._offsets()
         ends = {i: self._site.log.bounds(TopicPartition(p.log, p.index))[1] for i, p in self._places.items()}
         return all(at[index] >= end for index, end in ends.items())
@@ -234,20 +238,20 @@ class Finder:
         return all(lsns[name] >= lsn for name, lsn in goal.items())
 
     def _offsets(self) -> dict[int, int]:
-        return {index: Carried.unpack(data).next_offset for index, data in self._progress.carried.items()}
+        return {index: HistoryState.unpack(data).next_offset for index, data in self._progress.carried.items()}
 
     def _lsns(self) -> dict[str, int]:
-        return {self._places[i].name: Carried.unpack(d).state.lsn for i, d in self._progress.carried.items()}
+        return {self._places[i].name: HistoryState.unpack(d).state.lsn for i, d in self._progress.carried.items()}
 
     # --- micro-batches ---
 
     def _run(self, stream: DataFrame, work: Callable[[], Any]) -> None:
-        """Everything there is now. `work` makes what executors do, anew for each micro-batch."""
+        """Read everything there is now. `work` makes what executors do, anew for each micro-batch."""
         progress = self._progress
         drain(stream, progress.directory(self._directory), progress.batch, lambda f, n: self._take(f, n, work()))
 
     def _take(self, frame: DataFrame, number: int, work: Any) -> None:
-        told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
+        told = ExecutorFindings(frame.mapInArrow(work, COLUMNS).toArrow())
         progress, counts = self._progress, {"rows": sum(told.column(ROWS, "lsn"))}
         topic = {index: dict(rows) for index, rows in progress.topic.items()}
         self._hand_over(told, counts)
@@ -259,13 +263,16 @@ class Finder:
         _add(counts, self._mover.settle())
         carried = {**progress.carried, **dict(zip(told.column(CARRIED, "place"), told.column(CARRIED, "value")))}
         self._save(
-            Progress(progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried)
+            FinderProgress(
+                progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried
+            )
         )
         self._batches += 1
         self._tell(progress.stage, len(self._places), self._progress.counts.get("rows", 0))
 
-    def _hand_over(self, told: Told, counts: dict[str, int]) -> None:
-        """Everything that was found, a chunk of each partition in turn: so a mover can be at several of them."""
+    def _hand_over(self, told: ExecutorFindings, counts: dict[str, int]) -> None:
+        """Hand over everything that was found, a chunk of each partition in turn, so that a mover can work on several
+        partitions."""
         waiting = {place.name: told.found(index, CHUNK) for index, place in self._places.items()}
         while waiting:
             for partition, chunks in list(waiting.items()):
@@ -277,7 +284,7 @@ class Finder:
                 _add(counts, self._mover.move(partition, found))
                 self._holds.renew()
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: FinderProgress) -> None:
         saved.save(self._directory, progress)
         self._progress = progress
         if progress.stage == LOG:
@@ -307,7 +314,7 @@ def _task(site: Site, wanted: Config, places: dict[int, Place]) -> Task:
 
 
 def _job(site: Site, wanted: Config, policy: str) -> str:
-    """What makes two jobs the same."""
+    """Return a text that is equal for two jobs that do the same."""
     p = wanted.policies[policy]
     logs = ",".join(place.log_id[:8] for place in site.places_of([policy]))
     version = layout_of(wanted, policy).mapper_version  # of code that judged what was read already

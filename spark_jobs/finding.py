@@ -1,8 +1,9 @@
-"""What executors do for the finder: rows of the state and log topics in, objects that belong elsewhere out.
+"""This module is what executors do for the finder: rows of the state and log topics go in, objects that belong
+elsewhere come out.
 
-Of the state topic a row is an object; which one of a key is the last is known at the end only, but all of them belong
-to the same place. Of the log the accepted history decides (`spark_jobs.history`): its state comes with the task, and
-goes back with its rows. A task has the rows of one topic partition, in order.
+In the state topic a row is an object. Which row of a key is the last one is known only at the end, but all of them
+belong to the same place. In the log the accepted history decides (`spark_jobs.history`): its state comes with the task,
+and goes back with its rows. A task has the rows of one topic partition, in order.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from halog.core.keys.directory import DIRECTORY, is_entry
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
 from halog.schema import Definition
-from spark_jobs.history import Carried, History, Step
+from spark_jobs.history import History, HistoryState, Step
 from spark_jobs.mover import Misplaced
 from spark_jobs.packing import HEAD_BYTES, OBJECT, TYPE_AT, Heads, heads_of, pack, unpacked
-from spark_jobs.placing import LONGEST, Mapping, Placer
+from spark_jobs.placing import LONGEST, PlacementBasis, Placer
 from spark_jobs.site import stored_as
 from spark_jobs.snapshot import Place
 
 FOUND, GONE, TOPIC, CARRIED, ROWS = range(5)
-"""Kinds of rows: objects of one type that belong elsewhere, packed (`spark_jobs.packing`), and how many; one that was
-deleted; a row of the state topic that is no object; the history behind these rows; how many objects were looked at."""
+"""Kinds of rows. FOUND: objects of one type that belong elsewhere, packed (`spark_jobs.packing`), and how many. GONE:
+an object that was deleted. TOPIC: a row of the state topic that is no object. CARRIED: the history behind these rows.
+ROWS: how many objects were looked at."""
 
 COLUMNS: Final = "kind int, place int, key binary, value binary, type string, target string, lsn long"
 SCHEMA: Final = pa.schema(
@@ -43,57 +45,58 @@ SCHEMA: Final = pa.schema(
     ]
 )
 BATCH = 20_000
-"""Rows sent back at once: 2 MB."""
+"""How many rows are sent back at once: 2 MB."""
 SLICE: Final = 50_000
-"""Keys that are Python objects at the same time."""
+"""How many keys are Python objects at the same time."""
 
 STATE_COLUMNS: Final = ("partition", "key", "IF(substring(key, 1, 1) = X'6B', substring(value, 1, 40), value) AS value")
-"""Of an object only lsn, reference and type id are sent to Python; of a marker and a ledger everything."""
+"""Only lsn, reference and type id of an object are sent to Python; of a marker and a ledger everything is."""
 STATE_ROWS: Final = "substring(key, 1, 1) != X'74'"
-"""Transaction ids are not looked at."""
+"""Leaves out transaction ids, which are not looked at."""
 LOG_COLUMNS: Final = ("partition", "offset", "value")
 
 Row = tuple[int, int, bytes | None, bytes | None, str | None, str | None, int]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What every executor is given."""
+    """A `Task` is what every executor is given."""
 
-    mapping: Mapping
+    mapping: PlacementBasis
     stored: dict[bytes, str]
     """Type id → definition, as far as known when the job began."""
     places: dict[int, Place]
-    """By the index of their topic partition."""
+    """The partitions, by the index of their topic partition."""
     bootstrap: str
     schemas: str
-    """Topic."""
+    """The schemas topic."""
 
     def stored_as(self, type_id: bytes) -> Definition:
-        """What wrote an object; looked up in the schemas topic if it is newer than the job."""
+        """Return the definition that wrote an object; it is looked up in the schemas topic if it is newer than the
+        job."""
         return stored_as(type_id, self.stored, self.bootstrap, self.schemas)
 
 
 class FindInState:
-    """For rows of `STATE_COLUMNS`."""
+    """`FindInState` takes rows of `STATE_COLUMNS`."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         placer = Placer(self.task.mapping, self.task.stored_as)
-        here: dict[int, _Here] = {}
+        here: dict[int, _PartitionFindings] = {}
         for raw in batches:
             for index, rows in _runs(raw):
                 at = here.get(index)
                 if at is None:
-                    at = here[index] = _Here(index, self.task.places[index].name, placer)
+                    at = here[index] = _PartitionFindings(index, self.task.places[index].name, placer)
                 yield from at.stored(rows.column(1), rows.column(2))
         for at in here.values():
             yield from at.told()
 
 
 def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of a batch by partition. A task has one, so that this is the whole batch."""
+    """Yield the rows of a batch by partition. A task has one partition, so this is the whole batch."""
     indices = raw.column(0).unique().to_pylist()
     if len(indices) == 1:
         yield indices[0], raw
@@ -102,9 +105,12 @@ def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield index, raw.filter(pc.equal(raw.column(0), index))
 
 
-class _Here:
-    """What was seen of one partition. What belongs elsewhere leaves at once, in columns; a key may leave twice, and is
-    told as gone at the end if it was deleted last."""
+class _PartitionFindings:
+    """This collects what was seen of one partition.
+
+    What belongs elsewhere leaves at once, in columns. A key may leave twice, and is told as gone at the end if it was
+    deleted last.
+    """
 
     def __init__(self, index: int, name: str, placer: Placer) -> None:
         self._index = index
@@ -112,12 +118,12 @@ class _Here:
         self._placer = placer
         self._gone: set[bytes] = set()
         self._written: dict[bytes, bytes] = {}
-        """Of the log: index key → head."""
+        """What the log wrote: index key → head."""
         self._topic: dict[bytes, bytes | None] = {}
         self._count = 0
 
     def stored(self, keys: pa.Array, values: pa.Array) -> Iterator[pa.RecordBatch]:
-        """Rows of the state topic. Nearly always they are objects of one type, and are looked at as arrays."""
+        """Take rows of the state topic. Nearly always they are objects of one type, and are looked at as arrays."""
         heads = heads_of(keys, values)
         if heads is None or not heads.of_one_type:
             yield from self._stored(keys.to_pylist(), values.to_pylist())
@@ -135,8 +141,8 @@ class _Here:
         yield from self._by_type(last)
 
     def _by_type(self, last: dict[bytes, bytes]) -> Iterator[pa.RecordBatch]:
-        """Objects of several types. Of a key that has had several only the last one counts: told type by type, an
-        older instance could come behind a newer one."""
+        """Yield objects of several types. If a key has had several types only the last one counts: told type by type,
+        an older instance could come behind a newer one."""
         sorted_: dict[bytes, list[bytes]] = {}
         for key, head in last.items():
             sorted_.setdefault(head[TYPE_AT:HEAD_BYTES], []).append(key)
@@ -144,7 +150,7 @@ class _Here:
             yield from self._elsewhere(type_id, pa.array(keys, pa.binary()), Heads.of([last[key] for key in keys]))
 
     def _objects(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, bytes]:
-        """Index key → head, the last one of each; what else there is is noted."""
+        """Return index key → head, the last one of each; note the other rows."""
         last: dict[bytes, bytes | None] = {}
         for key, value in zip(keys, values):
             if key[0] == OBJECT:
@@ -155,7 +161,7 @@ class _Here:
         return {key: value for key, value in last.items() if value is not None}
 
     def _elsewhere(self, type_id: bytes, keys: pa.Array, heads: Heads) -> Iterator[pa.RecordBatch]:
-        """Those of one type that belong elsewhere, if any."""
+        """Yield the objects of one type that belong elsewhere, if there are any."""
         name = self._name
         if self._placer.stays(type_id, name):
             return
@@ -167,7 +173,7 @@ class _Here:
             yield from _told([(FOUND, self._index, None, packed, way.type_name, None, len(mine))])
 
     def stepped(self, step: Step) -> None:
-        """An accepted record of the log: most have one object, so they are placed together, at the end."""
+        """Take an accepted record of the log. Most have one object, so they are placed together, at the end."""
         lsn = step.lsn.to_bytes(8, "big")
         for change in step.changes:
             if change.value is None:
@@ -179,7 +185,7 @@ class _Here:
                 self._written[change.key] = lsn + change.ref + change.value[:8]
 
     def told(self) -> Iterator[pa.RecordBatch]:
-        """What is to be told at the end."""
+        """Yield what is to be told at the end."""
         index = self._index
         yield from self._by_type(self._written)
         yield from _told([(ROWS, index, None, None, None, None, self._count)])
@@ -188,7 +194,7 @@ class _Here:
 
 
 class FindInLog:
-    """For rows of `LOG_COLUMNS`, from what is known of each partition's history."""
+    """`FindInLog` takes rows of `LOG_COLUMNS`, and goes on from what is known of each partition's history."""
 
     def __init__(self, task: Task, carried: dict[int, bytes]) -> None:
         self.task = task
@@ -201,8 +207,10 @@ class FindInLog:
             for index, offset, value in zip(*(column.to_pylist() for column in raw.columns)):
                 at = here.get(index)
                 if at is None:
-                    history = History(Carried.unpack(self.carried[index]))
-                    at = here[index] = _Followed(history, _Here(index, self.task.places[index].name, placer))
+                    history = History(HistoryState.unpack(self.carried[index]))
+                    at = here[index] = _Followed(
+                        history, _PartitionFindings(index, self.task.places[index].name, placer)
+                    )
                 at.read(self.task.places[index], offset, value)
         for index, at in here.items():
             yield from at.here.told()
@@ -211,7 +219,7 @@ class FindInLog:
 
 class _Followed(NamedTuple):
     history: History
-    here: _Here
+    here: _PartitionFindings
 
     def read(self, place: Place, offset: int, value: bytes) -> None:
         if offset != self.history.next_offset:
@@ -231,25 +239,25 @@ def _told(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-class Told:
-    """What executors gave back, by kind and partition."""
+class ExecutorFindings:
+    """An `ExecutorFindings` is what executors gave back, by kind and partition."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
 
     def column(self, kind: int, name: str) -> list[Any]:
-        """One column of the rows of a kind."""
+        """Return one column of the rows of a kind."""
         found: list[Any] = self._table.filter(pc.field("kind") == kind).column(name).to_pylist()
         return found
 
     def found(self, place: int, rows: int) -> Iterator[Misplaced]:
-        """What belongs elsewhere of a partition, so many at a time."""
+        """Yield what belongs elsewhere of a partition, so many objects at a time."""
         mine = self._of(FOUND, place)
         for packed, type_name in zip(mine.column("value"), mine.column("type")):
             yield from unpacked(packed.as_buffer(), type_name.as_py(), rows)
 
     def slices(self, kind: int, place: int, rows: int = SLICE) -> Iterator[pa.Table]:
-        """The rows of a kind and partition, some at a time: as Python objects they are ten times as large."""
+        """Yield the rows of a kind and partition, some at a time: as Python objects they are ten times as large."""
         found = self._of(kind, place)
         for at in range(0, found.num_rows, rows):
             yield found.slice(at, rows)

@@ -1,8 +1,9 @@
-"""The accepted history of one partition, read on an executor: log entries in, changes of objects out.
+"""This module reads the accepted history of one partition on an executor: log entries go in, changes of objects come
+out.
 
-Pure; `halog.core.log.chain` and `halog.core.log.transactions` decide. A commit that a later epoch appended again is
-accepted once only, and what a transaction over several partitions changes is changed where its `Outcome` stands.
-`Carried` is all that must be known to go on later, elsewhere.
+It is pure; `halog.core.log.chain` and `halog.core.log.transactions` decide. A commit that a later epoch appended again
+is accepted only once. A transaction over several partitions changes its objects where its `Outcome` stands.
+`HistoryState` is all that must be known to go on later, elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from halog.core.ids import NO_TX, EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.merge_parts import continues
-from halog.core.log.transactions import Decided, Ledger
+from halog.core.log.transactions import DecidedTransaction, Ledger
 from halog.ports import Entry
 from halog.runtime.topics import ledger_rows
 from halog.runtime.topics.log_judge import judge_backwards
@@ -24,7 +25,7 @@ from restore.report import changes_of
 
 
 class Step(NamedTuple):
-    """An accepted record, and what it changes. `time_ms`: the broker's, in ms since 1970."""
+    """A `Step` is an accepted record, and what it changes. `time_ms`: the broker's, in ms since 1970."""
 
     lsn: int
     epoch: int
@@ -34,50 +35,53 @@ class Step(NamedTuple):
     changes: tuple[records.Change, ...]
 
 
-class Counted(NamedTuple):
-    """A record that counts, the hash of its bytes, and what it does."""
+class CountedRecord(NamedTuple):
+    """A `CountedRecord` is a record that counts, the hash of its bytes, and what it does."""
 
     record: records.Record
     hash: bytes
     step: Step
     merged: tuple[records.Merged, ...] = ()
-    """What a merge makes to stand."""
+    """The states that a merge sets."""
     brought: tuple[bytes, ...] = ()
     """Transactions that it brings from elsewhere."""
     happened: tuple[bytes, ...] = ()
     """Transactions that are known as committed from here on."""
     voted: int = 0
-    """Lsn of the vote that is decided; 0: none is."""
+    """The lsn of the vote that is decided; 0: there is none."""
 
 
-class Carried(msgspec.Struct, frozen=True):
-    """Where a history stands: what a reader that goes on at `next_offset` must know."""
+class HistoryState(msgspec.Struct, frozen=True):
+    """A `HistoryState` says where a history stands: what a reader that goes on at `next_offset` must know."""
 
     next_offset: int
     state: ChainState
     ledger: tuple[bytes, ...] = ()
     horizon: bytes = b""
     parts: tuple[bytes, ...] = ()
-    """Of a merge that may count yet, as the log has them."""
+    """Parts of a merge that may still count, as the log has them."""
 
     def pack(self) -> bytes:
-        """MessagePack."""
+        """Encode it as MessagePack."""
         return msgspec.msgpack.encode(self)
 
     @staticmethod
-    def unpack(data: bytes) -> Carried:
-        """The inverse of `pack`."""
+    def unpack(data: bytes) -> HistoryState:
+        """Read what `pack` wrote."""
         return _CARRIED.decode(data)
 
 
-_CARRIED = msgspec.msgpack.Decoder(Carried)
+_CARRIED = msgspec.msgpack.Decoder(HistoryState)
 
 
 class History:
-    """`read` each entry in log order; RecordFormatError and DivergedError say that the log cannot be read on. `linked`:
-    only the chain is wanted, so commits come without their changes, at a third of the price."""
+    """A `History` reads each entry in log order; RecordFormatError and DivergedError say that the log cannot be read
+    on.
 
-    def __init__(self, carried: Carried, *, linked: bool = False) -> None:
+    `linked`: only the chain is wanted, so commits come without their changes, at a third of the price.
+    """
+
+    def __init__(self, carried: HistoryState, *, linked: bool = False) -> None:
         self._chain = Chain(carried.state)
         self._decode = records.linked if linked else records.decode
         lsn, rows = carried.state.lsn, carried.ledger
@@ -90,26 +94,26 @@ class History:
 
     @property
     def state(self) -> ChainState:
-        """Of the chain."""
+        """Return the state of the chain."""
         return self._chain.state
 
     @property
     def lsn(self) -> int:
-        """Of the last accepted record."""
+        """Return the lsn of the last accepted record."""
         return self._chain.state.lsn
 
     @property
     def ledger(self) -> Ledger:
-        """Transactions over several partitions."""
+        """Return the transactions over several partitions."""
         return self._ledger
 
     def read(self, entry: Entry) -> Step | None:
-        """What the entry does; None for one that does not count, or was read before."""
+        """Return what the entry does; None for one that does not count, or was read before."""
         found = self.accepted(entry)
         return None if found is None else found.step
 
-    def accepted(self, entry: Entry) -> Counted | None:
-        """The same, with the record."""
+    def accepted(self, entry: Entry) -> CountedRecord | None:
+        """Return the same as `read`, with the record."""
         if entry.offset < self.next_offset:
             return None
         record, hash_, was = self._decode(entry.value), digest(entry.value), self._chain.state
@@ -127,33 +131,38 @@ class History:
             second = not continues(was, record.branches[0])
             step = _step(self._ledger, record, entry, changes_of(merged.merged, second=second))
             brought = (*merged.happened, *(tx for tx, commit in merged.decided if commit))
-            return Counted(record, hash_, step, merged.merged, brought, merged.happened)
+            return CountedRecord(record, hash_, step, merged.merged, brought, merged.happened)
         vote = self._ledger.undecided.get(record.header.tx) if type(record) is records.Outcome else None
         step = _step(self._ledger, record, entry)
         happened = (step.tx,) if step.changes and step.tx != NO_TX else ()
-        return Counted(record, hash_, step, happened=happened, voted=0 if vote is None else vote.prepare.header.lsn)
+        return CountedRecord(
+            record, hash_, step, happened=happened, voted=0 if vote is None else vote.prepare.header.lsn
+        )
 
-    def carried(self) -> Carried:
-        """To go on from here."""
+    def carried(self) -> HistoryState:
+        """Return what is needed to go on from here."""
         rows = tuple(ledger_rows.rows(self._ledger))
-        return Carried(self.next_offset, self._chain.state, rows, self._ledger.horizon, tuple(self._parts))
+        return HistoryState(self.next_offset, self._chain.state, rows, self._ledger.horizon, tuple(self._parts))
 
 
 def _step(ledger: Ledger, record: records.Record, entry: Entry, merged: Iterable[records.Change] = ()) -> Step:
-    """What an accepted record does: what was `merged`, if it is one that does so. Commits need not be asked about."""
+    """Return what an accepted record does; `merged`: the changes of a merge. Commits need no look at the ledger."""
     changes = tuple(merged)
     if type(record) is records.Commit:
         changes = record.changes
-    elif type(meant := ledger.accepted(record, entry.offset)) is Decided and meant.commit is not None:
+    elif type(meant := ledger.accepted(record, entry.offset)) is DecidedTransaction and meant.commit is not None:
         changes = meant.commit.changes
     h = record.header
     return Step(h.lsn, h.epoch.number, entry.offset, entry.timestamp_ms, h.tx, changes)
 
 
 def steps_before(entries: Iterable[Entry], marked: ChainState) -> list[Step]:
-    """What `entries`, which end where a snapshot's marker stands, tell of the history in front of it, by the thread of
-    hashes that ends in the marker's own. Without a hole up to the marker; a decision whose `Prepare` was trimmed away
-    changes something nobody knows, so nothing up to it is told."""
+    """Return what `entries` tell of the history in front of a snapshot's marker, by the thread of hashes that ends in
+    the marker's own.
+
+    `entries` end where the marker stands. There is no hole up to the marker. A decision whose `Prepare` was trimmed
+    away changes something unknown, so nothing up to it is told.
+    """
     ledger = Ledger()
     found: list[Step] = []
     listed, parts = list(entries), _Parts()
@@ -172,7 +181,7 @@ def steps_before(entries: Iterable[Entry], marked: ChainState) -> list[Step]:
 
 
 class _Parts:
-    """Of merges, as they come by."""
+    """Parts of merges are collected here, as they come."""
 
     def __init__(self) -> None:
         self._of: dict[EpochId, dict[int, records.MergePart]] = {}
@@ -182,11 +191,11 @@ class _Parts:
             self._of.setdefault(record.header.epoch, {})[record.index] = record
 
     def merged(self, record: records.Record) -> list[records.Merged]:
-        """What is made to count by it."""
+        """Return what the record makes count."""
         its = self._of.get(record.header.epoch, {}) if isinstance(record, records.EpochMerged) else {}
         return [m for i in sorted(its) for m in its[i].merged]
 
 
 def _prepared(ledger: Ledger, tx: bytes) -> bool:
-    """Was it prepared, or decided, in what was read? A second decision changes nothing."""
+    """Say whether it was prepared, or decided, in what was read. A second decision changes nothing."""
     return tx in ledger.undecided or tx in ledger.decided

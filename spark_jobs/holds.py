@@ -1,4 +1,4 @@
-"""What a job holds of the logs while it runs, and for a time after it was killed (`halog.metadata.log_holds`)."""
+"""This module holds logs for a job while it runs, and for a time after it was killed (`halog.metadata.log_holds`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from halog.ports import Coordinator, KeyedLog, TopicPartition, UnknownResult
 from spark_jobs.snapshot import Place
 
 
-class Held(Protocol):
-    """A site, as far as its logs are held there."""
+class HeldSite(Protocol):
+    """A `HeldSite` is a site, as far as its logs are held there."""
 
     @property
     def coordinator(self) -> Coordinator: ...
@@ -24,14 +24,15 @@ class Held(Protocol):
 
 
 def hold_name(job: str, policy: str, checkpoint: Path) -> str:
-    """Another one for each checkpoint directory: a job that ends must not let go of what another one holds."""
+    """Return a name that differs for each checkpoint directory: a job that ends must not release what another one
+    holds."""
     return f"{job}-{policy[:80]}-{blake2b(str(checkpoint.absolute()).encode(), digest_size=4).hexdigest()}"
 
 
 class Holds:
-    """The job's holds of the partitions' logs; renewed while it runs."""
+    """`Holds` are the job's holds of the partitions' logs; they are renewed while it runs."""
 
-    def __init__(self, site: Held, name: str, places: dict[int, Place], hold_ms: int, why: str) -> None:
+    def __init__(self, site: HeldSite, name: str, places: dict[int, Place], hold_ms: int, why: str) -> None:
         self._site = site
         self._name = name
         self._places = places
@@ -41,7 +42,7 @@ class Holds:
         self._renewed = 0.0
 
     def everything(self) -> None:
-        """Hold all there is."""
+        """Hold everything that the logs have."""
         for index, place in self._places.items():
             first = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
             self._offsets[index] = retention.hold_the_rest(
@@ -60,18 +61,18 @@ class Holds:
         self._renewed = time.monotonic()
 
     def move_to(self, offsets: dict[int, int]) -> None:
-        """What is before these is not needed any more; told with the next renewal."""
+        """Note that what is before these offsets is not needed any more; the next renewal tells it."""
         self._offsets = dict(offsets)
 
     def renew(self) -> None:
-        """At a third of their time."""
+        """Renew the holds after a third of their time."""
         if time.monotonic() - self._renewed > self._hold_ms / 3_000:
             self.keep(self._offsets)
 
     def release(self) -> None:
-        """The job is done."""
+        """Let go of the logs: the job is done."""
         for place in self._places.values():
-            with suppress(HalogError, UnknownResult):  # it ends by itself
+            with suppress(HalogError, UnknownResult):  # the hold ends by itself
                 retention.release(self._site.coordinator, place.name, self._name)
 
     def _until(self) -> int:

@@ -1,4 +1,4 @@
-"""Spark's own Kafka source, for streams: which offsets to begin with, and what must never be relaxed.
+"""This module has Spark's own Kafka source, for streams: which offsets to begin with, and what must never be relaxed.
 
 `failOnDataLoss` stays true: rows that are gone would otherwise be passed over in silence. Transactions that are open or
 were aborted are not shown.
@@ -20,7 +20,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def stream(spark: SparkSession, bootstrap: str, begin: Offsets, *, max_offsets: int | None = None) -> DataFrame:
-    """The rows of these topic partitions from these offsets on, or from where the query's checkpoint stands.
+    """Return the rows of these topic partitions from these offsets on, or from where the query's checkpoint stands.
     `max_offsets`: about how many in one micro-batch. ConfigError if the session lacks the connector."""
     from pyspark.errors import AnalysisException
 

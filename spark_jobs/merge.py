@@ -1,9 +1,10 @@
-"""`classified`, and `python -m spark_jobs.merge`: what two sites that both went on contradict each other in (S1, M3).
+"""This module finds what two sites that both went on contradict each other in: `classified`, and `python -m
+spark_jobs.merge` (S1, M3).
 
-What `halog conflicts list` finds in one process, at scale: every key that either branch of a forked partition touched
-behind the fork, with what stood there then, what each site made of it, and its kind by `restore.merge`. Changes nothing
-at either site but the holds of their logs; with `--publish` the nodes of the source find it, and merge by it
-(`publish`). Exit codes are those of `halog`: 0 also where there are conflicts.
+It does at scale what `halog conflicts list` does in one process. It finds every key that either branch of a forked
+partition touched behind the fork, with what stood there then, what each site made of it, and its kind by
+`restore.merge`. It changes nothing at either site but the holds of their logs. With `--publish` the nodes of the source
+get the findings, and merge by them (`publish`). Exit codes are those of `halog`: 0 also where there are conflicts.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from halog.config import Config
 from restore.merge import AGREED
 from restore.plan import Totals
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, stdout, told
-from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report
+from spark_jobs.comparison import MAX_OFFSETS, Comparison, ComparisonReport
 from spark_jobs.counted import Group, totals_of
-from spark_jobs.publishing import Outcome, Publishing
+from spark_jobs.publishing import Publishing, PublishingOutcome
 from spark_jobs.site import Site, connect
 
 if TYPE_CHECKING:
@@ -43,17 +44,17 @@ def classified(
     three_way: bool | None = None,
     max_offsets: int = MAX_OFFSETS,
 ) -> DataFrame:
-    """Every object of a policy that either of two sites has touched since their histories parted (S1, M3).
+    """Return every object of a policy that either of two sites has touched since their histories parted (S1, M3).
 
-    Reads both sites' logs, up to where they end now, before it returns; what it found is in the directory `checkpoint`,
-    and the DataFrame reads it whenever an action runs. Killed, and called again with the same directory, it goes on;
-    called once more it reads nothing. The initiating site is the configuration's own, `source` the other one. Without
+    Reads both sites' logs, up to where they end now, before it returns. What it found is in the directory `checkpoint`,
+    and the DataFrame reads it whenever an action runs. If it was killed, a call with the same directory goes on; a call
+    after it was done reads nothing. The initiating site is the configuration's own, `source` the other one. Without
     `three_way` they are compared as the policy's `comparison` says.
 
     Columns: `partition`, `key`, `kind` (`restore.merge.Kind`), `stands` (by default: source, initiating, or both where
-    they are the same), `base`, `source`, `initiating` (structs of reference and value, null where nothing is there;
-    a value is null where it is not known), and of each branch `…_lsn`, `…_time` (of its last write; null where it has
-    not touched the object) and `…_txs`, how many transactions of it did.
+    they are the same), `base`, `source`, `initiating` (structs of reference and value, null where nothing is there; a
+    value is null where it is not known), and of each branch `…_lsn`, `…_time` (of its last write; null where it has not
+    touched the object) and `…_txs`, the number of its transactions that touched it.
 
     ConfigError: there is no such site, the policy is at one site only, the directory is another job's; LogError: a log
     was trimmed, and its snapshot is behind the fork; DivergedError: the histories contradict themselves.
@@ -74,9 +75,11 @@ def publish(
     done: Collection[str] = (),
     master: str | None = None,
     max_offsets: int = MAX_OFFSETS,
-) -> Outcome:
-    """Compare the branches of these partitions (none named: all) and hand what was found to the nodes of the source,
-    which merge by it when they are asked to (`halog restore --classified`). `done` were merged before. Starts Spark."""
+) -> PublishingOutcome:
+    """Compare the branches of these partitions (none named: all) and hand what was found to the nodes of the source.
+
+    They merge by it when they are asked to (`halog restore --classified`). `done` were merged before. Starts Spark.
+    """
     with connect(config) as site, told() as say, checkpoints(checkpoint, JOB) as directory:
 
         def tell(stage: str, partitions: int, records: int) -> None:
@@ -90,7 +93,7 @@ def publish(
 
 
 def groups(rows: DataFrame) -> dict[str, list[Group]]:
-    """Rows of `classified`, counted for `totals_of`: of each partition."""
+    """Count rows of `classified` for `totals_of`, by partition."""
     found: dict[str, list[Group]] = {}
     counted = (
         rows.selectExpr(
@@ -111,7 +114,7 @@ def groups(rows: DataFrame) -> dict[str, list[Group]]:
 
 
 def _three_way(site: Site, policy: str, said: bool | None) -> bool:
-    """With the common ancestor? As the policy says, unless somebody says otherwise."""
+    """Say whether to compare with the common ancestor: as the policy says, unless the caller says otherwise."""
     return not site.config.policies[policy].two_way if said is None else said
 
 
@@ -226,7 +229,7 @@ def command(
 
 
 def write(rows: DataFrame, out: Path, as_: str, *, everything: bool) -> None:
-    """Every key once, over what was written there before. Spark puts `_SUCCESS` there when all is written."""
+    """Write every key once, over what was written there before. Spark puts `_SUCCESS` there when all is written."""
     if not everything:
         agreed = ", ".join(f"'{kind.value}'" for kind in AGREED)
         rows = rows.where(f"kind NOT IN ({agreed})")
@@ -260,8 +263,8 @@ _READABLE: Final = [
 ]
 
 
-def document(report: Report, counted: Mapping[str, Sequence[Group]]) -> dict[str, Any]:
-    """What came of it."""
+def document(report: ComparisonReport, counted: Mapping[str, Sequence[Group]]) -> dict[str, Any]:
+    """Return what came of it."""
     partitions = [
         {
             "partition": name,
@@ -281,14 +284,14 @@ def document(report: Report, counted: Mapping[str, Sequence[Group]]) -> dict[str
 
 
 def as_dict(counted: Totals) -> dict[str, Any]:
-    """`restore.plan.Totals`, with texts for its kinds and fates."""
+    """Return `restore.plan.Totals`, with texts for its kinds and fates."""
     conflicts = {kind.value: n for kind, n in counted.conflicts.items()}
     writes = {fate.value: n for fate, n in counted.writes.items()}
     return {**counted._asdict(), "conflicts": conflicts, "writes": writes}
 
 
 def show(found: dict[str, Any], format_: str) -> None:
-    """On stdout: a table for people, or one JSON document."""
+    """Show it on stdout: a table for people, or one JSON document."""
     if format_ == "json":
         click.echo(json.dumps(found))
         return
@@ -303,8 +306,8 @@ def show(found: dict[str, Any], format_: str) -> None:
     console.print(f"of the writes of both by default: {writes or 'none'}; in {found['seconds']:.1f} s")
 
 
-def show_published(outcome: Outcome, format_: str) -> None:
-    """On stdout, how many objects of each partition were handed on."""
+def show_published(outcome: PublishingOutcome, format_: str) -> None:
+    """Show on stdout how many objects of each partition were handed on."""
     report = outcome.report
     if format_ == "json":
         keys = [{"partition": name, "keys": n} for name, n in outcome.keys.items()]
@@ -318,7 +321,7 @@ def show_published(outcome: Outcome, format_: str) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs a command line; the exit code."""
+    """Run a command line, and return the exit code."""
     return run(command, "spark_jobs.merge", args)
 
 

@@ -1,7 +1,7 @@
-"""One streaming query over everything there is now, a micro-batch at a time, each of them done once.
+"""This module runs one streaming query over everything there is now, a micro-batch at a time, each of them done once.
 
-Spark repeats the last micro-batch of a query that ended before Spark had noted its end: with the same rows and the same
-number. So a job that notes the number together with what it did knows it again.
+Spark repeats the last micro-batch of a query that ended before Spark had noted its end, with the same rows and the same
+number. So a job that notes the number together with what it did recognises it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Take = Callable[["DataFrame", int], None]
 
 
 def drain(stream: DataFrame, checkpoint: Path, done: int, take: Take) -> None:
-    """Everything there is now, from where the query's checkpoint stands. `done`: the last micro-batch that is done.
-    What ends one is raised as it was, also where an executor raised it."""
+    """Take everything there is now, from where the query's checkpoint stands. `done`: the last micro-batch that is
+    done. An error that ends a micro-batch is raised as it was, even where an executor raised it."""
     from pyspark.errors import PySparkException
 
     failed: list[BaseException] = []
 
     def each(frame: DataFrame, number: int) -> None:
         if number <= done:
-            return  # and Spark was not told before the job ended
+            return  # done before; the job ended before Spark noted that
         try:
             take(frame, number)
         except BaseException as error:
@@ -52,7 +52,7 @@ def drain(stream: DataFrame, checkpoint: Path, done: int, take: Take) -> None:
 
 
 def told_by_executor(error: BaseException) -> HalogError | None:
-    """The error of ours that Spark's shows in its text, if it shows one."""
+    """Return the error of ours that Spark's shows in its text, if it shows one."""
     for name, said in re.findall(r"halog\.errors\.(\w+): (.+)", str(error)):
         cls = getattr(errors, name, None)
         if isinstance(cls, type) and issubclass(cls, HalogError):

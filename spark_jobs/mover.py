@@ -1,4 +1,5 @@
-"""Who is handed the objects that belong elsewhere: nodes that move them, or somebody who only counts."""
+"""This module has movers, which are handed the objects that belong elsewhere: nodes move them, or code only counts
+them."""
 
 from __future__ import annotations
 
@@ -11,19 +12,19 @@ from halog.runtime.rpc.pages import key_size, pieces
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """Objects of one type that belong elsewhere: a list for each column, all of one length."""
+    """A `Misplaced` is objects of one type that belong elsewhere: a list for each column, all of one length."""
 
     type_name: str
     keys: Sequence[bytes]
     targets: Sequence[str]
     lsns: Sequence[int]
-    """Their versions when they were found; whoever moves them looks at them anew."""
+    """Their versions when they were found; the mover looks at them anew."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def slices(self, rows: int) -> Iterator[Misplaced]:
-        """The same, so many at a time, and no more keys than a frame takes."""
+        """Yield the same, so many at a time, and no more keys than a frame takes."""
         at = 0
         for keys in pieces(self.keys, key_size, limit=rows):
             begin, at = at, at + len(keys)
@@ -31,26 +32,27 @@ class Misplaced:
 
 
 Counts = Mapping[str, int]
-"""What was done, by name; the finder adds them up."""
+"""What was done, by name; the finder adds it up."""
 
 
 class Mover(Protocol):
-    """Called by one thread. The same object may come again: after a restart, and whenever it was written to. A call
-    that raises ends the job, and comes again when it is restarted."""
+    """One thread calls a `Mover`. The same object may come again: after a restart, and whenever it was written to. A
+    call that raises ends the job, and is made again after a restart."""
 
     def move(self, partition: str, objects: Misplaced) -> Counts:
-        """Move these, which are in `partition`; at the latest when `settle` returns."""
+        """Move these objects, which are in `partition`, at the latest when `settle` returns."""
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
-        """The objects under these index keys were deleted since they were written to the topics; some of them may have
-        been handed over before."""
+        """Note that the objects under these index keys were deleted since they were written to the topics; some of them
+        may have been handed over before."""
 
     def settle(self) -> Counts:
-        """Called behind each micro-batch: everything that was handed over is done when it returns."""
+        """Finish everything that was handed over. It is called behind each micro-batch."""
 
 
 class DryRun:
-    """Moves nothing, and counts each object once. Keeps their keys in memory: about 150 bytes for each."""
+    """A `DryRun` moves nothing, and counts each object once. It keeps their keys in memory: about 150 bytes for
+    each."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[bytes, str]] = {}
@@ -69,7 +71,7 @@ class DryRun:
         return {}
 
     def by_target(self) -> dict[str, dict[str, int]]:
-        """Partition → target → how many would move."""
+        """Return partition → target → how many would move."""
         counted: dict[str, dict[str, int]] = {}
         for partition, found in self._found.items():
             for target in found.values():

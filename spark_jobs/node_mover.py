@@ -1,10 +1,10 @@
-"""Hands objects that belong elsewhere to the nodes, which move them (S1, T8).
+"""This module hands objects that belong elsewhere to the nodes, which move them (S1, T8).
 
-Each request goes to the active node of the objects' partition, whoever that is by then; it maps each of them anew, so
-handing over twice is harmless. Some requests are under way at once, of different partitions where there is a choice;
-who has more waits. What cannot be had now is asked for again until a deadline, behind which the job ends, and can be
-started again; an object that can never be moved holds up no other, and is counted: the nodes say so, too, and do not
-end the change before it is done.
+Each request goes to the node that is then active for the objects' partition. It maps each of them anew, so handing over
+twice is harmless. Some requests are under way at once, of different partitions where there is a choice; more have to
+wait. A request that cannot be served now is repeated until a deadline; after that the job ends, and can be started
+again. An object that can never be moved holds up no other, and is counted. The nodes report it, too, and do not end the
+change before it is moved.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ STAYED: Final = "stayed"
 AGAIN: Final = "remapped_again"
 FAILED: Final = "refused"
 """Names of counts. Stayed: belongs where it is, is gone, or has moved before. Remapped again: was changed since it was
-found, or while it was moved, and so was mapped anew. Refused: requests of which an object can never be moved."""
+found, or while it was moved, and so was mapped anew. Refused: requests with an object that can never be moved."""
 
 REQUEST: Final = 500
-"""Objects of one request: five transactions of the default size, a fraction of a second."""
+"""How many objects a request has: five transactions of the default size, a fraction of a second."""
 AT_ONCE: Final = 8
-"""Requests under way: nodes commit moves of several partitions side by side; more would only wait there."""
+"""How many requests are under way. Nodes commit moves of several partitions side by side; more would only wait
+there."""
 WAITING: Final = 2 * AT_ONCE
-"""Requests that were not answered yet, those that wait here among them: their keys are in memory, 50 kB each."""
+"""How many requests may be unanswered, including those that wait here. Their keys are in memory, 50 kB each."""
 DEADLINE_S: Final = 60.0
 """How long one request is repeated: a failover takes under a second, a restart of brokers some ten."""
 ATTEMPT_S: Final = 10.0
-"""One attempt: a slow node on a busy machine is not asked the same again while it is at it."""
+"""How long one attempt takes: a slow node on a busy machine is not asked again while it still works on the request."""
 AGAIN_S: Final = 0.05
-"""Pause before objects that others were changing are asked for again."""
+"""The pause before objects that others were changing are asked for again."""
 
 RETRIED = (ConflictError, AvailabilityError, OutcomeUnknownError)
 
 
 class NodeMover:
-    """A `Mover` for one change, of mapping `version`. `beat` is called with everything that is handed over; what it
-    raises ends the job. Use it in a with-block."""
+    """A `NodeMover` is a `Mover` for one change, of mapping `version`. `beat` is called with everything that is handed
+    over; what it raises ends the job. Use it in a with-block."""
 
     def __init__(
         self, router: Router, version: int, beat: Callable[[], None] = lambda: None, deadline_s: float = DEADLINE_S
@@ -76,18 +77,18 @@ class NodeMover:
     # --- by the job's thread ---
 
     def move(self, partition: str, objects: Misplaced) -> Counts:
-        """See Mover. What became of them is told by `settle`."""
+        """Hand these objects over; `settle` tells what became of them (see Mover)."""
         for some in objects.slices(REQUEST):
             self._wait_for_room(1)
             self._pool.submit(self._work, partition, some)
         return {}
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
-        """See Mover: the nodes have seen them go."""
+        """Do nothing: the nodes have seen them go (see Mover)."""
         return {}
 
     def settle(self) -> Counts:
-        """See Mover: until every request is answered."""
+        """Wait until every request is answered (see Mover)."""
         self._wait_for_room(WAITING)
         for _ in range(WAITING):
             self._room.release()
@@ -97,10 +98,10 @@ class NodeMover:
         return counts
 
     def _wait_for_room(self, places: int) -> None:
-        """Take so many; raises what a request has failed with."""
+        """Take so many places. It raises what a request has failed with."""
         for taken in range(places):
             while not self._room.acquire(timeout=1.0):
-                self._beat()  # waiting for nodes is no hanging: each request has its deadline
+                self._beat()  # the job does not hang here: each request has its deadline
             if self._error is not None:
                 for _ in range(taken + 1):
                     self._room.release()
@@ -119,7 +120,7 @@ class NodeMover:
             self._room.release()
 
     def _move(self, partition: str, objects: Misplaced) -> None:
-        """Until all have moved that can, or it is too late for what can be had later."""
+        """Repeat the request until everything has moved that can, or the deadline is over."""
         keys, versions = list(objects.keys), list(objects.lsns)
         frame = frames.Move(partition, keys, self._version, versions)
         until, moved = time.monotonic() + self._deadline_s, 0
@@ -151,7 +152,7 @@ class NodeMover:
                 return
 
     def _count(self, error: HalogError) -> int:
-        """What had moved all the same; how many."""
+        """Count what had moved all the same, and return how many."""
         moved = int(error.evidence.get("moved", 0))
         self._add(MOVED, moved)
         self._add(AGAIN, int(error.evidence.get("again", 0)))
@@ -163,7 +164,7 @@ class NodeMover:
                 self._counts[name] = self._counts.get(name, 0) + n
 
     def _say(self, partition: str, error: HalogError) -> None:
-        """Once: there may be thousands."""
+        """Log it once: there may be thousands."""
         if not self._said:
             self._said = True
             logger.warning("an object of %s cannot be moved, and others may be alike: %s", partition, error.message)

@@ -1,9 +1,9 @@
-"""Rows of a micro-batch as arrays, and what is found among them as one row (S1).
+"""This module has rows of a micro-batch as arrays, and packs what is found among them into one row (S1).
 
-Of a stored object a job looks at its index key and its head: lsn (8), reference (24) and the id of the definition that
-wrote it (8); of what it finds it tells key, target and lsn. A row that goes from an executor to the driver costs Spark
-four times what finding it does; so what is found of a batch is packed: one value, an Arrow stream with a column each.
-Knows no Spark.
+A job looks at an object's index key and its head: lsn (8), reference (24) and the id of the definition that wrote it
+(8). Of what it finds it tells key, target and lsn. A row that goes from an executor to the driver costs Spark four
+times what finding it does. So the findings of a batch are packed into one value, an Arrow stream with a column each.
+Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_jobs.mover import Misplaced
 
 OBJECT: Final = ord("k")
-"""What the key of an object's row begins with."""
+"""The first byte of the key of an object's row."""
 HEAD_BYTES: Final = 40
 _LSN_BYTES: Final = 8
 TYPE_AT: Final = 32
@@ -35,35 +35,35 @@ Indices = npt.NDArray[np.int64]
 
 
 class Heads:
-    """Of some objects, as a matrix of bytes."""
+    """A `Heads` is a matrix of bytes: the heads of some objects."""
 
     def __init__(self, rows: Bytes) -> None:
         self.rows = rows
 
     @classmethod
     def of(cls, heads: Sequence[bytes]) -> Heads:
-        """Of `HEAD_BYTES` each."""
+        """Make them from heads of `HEAD_BYTES` each."""
         return cls(np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD_BYTES))
 
     @property
     def of_one_type(self) -> bool:
-        """Were all written by one definition?"""
+        """Say whether one definition wrote all of them."""
         ids = self.rows[:, TYPE_AT:]
         return len(ids) > 0 and bool((ids == ids[0]).all())
 
     @property
     def type_id(self) -> bytes:
-        """The first one's."""
+        """Return the type id of the first one."""
         return self.rows[0, TYPE_AT:].tobytes()
 
     def lsns(self, indices: Indices) -> pa.Array:
-        """Of those, as Arrow."""
+        """Return the lsns at these indices, as Arrow."""
         data = np.ascontiguousarray(self.rows[indices, :_LSN_BYTES]).view(">i8").ravel()
         return pa.array(data.astype(np.int64))
 
 
 def heads_of(keys: pa.Array, values: pa.Array) -> Heads | None:
-    """Of rows of which each is an object that is there; None where one is not."""
+    """Return the heads of rows that are all objects that are there; None where one is not."""
     if not len(keys) or values.null_count:
         return None
     starts, data = _flat(values)
@@ -74,14 +74,14 @@ def heads_of(keys: pa.Array, values: pa.Array) -> Heads | None:
 
 
 def _flat(column: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
-    """Where each value begins, and all bytes."""
+    """Return where each value begins, and all bytes."""
     _, starts, data = column.buffers()
     offsets = np.frombuffer(starts, np.int32)[column.offset : column.offset + len(column) + 1]
     return offsets, np.frombuffer(data, np.uint8)
 
 
 def pack(keys: pa.Array, heads: Heads, mine: Indices, names: Sequence[str], targets: Indices) -> bytes:
-    """Of objects of one type those at the indices `mine`; `targets`: of each the index of its partition in `names`."""
+    """Pack the objects of one type at the indices `mine`; `targets`: for each the index of its partition in `names`."""
     dictionary = pa.DictionaryArray.from_arrays(pa.array(targets.astype(np.int32)), pa.array(names, pa.string()))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as writer:
@@ -92,7 +92,7 @@ def pack(keys: pa.Array, heads: Heads, mine: Indices, names: Sequence[str], targ
 
 
 def unpacked(packed: pa.Buffer, type_name: str, rows: int) -> Iterator[Misplaced]:
-    """The same objects, so many at a time."""
+    """Yield the same objects, so many at a time."""
     with pa.ipc.open_stream(packed) as reader:
         for whole in reader:
             keys, targets, lsns = whole.columns

@@ -1,4 +1,5 @@
-"""Pieces of what branches did, as DataFrames: which of them are on both, and all of them put together, classified."""
+"""This module has pieces of what branches did, as DataFrames: which of them are on both, and all of them put together,
+classified."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 IDS: Final = ("source_ids", "initiating_ids")
-"""Columns of `CLASSIFIED` that are for who merges."""
+"""Columns of `CLASSIFIED` that only a merge needs."""
 
 
 def on_both(folded: DataFrame) -> tuple[Gone, ...]:
-    """Of the transactions that the other branch may have as well, those that it has: it decided the same vote, or a
-    merge in it has brought them."""
+    """Return, of the transactions that the other branch may have as well, those that it has: it decided the same vote,
+    or a merge in it has brought them."""
     told = folded.where("tx IS NOT NULL")
     some = told.where("key IS NOT NULL").select("place", "side", "tx").distinct()
     there = told.selectExpr("place", f"{SOURCE + INITIATING} - side AS side", "tx")
@@ -33,7 +34,7 @@ def classify_all(
     *,
     three_way: bool,
 ) -> DataFrame:
-    """Pieces of both branches, put together key by key, and classified. `names`: of the partitions, by place; `gone`
+    """Put pieces of both branches together key by key, and classify them. `names`: of the partitions, by place; `gone`
     and `definitions` as `Classify` has them."""
     pieces = folded.where("key IS NOT NULL").drop("carried", "before").repartition("place", "key")
     ordered = pieces.sortWithinPartitions("place", "key", "side", "first")

@@ -1,7 +1,7 @@
-"""How far a job is: one file in its checkpoint directory, beside Spark's own offsets.
+"""This module keeps how far a job is: one file in its checkpoint directory, beside Spark's own offsets.
 
-Replaced as a whole behind each micro-batch, when what it did is done: a finder's mover has answered. A micro-batch that
-Spark gives again, because the job ended before Spark noted it, is told by its number and done only once.
+The file is replaced as a whole behind each micro-batch, when its work is done: a finder's mover has answered. If the
+job ends before Spark noted a micro-batch, Spark gives it again. It is recognised by its number and done only once.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from halog.errors import ConfigError
 
 FILE: Final = "halog.progress"
 STATE, LOG = "state", "log"
-"""Stages."""
+"""The stages."""
 
 
-class Saved(Protocol):
-    """What a job notes: a `msgspec.Struct`."""
+class JobNote(Protocol):
+    """A `JobNote` is what a job notes: a `msgspec.Struct`."""
 
     @property
     def job(self) -> str:
-        """What it is to do, as text: a checkpoint is of one job."""
+        """Return what the job is to do, as text: a checkpoint belongs to one job."""
 
 
-P = TypeVar("P", bound=Saved)
+P = TypeVar("P", bound=JobNote)
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """What a finder that is restarted must know."""
+class FinderProgress(msgspec.Struct, frozen=True):
+    """A `FinderProgress` is what a finder that is restarted must know."""
 
     job: str
-    """What it is to find."""
+    """What the finder is to find."""
     attempt: int = 0
     """Counts the beginnings: each has directories of its own for Spark's offsets."""
     stage: str = STATE
@@ -49,24 +49,25 @@ class Progress(msgspec.Struct, frozen=True):
     """In the stage `log`: where each partition's history stands."""
 
     def directory(self, above: Path) -> Path:
-        """For the checkpoint of the stage's query."""
+        """Return the directory for the checkpoint of the stage's query."""
         return above / f"{self.stage}-{self.attempt}"
 
     def counted(self, more: Mapping[str, int]) -> dict[str, int]:
-        """The counts with some more."""
+        """Return the counts with some more."""
         return {name: self.counts.get(name, 0) + more.get(name, 0) for name in {**self.counts, **more}}
 
 
-_PROGRESS = msgspec.msgpack.Decoder(Progress)
+_PROGRESS = msgspec.msgpack.Decoder(FinderProgress)
 
 
-def load(directory: Path, job: str) -> Progress | None:
-    """None where nothing was begun. ConfigError for the checkpoint of another job, or anything else in its place."""
+def load(directory: Path, job: str) -> FinderProgress | None:
+    """Read the progress; None where nothing was begun. ConfigError for the checkpoint of another job, or anything else
+    in its place."""
     return load_as(_PROGRESS, directory, job)
 
 
 def load_as(decoder: msgspec.msgpack.Decoder[P], directory: Path, job: str) -> P | None:
-    """The same of any kind of job."""
+    """Read the progress of any kind of job, as `load` does."""
     file = directory / FILE
     try:
         found = decoder.decode(file.read_bytes())
@@ -83,8 +84,8 @@ def load_as(decoder: msgspec.msgpack.Decoder[P], directory: Path, job: str) -> P
     return found
 
 
-def save(directory: Path, progress: Saved) -> None:
-    """In one step."""
+def save(directory: Path, progress: JobNote) -> None:
+    """Save the progress in one step."""
     directory.mkdir(parents=True, exist_ok=True)
     unfinished = directory / f"{FILE}.{os.getpid()}"
     with unfinished.open("wb") as out:
@@ -94,10 +95,10 @@ def save(directory: Path, progress: Saved) -> None:
     unfinished.replace(directory / FILE)
 
 
-def start_over(directory: Path, progress: Progress) -> Progress:
-    """A beginning that knows nothing of what was done."""
-    again = Progress(progress.job, progress.attempt + 1)
+def start_over(directory: Path, progress: FinderProgress) -> FinderProgress:
+    """Begin anew, without anything that was done before."""
+    again = FinderProgress(progress.job, progress.attempt + 1)
     save(directory, again)
-    for stage in (STATE, LOG):  # nobody reads them any more
+    for stage in (STATE, LOG):  # no query reads them any more
         shutil.rmtree(directory / f"{stage}-{progress.attempt}", ignore_errors=True)
     return again

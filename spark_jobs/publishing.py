@@ -1,9 +1,9 @@
-"""What a comparison has found, written to the source's Kafka for the nodes that merge there (S1, M2).
+"""This module writes what a comparison has found to the source's Kafka, for the nodes that merge there (S1, M2).
 
 The initiating branches are closed first: they grow no more, and each names its merge. Then both branches are followed
-and folded (`Comparison`), and what was found becomes records, in a directory of the checkpoint. From there they go to
-the topic; when all are there, a manifest follows, and a znode that names it. Each step is noted when it is done, and
-done again if it was not: records that come twice count once, since each names its chunk, and nobody looks at a record
+and folded (`Comparison`), and the findings become records, in a directory of the checkpoint. From there they go to the
+topic; when all are there, a manifest follows, and a znode that names it. Each step is noted when it is done, and done
+again if it was not. Records that come twice count once, since each names its chunk, and no reader looks at a record
 that no manifest counts. So the job may be killed at any moment, and started again with the same directory.
 """
 
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from halog.core.ids import digest
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import RefusedError
 from halog.metadata import restore_requests as restores
 from halog.metadata.identity import who
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch, spark_results as classified
-from halog.runtime.merge.in_doubt import Elsewhere
+from halog.runtime.merge.in_doubt import RemoteDecisions
 from halog.runtime.node.wiring import remote_site
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics import topic_names
@@ -34,9 +34,9 @@ from restore.results import Manifest, packed, records_of
 from restore.thread import Thread
 from spark_jobs import progress as saved
 from spark_jobs.branching import INITIATING, SIDES, SOURCE, branch_of
-from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report, Tell
-from spark_jobs.history import Carried, History
-from spark_jobs.results import RESULTS, Followed, Results, ids_of, manifest
+from spark_jobs.comparison import MAX_OFFSETS, Comparison, ComparisonReport, Tell
+from spark_jobs.history import History, HistoryState
+from spark_jobs.results import RESULTS, FollowedPartition, Results, ids_of, manifest
 from spark_jobs.site import Site
 from spark_jobs.snapshot import Place
 
@@ -44,44 +44,44 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CLOSE_S: Final = 60.0
-"""For nodes to close a branch: their epochs end, and their log is fenced."""
+"""How long nodes may take to close a branch: their epochs end, and their log is fenced."""
 LOOK_S: Final = 0.3
 RESULTS_DIRECTORY: Final = "results"
 PUBLISHED_DIRECTORY: Final = "published"
 FOUND, SENT = "found", "sent"
-"""Stages that are done."""
+"""The stages that are done."""
 
 
-class Published(msgspec.Struct, frozen=True):
-    """What a job that is started again must know, beside what the comparison notes."""
+class PublishingProgress(msgspec.Struct, frozen=True):
+    """A `PublishingProgress` is what a job that is started again must know, beside what the comparison notes."""
 
     job: str
     run: bytes
     stage: str = ""
     begin: dict[int, int] = {}
-    """By place: where the topic ended before all of it was sent there."""
+    """For each place, where the topic ended before all of it was sent there."""
 
 
-_PUBLISHED: Final = msgspec.msgpack.Decoder(Published)
+_PUBLISHED: Final = msgspec.msgpack.Decoder(PublishingProgress)
 
 
-class Outcome(NamedTuple):
-    """What was found, and by partition how many objects were handed on."""
+class PublishingOutcome(NamedTuple):
+    """An `PublishingOutcome` is what was found, and by partition how many objects were handed on."""
 
-    report: Report
+    report: ComparisonReport
     keys: dict[str, int]
 
 
-def keep(site: str, source: Remote, place: Place, read: Carried) -> None:
-    """Hold the source's log until it has merged: what was done there since is read then, and what was in doubt. `site`:
-    the initiating one."""
+def keep(site: str, source: Remote, place: Place, read: HistoryState) -> None:
+    """Hold the source's log until it has merged: it then reads what was done there since, and what was in doubt.
+    `site`: the initiating one."""
     votes = (u.offset for u in History(read).ledger.undecided.values())
     classified.hold(source.coordinator, place.name, site, min([read.next_offset, *votes]))
 
 
 class Publishing:
-    """One job, for these partitions of a policy (none named: all), but for those that are `done`: they were merged
-    already. The configuration's own site is the initiating one."""
+    """A `Publishing` is one job, for these partitions of a policy (none named: all), without those that are `done`:
+    they were merged already. The configuration's own site is the initiating one."""
 
     def __init__(
         self,
@@ -117,14 +117,14 @@ class Publishing:
             tell=tell,
         )
         self._own = Remote(site.config.site.name, site.log, site.coordinator)
-        self._elsewhere = Elsewhere(self._own, source)
+        self._elsewhere = RemoteDecisions(self._own, source)
         self._closed: dict[str, Side] = {}
         self._last_ms: dict[str, int] = {}
-        self._published: Published
+        self._published: PublishingProgress
 
-    def run(self) -> Outcome:
-        """Whatever fails leaves a checkpoint to go on from. RefusedError where a branch is not closed in time, or has
-        ended elsewhere than the job has seen it."""
+    def run(self) -> PublishingOutcome:
+        """Compare and publish. Any failure leaves a checkpoint to go on from. RefusedError where a branch is not closed
+        in time, or has ended elsewhere than the job has seen it."""
         self._await_closed()
         report = self._comparison.run()
         forked = {n: p for n, p in self._places.items() if report.partitions[n].forked}
@@ -139,7 +139,7 @@ class Publishing:
                 self._tell(remote, forked[name], manifest)
         finally:
             remote.close()
-        return Outcome(report, {name: manifest.keys for name, manifest in manifests.items()})
+        return PublishingOutcome(report, {name: manifest.keys for name, manifest in manifests.items()})
 
     # --- closed branches ---
 
@@ -155,7 +155,7 @@ class Publishing:
             time.sleep(LOOK_S)
 
     def _look(self) -> dict[str, str]:
-        """Why branches are not closed yet."""
+        """Return why branches are not closed yet."""
         why: dict[str, str] = {}
         for name, place in self._places.items():
             if name in self._closed:
@@ -168,7 +168,8 @@ class Publishing:
         return why
 
     def _check_end(self, place: Place) -> None:
-        """As it was closed; behind that it may follow the source already."""
+        """Check that the branch ends as it was closed, or as it ended since: behind that it may follow the source
+        already."""
         ended = restores.closed_at(self._site.coordinator, place.name)
         ends = {self._closed[place.name].state.hash, b"" if ended is None else ended.hash}
         if self._end(place, INITIATING).state.hash not in ends:
@@ -177,11 +178,12 @@ class Publishing:
                 partition=place.name,
             )
 
-    def _end(self, place: Place, side: int) -> Carried:
-        return Carried.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
+    def _end(self, place: Place, side: int) -> HistoryState:
+        return HistoryState.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
 
-    def _decide(self, place: Place, undecided: Undecided) -> int | None:
-        """What was in doubt at the end of a branch is decided by the branch of its first partition."""
+    def _decide(self, place: Place, undecided: UndecidedTransaction) -> int | None:
+        """Return when it was committed, or None. The branch of its first partition decides what was in doubt at the end
+        of a branch."""
         side = self._closed.get(place.name)
         if side is None or not self._elsewhere.committed(side, undecided):
             return None
@@ -192,18 +194,18 @@ class Publishing:
 
     # --- records ---
 
-    def _load(self) -> Published:
+    def _load(self) -> PublishingProgress:
         directory, job = self._directory / PUBLISHED_DIRECTORY, self._comparison.progress.job
         found = saved.load_as(_PUBLISHED, directory, job)
-        return found or self._save(Published(job, os.urandom(16)))
+        return found or self._save(PublishingProgress(job, os.urandom(16)))
 
-    def _save(self, now: Published) -> Published:
+    def _save(self, now: PublishingProgress) -> PublishingProgress:
         saved.save(self._directory / PUBLISHED_DIRECTORY, now)
         self._published = now
         return now
 
-    def _manifests(self, forked: Mapping[str, Place], report: Report) -> dict[str, Manifest]:
-        """What was found is in the checkpoint's directory then."""
+    def _manifests(self, forked: Mapping[str, Place], report: ComparisonReport) -> dict[str, Manifest]:
+        """Return the manifests. What was found is in the checkpoint's directory then."""
         there = str(self._directory / RESULTS_DIRECTORY)
         if not self._published.stage:
             places = {name: place.index for name, place in self._places.items()}
@@ -218,14 +220,14 @@ class Publishing:
     def _rows(self) -> DataFrame:
         return self._spark.read.schema(RESULTS).parquet(str(self._directory / RESULTS_DIRECTORY))
 
-    def _manifest(self, place: Place, chunks: Mapping[bytes, int], report: Report) -> Manifest:
+    def _manifest(self, place: Place, chunks: Mapping[bytes, int], report: ComparisonReport) -> Manifest:
         progress, initiating = self._comparison.progress, branch_of(place.index, INITIATING)
         ends = {side: self._end(place, side) for side in SIDES}
-        followed = Followed(ends, self._happened(place), progress.decided.get(initiating, {}))
+        followed = FollowedPartition(ends, self._happened(place), progress.decided.get(initiating, {}))
         return manifest(report.partitions[place.name].fork, progress.before[initiating], followed, chunks)
 
     def _happened(self, place: Place) -> dict[int, list[bytes]]:
-        """By side."""
+        """Return what happened, by side."""
         found: dict[int, list[bytes]] = {side: [] for side in SIDES}
         told = self._comparison.folded_rows().where("carried IS NOT NULL").where(f"place = {place.index}")
         for row in told.select("side", "ids").collect():
@@ -235,7 +237,7 @@ class Publishing:
     # --- the topic ---
 
     def _send(self, remote: Remote, forked: Mapping[str, Place]) -> None:
-        """All records, if that was not done; some may come twice."""
+        """Send all records, if that was not done; some may come twice."""
         if self._published.stage == SENT or not forked:
             return
         remote.log.ensure_topic(self._topic, self._topic_size, keep_ms=classified.KEPT_MS)
@@ -253,11 +255,11 @@ class Publishing:
         self._save(msgspec.structs.replace(self._published, stage=SENT))
 
     def _tell(self, remote: Remote, place: Place, manifest: Manifest) -> None:
-        """The node that merges will find it."""
+        """Write the manifest and the znode, by which the node that merges finds the records."""
         run, chunk, tp = self._published.run, packed(manifest), TopicPartition(self._topic, place.index)
         for value in records_of(run, chunk):
             remote.log.put(tp, b"", value)
-        found = classified.Classified(
+        found = classified.ClassifiedResult(
             manifest.merge.hex(),
             run.hex(),
             digest(chunk).hex(),

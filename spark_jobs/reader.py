@@ -1,7 +1,7 @@
-"""`objects` and `changes`: what a cluster holds and what happened to it, as typed DataFrames (S2).
+"""This module shows what a cluster holds and what happened to it, as typed DataFrames: `objects` and `changes` (S2).
 
-Lazy like any DataFrame: the topics are read when an action runs, one task for each partition, by the code a node
-restores a copy with. So a query that is run again sees what is there then; what it shows of one partition is that
+They are lazy like any DataFrame. The topics are read when an action runs, one task for each partition, by the code a
+node restores a copy with. So a query that is run again sees what is there then; what it shows of one partition is that
 partition at one moment.
 """
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH, BATCH_BYTES = 2_000, 16_000_000
-"""Rows handed to Spark at once: half a megabyte of objects of 200 bytes. And bytes of what they are made of: Arrow
-takes 2 GB in a column."""
+"""Rows handed to Spark at once: half a megabyte of objects of 200 bytes. The bytes of what they are made of are
+limited, too: Arrow takes 2 GB in a column."""
 NO_OBJECTS = b"?" * 9
-"""Of the state topic only the marker and what goes with it are wanted: a prefix that hardly any key has."""
+"""A prefix that hardly any key has: only the marker and what goes with it are wanted of the state topic."""
 
 
 def objects(
@@ -44,11 +44,11 @@ def objects(
     as_of_time: dt.datetime | None = None,
     subtypes: bool = True,
 ) -> DataFrame:
-    """Every object of a type and, unless `subtypes` is False, of those derived from it (S2).
+    """Return every object of a type and, unless `subtypes` is False, of those derived from it (S2).
 
     Columns: the fields of the type's newest definition (`spark_jobs.columns` says as what), then `_type`, `_partition`,
     `_reference` (24 bytes), `_version` (the lsn that last changed the object) and `_lsn` (that of its partition's
-    moment). Now; or with each partition as of the lsn that `as_of_lsn` gives for it by name; or as of a time: with
+    moment). The moment is now, or for each partition the lsn that `as_of_lsn` gives for it by name, or a time: with
     everything the broker had by then. One moment of several partitions may lie within a transaction over them.
 
     UnknownTypeError, ConfigError at once; RefusedError, when it is run, for a moment before what the log keeps.
@@ -63,7 +63,7 @@ def objects(
 
 
 def changes(spark: SparkSession, config: str | Path | Config, type_name: str, *, subtypes: bool = True) -> DataFrame:
-    """Every change of a type's objects that the logs still hold, in log order within each partition (S2).
+    """Return every change of a type's objects that the logs still hold, in log order within each partition (S2).
 
     Columns: `partition`, `epoch`, `lsn`, `offset`, `time` (the broker's), `tx` (16 bytes), `op` (create, update,
     delete), `type`, `reference`, `replaced` (the version before), `key`, `before` and `after` (structs of the newest
@@ -77,7 +77,7 @@ def changes(spark: SparkSession, config: str | Path | Config, type_name: str, *,
 
 
 def by_partition(spark: SparkSession, places: Sequence[Place]) -> DataFrame:
-    """One row, in a Spark partition of its own, for each of halog's."""
+    """Return one row, in a Spark partition of its own, for each of halog's partitions."""
     return spark.range(0, len(places), 1, len(places))
 
 
@@ -99,7 +99,7 @@ def _moments(family: Family, lsns: Mapping[str, int] | None, time: dt.datetime |
 
 
 class _Objects:
-    """What an executor does for `objects`."""
+    """This is what an executor does for `objects`."""
 
     def __init__(self, family: Family, moments: dict[str, Moment], schema: pa.Schema) -> None:
         self.family = family
@@ -116,7 +116,7 @@ class _Objects:
 
 
 class _Logged:
-    """What an executor does for `changes`."""
+    """This is what an executor does for `changes`."""
 
     def __init__(self, family: Family, schema: pa.Schema) -> None:
         self.family = family
@@ -131,7 +131,7 @@ class _Logged:
 
 
 def logged(log: Readable, place: Place) -> Iterator[Step]:
-    """What the log of a partition still holds, up to where it ends now. LogError if it is trimmed meanwhile."""
+    """Yield what the log of a partition still holds, up to where it ends now. LogError if it is trimmed meanwhile."""
     at = TopicPartition(place.log, place.index)
     earlier, history = _kept(log, place)
     yield from earlier
@@ -145,7 +145,8 @@ def logged(log: Readable, place: Place) -> Iterator[Step]:
 
 
 def _kept(log: Readable, place: Place) -> tuple[list[Step], History]:
-    """What the log still has in front of the snapshot's marker, if its beginning was trimmed, and how it goes on."""
+    """Return what the log still has in front of the snapshot's marker, if its beginning was trimmed, and how it goes
+    on."""
     at, state = TopicPartition(place.log, place.index), TopicPartition(place.state, place.index)
     for _ in range(ATTEMPTS):
         begin = log.bounds(at)[0]
@@ -160,7 +161,7 @@ def _kept(log: Readable, place: Place) -> tuple[list[Step], History]:
 
 
 def partitions(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tuple[Readable, Place]]:
-    """On an executor: the partitions that rows of `by_partition` name, each with a log to read it from."""
+    """Yield, on an executor, the partitions that rows of `by_partition` name, each with a log to read it from."""
     log = ReadOnlyLog(family.bootstrap)
     try:
         for rows in indices:
@@ -171,5 +172,5 @@ def partitions(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tu
 
 
 def step_size(step: Step) -> int:
-    """Bytes of what its rows are made of."""
+    """Return the bytes of what its rows are made of."""
     return sum(len(c.key) + len(c.value or b"") + len(c.before or b"") for c in step.changes)

@@ -1,9 +1,9 @@
-"""`python -m spark_jobs.rebalance`: which objects would belong elsewhere; with `--move`, they are moved (S1).
+"""`python -m spark_jobs.rebalance` shows which objects would belong elsewhere; with `--move`, they are moved (S1).
 
-The driver program: what `halog rebalance --spark` runs in its own process, a cluster's `spark-submit` can run anywhere.
-Without `--move` it changes nothing: every object is shown to the mapper that the configuration names, with the changes
-that the options make to it, and those it would place elsewhere are counted. Exit codes are those of `halog`: 0 also
-where objects would move, 2 for a wrong call, else those of `halog.errors`.
+It is the driver program. `halog rebalance --spark` runs it in its own process, and a cluster's `spark-submit` can run
+it anywhere. Without `--move` it changes nothing: every object is shown to the mapper that the configuration names, with
+the changes that the options make to it, and those it would place elsewhere are counted. Exit codes are those of
+`halog`: 0 also where objects would move, 2 for a wrong call, else those of `halog.errors`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import click
 from halog.config import Config
 from halog.errors import ConfigError
 from halog.runtime.remap import remap_request as wishes
-from halog.runtime.remap.remap_request import Progress
+from halog.runtime.remap.remap_request import RemapProgress
 from spark_jobs import moving
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, told
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder
 from spark_jobs.mover import DryRun
-from spark_jobs.moving import Job, Outcome
+from spark_jobs.moving import MovingJob, MovingOutcome
 from spark_jobs.node_mover import ATTEMPT_S
 from spark_jobs.shown import show_counts, show_moves
 from spark_jobs.site import Site, connect
@@ -127,7 +127,7 @@ def count(
     max_offsets: int = MAX_OFFSETS,
     **parts: Any,
 ) -> None:
-    """Show what would move; `parts` of the mapping are others than in the file."""
+    """Show what would move; `parts` of the mapping differ from the file."""
     with connect(config_path) as site, told() as say, checkpoints(None, JOB) as scratch:
         bar = _Bar(say)
         policies = _policies(site, policy, zone)
@@ -144,12 +144,12 @@ def count(
 
 
 def mapping_of(site: Site, policy: str) -> Config:
-    """The file, where it says anything of the policy; else the active version."""
+    """Return the file, where it says anything of the policy; else the active version."""
     return site.own if policy in site.own.policies else site.config
 
 
 def changed(config: Config, policy: str, **parts: Any) -> Config:
-    """The configuration with another mapping of one policy. ConfigError for what cannot be."""
+    """Return the configuration with another mapping of one policy. ConfigError for what cannot be."""
     if policy not in config.policies:
         known = ", ".join(config.policies)
         raise ConfigError(f"{config.source}: there is no policy {policy}; there are {known}")
@@ -173,22 +173,22 @@ def move(
     format_: str,
     max_offsets: int = moving.MAX_OFFSETS,
 ) -> None:
-    """Change the mapping to what the file says, and show what came of it."""
+    """Bring the mapping to what the file says, and show what came of it."""
     with connect(config_path) as site, told() as say, checkpoints(checkpoint, JOB) as directory:
         bar = _Bar(say)
         policies = _policies(site, policy, zone)
         _check(site, policies)
-        found: list[Outcome] = []
+        found: list[MovingOutcome] = []
         with _session(site, master, policies) as spark:
             for name in policies:
                 there = directory if zone is None else directory / name
-                job = Job(site, spark, site.own, name, there, wait_s, max_offsets, tell=bar.tell, seen=bar.seen)
+                job = MovingJob(site, spark, site.own, name, there, wait_s, max_offsets, tell=bar.tell, seen=bar.seen)
                 found.append(job.run())
     show_moves(found, format_, single=zone is None)
 
 
 def _check(site: Site, policies: Sequence[str]) -> None:
-    """All of them, before Spark is started, and before anything is changed."""
+    """Check all of them, before Spark is started, and before anything is changed."""
     router = site.router(ATTEMPT_S)
     for name in policies:
         wishes.check(site.coordinator, router, site.own, name)
@@ -206,8 +206,8 @@ def _policies(site: Site, policy: str | None, zone: str | None) -> list[str]:
 
 @contextlib.contextmanager
 def _session(site: Site, master: str, policies: Sequence[str]) -> Iterator[Any]:
-    """For the length of a command."""
-    if not policies:  # a zone where nothing differs: nobody will use it
+    """Hold a session while a command runs."""
+    if not policies:  # a zone where nothing differs needs no session
         yield None
         return
     with session(master, f"halog rebalance {', '.join(policies)}", site.own.application.modules) as spark:
@@ -216,21 +216,21 @@ def _session(site: Site, master: str, policies: Sequence[str]) -> Iterator[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Bar:
-    """What is told on stderr."""
+    """This shows what is told on stderr."""
 
     say: Callable[[str], None]
 
     def tell(self, stage: str, partitions: int, rows: int) -> None:
-        """How far the finder is."""
+        """Show how far the finder is."""
         self.say(f"{stage} topic, {partitions} partitions: {rows:,} objects looked at")
 
-    def seen(self, now: Progress) -> None:
-        """How far the change is."""
+    def seen(self, now: RemapProgress) -> None:
+        """Show how far the change is."""
         self.say(f"{now.policy} {now.state}, {now.clean} of {now.partitions} partitions are done")
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs a command line; the exit code."""
+    """Run a command line, and return the exit code."""
     return run(command, "spark_jobs.rebalance", args)
 
 

@@ -1,7 +1,8 @@
-"""Rows: objects and changes decoded on an executor, each value by the definition that wrote it.
+"""This module makes rows: objects and changes are decoded on an executor, each value by the definition that wrote it.
 
-A value's first bytes name its definition; its columns are those of the newest one, as evolution reads them
-(`halog.schema.evolution`), so a field added since has its default and a removed one is gone. Knows no Spark session.
+A value's first bytes name its definition. Its columns are those of the newest one, as evolution reads them
+(`halog.schema.evolution`), so a field added since has its default and a removed one is gone. Nothing here knows a Spark
+session.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ OPS: Final = {CREATE: "create", UPDATE: "update", DELETE: "delete"}
 
 
 class Value(NamedTuple):
-    """A decoded object. `fields`: None if its bytes cannot be read, where that is not refused."""
+    """A `Value` is a decoded object. `fields`: None if its bytes cannot be read, where that is not refused."""
 
     type_name: str
     fields: dict[str, Any] | None
 
 
 class Values:
-    """Reads the values of a family into the columns of the type that was asked for."""
+    """`Values` reads the values of a family into the columns of the type that was asked for."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
@@ -53,7 +54,7 @@ class Values:
         self._readers: dict[bytes, Callable[[bytes], Value | None]] = {}
 
     def read(self, value: bytes) -> Value | None:
-        """None for an object of a type of this key space that was not asked for."""
+        """Read a value; None for an object of a type of this key space that was not asked for."""
         type_id = value[:ID_BYTES]
         reader = self._readers.get(type_id)
         if reader is None:
@@ -61,7 +62,7 @@ class Values:
         return reader(value)
 
     def name_of(self, value: bytes) -> str:
-        """Its type."""
+        """Return the name of its type."""
         return self._family.stored_as(value).name
 
     def _reader(self, stored: Definition) -> Callable[[bytes], Value | None]:
@@ -86,7 +87,7 @@ class Values:
 
 
 def object_schema(family: Family) -> t.StructType:
-    """The columns of `objects`. SchemaChangedError for a subclass that changed a field of its base."""
+    """Return the columns of `objects`. SchemaChangedError for a subclass that changed a field of its base."""
     _check(family)
     return t.StructType([*struct_of(family.definition.record.fields).fields, *OBJECT_COLUMNS])
 
@@ -97,7 +98,7 @@ def _check(family: Family) -> None:
 
 
 def object_rows(values: Values, partition: str, lsn: int, objects: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
-    """One for each object that was asked for."""
+    """Yield one row for each object that was asked for."""
     for found in objects:
         value = _read(values, found.value, partition, found.key)
         if value is not None and value.fields is not None:
@@ -105,7 +106,7 @@ def object_rows(values: Values, partition: str, lsn: int, objects: Iterable[Foun
 
 
 def _read(values: Values, value: bytes, partition: str, key: bytes) -> Value | None:
-    """RecordFormatError names what cannot be read: an operator looks at it with `halog get --raw`."""
+    """Read a value. RecordFormatError names what cannot be read: an operator looks at it with `halog get --raw`."""
     try:
         return values.read(value)
     except RecordFormatError as error:
@@ -118,7 +119,7 @@ def _read(values: Values, value: bytes, partition: str, key: bytes) -> Value | N
 
 
 def change_schema(family: Family) -> t.StructType:
-    """The columns of `changes`."""
+    """Return the columns of `changes`."""
     _check(family)
     definition = family.definition
     fields = struct_of(definition.record.fields)
@@ -143,7 +144,7 @@ def change_schema(family: Family) -> t.StructType:
 
 
 class Keys:
-    """Reads index keys of a family."""
+    """`Keys` reads index keys of a family."""
 
     def __init__(self, definition: Definition) -> None:
         self._name = definition.name
@@ -152,7 +153,7 @@ class Keys:
         self._fields = [(name, decoder(shape, bound=False), converter(shape)) for name, shape in shapes]
 
     def read(self, raw: bytes) -> dict[str, Any]:
-        """The key's fields. RecordFormatError."""
+        """Return the key's fields. RecordFormatError."""
         key, at = {}, self._size
         try:
             for name, decode, convert in self._fields:
@@ -164,7 +165,7 @@ class Keys:
 
 
 class Changes:
-    """Rows of the changes of one partition."""
+    """`Changes` makes the rows of the changes of one partition."""
 
     def __init__(self, family: Family, partition: str) -> None:
         self._values = Values(family)
@@ -173,14 +174,14 @@ class Changes:
         self._partition = partition
 
     def rows(self, step: Step) -> Iterator[tuple[Any, ...]]:
-        """One for each object of the step that was asked for; a deletion whose before-image is not kept has no type,
-        and is one of them."""
+        """Yield one row for each object of the step that was asked for. A deletion whose before-image is not kept has
+        no type, and has a row, too."""
         for change in step.changes:
             if change.key.startswith(self._family_id) and (row := self._row(step, change)) is not None:
                 yield row
 
     def _read(self, value: bytes) -> Value | None:
-        """What was once stored stays in the log, also what cannot be read: it has its row, without fields."""
+        """Read a value. One that cannot be read stays in the log, too: it has its row, without fields."""
         try:
             return self._values.read(value)
         except RecordFormatError:

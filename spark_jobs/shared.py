@@ -1,7 +1,8 @@
-"""A job's directory, which executors write and the driver reads: on a cluster of a file system that all of them share.
+"""This module checks a job's directory, which executors write and the driver reads: on a cluster it is on a file system
+that all of them share.
 
-Where they do not, Spark says nothing: each executor writes to a disk of its own, and the driver finds less, or nothing.
-What a merge goes by must not be less than what was found, so that is tried before anything is read.
+Where they do not share it, Spark says nothing: each executor writes to a disk of its own, and the driver finds less, or
+nothing. A merge must not go by less than what was found, so that is tried before anything is read.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRIED: Final = "tried"
-"""The directory below it that is written to see."""
+"""The directory below it that is written as a trial."""
 LEAST: Final = 32
-"""So many pieces are written, or four for each core: every executor has some."""
+"""At least so many pieces are written, or four for each core: every executor has some."""
 
 
 def check(spark: SparkSession, directory: Path) -> None:
-    """ConfigError where not all that executors write there is there."""
+    """Check that all that executors write there is there. ConfigError."""
     if is_local(spark):
         return
     there, pieces = directory / TRIED, max(LEAST, 4 * spark.sparkContext.defaultParallelism)
@@ -39,5 +40,5 @@ def check(spark: SparkSession, directory: Path) -> None:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Do executors run in the driver's own process?"""
+    """Say whether executors run in the driver's own process."""
     return (spark.sparkContext.master or "").startswith("local")

@@ -1,4 +1,4 @@
-"""What the rebalance job writes to stdout: a table for people, or one JSON document."""
+"""This module writes the output of the rebalance job to stdout: a table for people, or one JSON document."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rich.table import Table
 
 from halog.config import Config
 from spark_jobs.command import stdout
-from spark_jobs.finder import Report
+from spark_jobs.finder import FinderReport
 from spark_jobs.mover import DryRun
-from spark_jobs.moving import Outcome
+from spark_jobs.moving import MovingOutcome
 from spark_jobs.node_mover import AGAIN, FAILED, MOVED, STAYED
 from spark_jobs.site import Site
 
-Counted = tuple[str, Config, Report, DryRun]
+Counted = tuple[str, Config, FinderReport, DryRun]
 """A policy, its mapping as it would be, and what was found."""
 
 
 def show_counts(site: Site, found: Sequence[Counted], format_: str, *, single: bool) -> None:
-    """What would move."""
+    """Show what would move."""
     documents = [_counted(site, *one) for one in found]
     if format_ == "json":
         click.echo(json.dumps(documents[0] if single else {"policies": documents}))
@@ -41,7 +41,7 @@ def show_counts(site: Site, found: Sequence[Counted], format_: str, *, single: b
     console.print(f"{moves:,} objects would move; {rows:,} looked at, in {seconds:.1f} s")
 
 
-def _counted(site: Site, policy: str, wanted: Config, report: Report, counting: DryRun) -> dict[str, Any]:
+def _counted(site: Site, policy: str, wanted: Config, report: FinderReport, counting: DryRun) -> dict[str, Any]:
     moves, mapping = counting.by_target(), wanted.policies[policy]
     return {
         "policy": policy,
@@ -57,8 +57,8 @@ def _counted(site: Site, policy: str, wanted: Config, report: Report, counting: 
     }
 
 
-def show_moves(found: Sequence[Outcome], format_: str, *, single: bool) -> None:
-    """What was moved."""
+def show_moves(found: Sequence[MovingOutcome], format_: str, *, single: bool) -> None:
+    """Show what was moved."""
     documents = [_moved(one) for one in found]
     if format_ == "json":
         click.echo(json.dumps(documents[0] if single else {"policies": documents}))
@@ -78,7 +78,7 @@ def show_moves(found: Sequence[Outcome], format_: str, *, single: bool) -> None:
         console.print(f"started over: {why}")
 
 
-def _moved(outcome: Outcome) -> dict[str, Any]:
+def _moved(outcome: MovingOutcome) -> dict[str, Any]:
     counts, report = outcome.report.counts, outcome.report
     return {
         **outcome.progress._asdict(),

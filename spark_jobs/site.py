@@ -1,7 +1,7 @@
-"""What the driver must know of a cluster before executors read it: topics, definitions, bindings.
+"""This module has what the driver must know of a cluster before executors read it: topics, definitions, bindings.
 
-Never joins: reads ZooKeeper and the schemas topic, and imports no module of the application; what a router of it asks
-nodes for is its owner's matter. Everything an executor is given is plain values of this module.
+The driver never joins the cluster. It reads ZooKeeper and the schemas topic, and imports no module of the application;
+the owner of its router decides what nodes are asked. Everything an executor is given is plain values of this module.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spark_jobs.snapshot import Place
 
 
 class ReadOnlyLog:
-    """The part of a `Log` that executors need, of Kafka; nothing of it can write."""
+    """A `ReadOnlyLog` is the part of a Kafka `Log` that executors need; nothing of it can write."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -66,12 +66,12 @@ class ReadOnlyLog:
         return self._readers.read_keyed(tp, start)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         self._readers.close()
 
 
 class Site:
-    """A connection of the driver. Use `connect`."""
+    """A `Site` is a connection of the driver. Use `connect`."""
 
     def __init__(self, config: Config, own: Config, adapters: Adapters, name: str) -> None:
         self.config = config
@@ -100,7 +100,7 @@ class Site:
             )
 
     def router(self, attempt_s: float) -> Router:
-        """Which asks the nodes, each attempt for so long; it knows the partitions there are now."""
+        """Return a router that asks the nodes, each attempt for so long; it knows the partitions there are now."""
         hello = frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000)
         self._channel.introduce(frames.encode(hello))
         router = Router(self.name, self._channel, attempt_s)
@@ -108,7 +108,7 @@ class Site:
         return router
 
     def places_of(self, policies: Sequence[str]) -> list[Place]:
-        """The partitions of some policies."""
+        """Return the partitions of some policies."""
         return [self._place(t) for t in self.tables if t.policy in policies]
 
     def _place(self, table: PartitionTable) -> Place:
@@ -116,7 +116,7 @@ class Site:
         return Place(table.name, table.index, table.topic, state, table.log_id, self.config.site.name, table.home)
 
     def family(self, type_name: str, *, subtypes: bool) -> Family:
-        """A type as readers must know it. UnknownTypeError names the known ones."""
+        """Return a type as readers must know it. UnknownTypeError names the known ones."""
         names = self.definitions.family(type_name) if subtypes else (self.definitions.current(type_name).name,)
         current = {name: self.definitions.current(name) for name in names}
         places = Places(self.config, self.definition_of, self.held)
@@ -134,11 +134,11 @@ class Site:
         )
 
     def definitions_of_versions(self, source: Remote) -> tuple[str, ...]:
-        """Of types that have several at either site, as texts, in the source's order."""
+        """Return the definitions of types that have several at either site, as texts, in the source's order."""
         return tuple(d.text for d in several(of_both(source.log, self.definitions)))
 
     def definition_of(self, type_name: str) -> Definition | None:
-        """The newest one of a name, or None."""
+        """Return the newest definition of a name, or None."""
         try:
             return self.definitions.current(type_name)
         except UnknownTypeError:
@@ -146,7 +146,7 @@ class Site:
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A type and those derived from it: all that an executor needs to read their objects."""
+    """A `Family` is a type and those derived from it: all that an executor needs to read their objects."""
 
     name: str
     family_id: bytes
@@ -157,22 +157,24 @@ class Family(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
     bootstrap: str
     schemas: str
-    """Topic."""
+    """The schemas topic."""
     subtypes: bool = True
     """Were types derived from it asked for, too?"""
 
     @property
     def definition(self) -> Definition:
-        """The newest one of the type that was asked for."""
+        """Return the newest definition of the type that was asked for."""
         return Definition.parse(self.current[self.name])
 
     def stored_as(self, value: bytes) -> Definition:
-        """What wrote a value; looked up in the schemas topic if it is newer than the query."""
+        """Return the definition that wrote a value; it is looked up in the schemas topic if it is newer than the
+        query."""
         return stored_as(value[:ID_BYTES], self.stored, self.bootstrap, self.schemas)
 
 
 def stored_as(type_id: bytes, known: Mapping[bytes, str], bootstrap: str, schemas: str) -> Definition:
-    """What wrote an object of this type; looked up in the schemas topic if it is not known."""
+    """Return the definition that wrote an object of this type; it is looked up in the schemas topic if it is not
+    known."""
     text = known.get(type_id)
     if text is not None:
         return Definition.parse(text)
@@ -184,7 +186,7 @@ def stored_as(type_id: bytes, known: Mapping[bytes, str], bootstrap: str, schema
 
 
 def check_sites(site: Site, policy: str, source: str, places: Mapping[int, Place]) -> None:
-    """ConfigError where a policy has no two branches."""
+    """Check that a policy has two branches. ConfigError."""
     config = site.own
     if source not in config.other_sites:
         known = ", ".join(config.other_sites) or "none"
@@ -197,7 +199,7 @@ def check_sites(site: Site, policy: str, source: str, places: Mapping[int, Place
 
 @contextmanager
 def connect(config: str | Path | Config) -> Iterator[Site]:
-    """A connection for as long as a query is made. ConfigError, UnreachableError, AvailabilityError."""
+    """Hold a connection while a query is made. ConfigError, UnreachableError, AvailabilityError."""
     own = load_config(config)
     name = f"halog-spark-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
     if name in own.nodes:

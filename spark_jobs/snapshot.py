@@ -1,9 +1,10 @@
-"""The objects of one partition at a moment, on an executor: read as a node restores a copy, then rolled to the moment.
+"""This module reads the objects of one partition at a moment, on an executor: as a node restores a copy, then rolled to
+the moment.
 
 The state topic gives the objects as of its marker (and perhaps some newer ones), the log the rest. For an earlier
-moment the log is undone by the before-images its changes keep: of every object the first change behind the moment says
-what it was. Nothing is held meanwhile: where the log is trimmed under the reader's feet there is a newer marker, and
-the reading begins again. Knows no Spark.
+moment the log is undone by the before-images its changes keep: the first change of an object behind the moment says
+what it was. Nothing is held meanwhile. If the log is trimmed while it is read, there is a newer marker, and the reading
+begins again. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -20,36 +21,36 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import Change
 from halog.errors import LogError, RefusedError
 from halog.ports import Entry, KeyedLog, TopicPartition
-from halog.runtime.host.snapshotter import Loaded, load
+from halog.runtime.host.snapshotter import TopicSnapshot, load
 from halog.runtime.store.encoding import unpack_object
 from halog.runtime.topics import ledger_rows
-from spark_jobs.history import Carried, History, Step, steps_before
+from spark_jobs.history import History, HistoryState, Step, steps_before
 
 PIECE = 20_000
-"""Log entries asked for at once: well under a second."""
+"""How many log entries are asked for at once: well under a second."""
 PIECE_S = 30.0
 """How long one piece may take: longer than a broker's restart."""
 NO_OBJECTS = b"\xff" * 9
-"""No index key begins so."""
+"""No index key begins like this."""
 ATTEMPTS = 5
-"""A log that is trimmed faster than it is read would be read for ever."""
+"""How often reading begins again: a log that is trimmed faster than it is read would be read for ever."""
 
 
 class Readable(KeyedLog, Protocol):
-    """What reading objects takes of a `Log`."""
+    """A `Readable` is what reading objects needs of a `Log`."""
 
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]: ...
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A partition, as far as readers must know it."""
+    """A `Place` is a partition, as far as readers must know it."""
 
     name: str
     index: int
     log: str
-    """Topic."""
+    """The log's topic."""
     state: str
-    """Topic."""
+    """The state topic."""
     log_id: str
     site: str
     home: str = ""
@@ -57,18 +58,18 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> ChainState:
-        """Where its history begins."""
+        """Return where its history begins."""
         return ChainState(bytes.fromhex(self.log_id), self.site, owner=self.home)
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """Everything up to this lsn, or appended up to this time (ms since 1970); neither: now."""
+    """A `Moment` is everything up to this lsn, or appended up to this time (ms since 1970); neither: now."""
 
     lsn: int | None = None
     time_ms: int | None = None
 
     def has(self, lsn: int, time_ms: int) -> bool:
-        """Does a record belong to it?"""
+        """Say whether a record belongs to it."""
         if self.lsn is not None:
             return lsn <= self.lsn
         return self.time_ms is None or time_ms <= self.time_ms
@@ -82,7 +83,7 @@ NOW = Moment()
 
 
 class Objects(NamedTuple):
-    """The objects of a partition as of `lsn`, by index key."""
+    """An `Objects` is the objects of a partition as of `lsn`, by index key."""
 
     lsn: int
     found: dict[bytes, Found]
@@ -93,18 +94,18 @@ class Trimmed(Exception):
 
 
 def entries(log: Readable, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
-    """The log's entries in [start, end). `Trimmed` if it does not begin there any more."""
+    """Yield the log's entries in [start, end). `Trimmed` if it does not begin there any more."""
     for at in range(start, end, PIECE):
         if log.bounds(tp)[0] > at:
             raise Trimmed
         yield from log.read(tp, at, min(end, at + PIECE), PIECE_S)
     if end > start and log.bounds(tp)[0] > start:
-        raise Trimmed  # while it was read: what was missing was not delivered, and nobody said so
+        raise Trimmed  # trimmed while it was read: what was missing was left out in silence
 
 
 def objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Objects:
-    """Those of one family (8 bytes; b"": all). RefusedError for a moment before what is kept, or that is not there
-    yet; LogError where the log cannot be read."""
+    """Return the objects of one family (8 bytes; b"": all). RefusedError for a moment before what is kept, or that is
+    not there yet; LogError where the log cannot be read."""
     for _ in range(ATTEMPTS):
         try:
             return _objects_at(log, place, family, moment)
@@ -113,22 +114,22 @@ def objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Ob
     raise LogError(f"the log of {place.name} is trimmed faster than it is read; hold it (`halog log hold`)")
 
 
-def start_of(place: Place, loaded: Loaded | None) -> Carried:
-    """Where the log is to be read on behind what the state topic holds."""
+def start_of(place: Place, loaded: TopicSnapshot | None) -> HistoryState:
+    """Return where the log is to be read on behind what the state topic holds."""
     if loaded is None:
-        return Carried(0, place.empty)
+        return HistoryState(0, place.empty)
     position = loaded.position
     rows = tuple(ledger_rows.rows(loaded.ledger))
-    return Carried(position.next_offset, position.state, rows, position.settled)
+    return HistoryState(position.next_offset, position.state, rows, position.settled)
 
 
-def begins_at(log: KeyedLog, place: Place) -> tuple[Carried, int]:
-    """Where a log can be followed from: its beginning, or its snapshot's marker where that was trimmed; and its end.
-    LogError if there is no such marker."""
+def begins_at(log: KeyedLog, place: Place) -> tuple[HistoryState, int]:
+    """Return where a log can be followed from, and its end. The start is its beginning, or its snapshot's marker where
+    that was trimmed. LogError if there is no such marker."""
     tp = TopicPartition(place.log, place.index)
     start, end = log.bounds(tp)
     if start == 0:
-        return Carried(0, place.empty), end
+        return HistoryState(0, place.empty), end
     state = TopicPartition(place.state, place.index)
     return start_of(place, load(log, place.name, tp, state, place.empty, NO_OBJECTS)), end
 
@@ -152,7 +153,7 @@ def _objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> O
 
 
 class _Rolled:
-    """Objects as of lsn `marked`, which steps are applied to or undone from, so that they are as of the moment."""
+    """It takes objects as of lsn `marked`, and applies or undoes steps until they are those of the moment."""
 
     def __init__(self, name: str, objects: dict[bytes, Found], family: bytes, moment: Moment, marked: int) -> None:
         self.objects = objects
@@ -162,12 +163,12 @@ class _Rolled:
         self._marked = marked
         self._last = self._at = marked
         self._over = False
-        """Is the moment behind us? Whatever the broker's clock says of later records, they are not in it."""
+        """Is the moment behind us? Later records are not in it, whatever the broker's clock says of them."""
         self._begun = False
         self._undone: set[bytes] = set()
 
     def take(self, step: Step) -> None:
-        """The next one of the history; the first one says what is kept."""
+        """Take the next step of the history; the first one says what is kept."""
         if not self._begun:
             self._begun = True
             self._check_kept(step)
@@ -191,7 +192,7 @@ class _Rolled:
                 self.objects[change.key] = Found(change.ref, step.lsn, change.value, change.key)
 
     def _undo(self, step: Step, change: Change) -> None:
-        """It is the first one behind the moment, so what it replaced is what was."""
+        """Undo the first change behind the moment: what it replaced is what was there."""
         now = self.objects.get(change.key)
         if change.replaced < 0:
             self.objects.pop(change.key, None)
@@ -221,7 +222,7 @@ class _Rolled:
             )
 
     def position(self) -> int:
-        """The lsn of the moment."""
+        """Return the lsn of the moment."""
         lsn, time_ms = self._moment.lsn, self._moment.time_ms
         if lsn is not None and not self._begun and lsn < self._marked:
             raise RefusedError(f"lsn {lsn} is not kept any more in {self._name}: the earliest is lsn {self._marked}")
@@ -233,5 +234,5 @@ class _Rolled:
 
 
 def time_text(time_ms: int) -> str:
-    """UTC, to the millisecond."""
+    """Return the time in UTC, to the millisecond."""
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(" ", "milliseconds")

@@ -1,6 +1,7 @@
-"""The only place that builds a SparkSession: the Kafka connector's jars, the Python of this process, loopback.
+"""This module is the only place that builds a SparkSession: the Kafka connector's jars, the Python of this process,
+loopback.
 
-Never resolves anything at session start: the jars are pinned and cached like the embedded servers' (`ivy.xml`,
+It never resolves anything at session start: the jars are pinned and cached like the embedded servers' (`ivy.xml`,
 `jars.sha256`), and given to Spark by path. An application with a session of its own adds `jars()` to `spark.jars`; only
 streams need them.
 """
@@ -38,7 +39,8 @@ SETTINGS: Final = {
 
 
 def jars(progress: Progress | None = None) -> list[str]:
-    """The connector's jars as paths, fetched if they are not cached. SiteError: no Java, no network, wrong checksum."""
+    """Return the connector's jars as paths, fetched if they are not cached. SiteError: no Java, no network, wrong
+    checksum."""
     where, _ = cached.ensure(find_java(), progress or LogProgress(), CONNECTOR)
     return [str(where / name) for name in sorted(cached.manifest(CONNECTOR))]
 
@@ -51,9 +53,12 @@ def session(
     settings: dict[str, str] | None = None,
     progress: Progress | None = None,
 ) -> SparkSession:
-    """A session that can read halog's topics. `master`: where it runs; "": where `spark-submit` says. `modules`: the
-    application's, made importable on the executors; `settings`: Spark's, which win over ours. Executors need halog and
-    its dependencies installed (`halog[spark]`)."""
+    """Return a session that can read halog's topics.
+
+    `master`: where it runs; "": where `spark-submit` says. `modules`: the application's, made importable on the
+    executors. `settings`: Spark's, which win over ours. Executors need halog and its dependencies installed
+    (`halog[spark]`).
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever `python3` is on the path
     from pyspark.sql import SparkSession
 
@@ -88,7 +93,7 @@ def ship(spark: SparkSession, modules: Iterable[str]) -> None:
 
 
 def pack(archive: Path, modules: Iterable[str]) -> None:
-    """The top-level packages or modules that hold these, as a zip file that can be imported from."""
+    """Write the top-level packages or modules that hold these, as a zip file that can be imported from."""
     files: dict[str, Path] = {}
     for top in sorted({name.partition(".")[0] for name in modules}):
         for file, name in _sources(top):

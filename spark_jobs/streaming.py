@@ -1,7 +1,7 @@
-"""`changes_stream`: the changes of a type as they come (S2).
+"""`changes_stream` gives the changes of a type as they come (S2).
 
-Kafka's rows go through the accepted history of their partition (`spark_jobs.history`), whose state Spark keeps in its
-checkpoint beside the offsets, so a restarted query goes on exactly where it stood. Rows of one partition are put in
+Kafka's rows go through the accepted history of their partition (`spark_jobs.history`). Spark keeps the state of that in
+its checkpoint beside the offsets, so a restarted query goes on exactly where it stood. Rows of one partition are put in
 offset order first: Spark's grouping loses it.
 """
 
@@ -24,7 +24,7 @@ from halog.runtime.host.snapshotter import load
 from halog.runtime.rpc.pages import pieces
 from spark_jobs import kafka
 from spark_jobs.columns import arrow_schema, batch
-from spark_jobs.history import Carried, History, Step
+from spark_jobs.history import History, HistoryState, Step
 from spark_jobs.reader import BATCH_BYTES, NO_OBJECTS, by_partition, partitions
 from spark_jobs.rows import Changes, change_schema
 from spark_jobs.site import Family, connect
@@ -40,7 +40,7 @@ RAW: Final = (
 _RAW_NAMES: Final = [column.split()[0] for column in RAW.split(", ")]
 
 Begin = dict[tuple[str, int], tuple[int, bytes]]
-"""(topic, partition) → the first offset to read, and what is known there (`Carried`)."""
+"""(topic, partition) → the first offset to read, and what is known there (`HistoryState`)."""
 
 
 def changes_stream(
@@ -51,12 +51,12 @@ def changes_stream(
     subtypes: bool = True,
     max_offsets: int | None = None,
 ) -> DataFrame:
-    """The columns of `changes`, as a streaming DataFrame, in log order within each partition (S2).
+    """Return the columns of `changes`, as a streaming DataFrame, in log order within each partition (S2).
 
     A new query begins where the log can be judged forwards: at its beginning, or, where that was trimmed, at the last
-    snapshot; a restarted one where its checkpoint stands. It ends with an error if the log was trimmed beyond that:
-    hold it (`halog log hold`), or begin with a new checkpoint. Also when a value comes whose definition the columns
-    cannot show: start it again, and the columns are those of the newest definition.
+    snapshot. A restarted query begins where its checkpoint stands. It ends with an error if the log was trimmed beyond
+    that: hold it (`halog log hold`), or begin with a new checkpoint. It also ends when a value comes whose definition
+    the columns cannot show: start it again, and the columns are those of the newest definition.
     """
     with connect(config) as site:
         family = site.family(type_name, subtypes=subtypes)
@@ -77,15 +77,18 @@ def changes_stream(
 
 
 def begin_of(spark: SparkSession, family: Family) -> Begin:
-    """Where each partition's log is to be read from, found out by the executors. It is one record before what is
-    needed, so that every partition has one, and its state is in the checkpoint from the first micro-batch on."""
+    """Return where each partition's log is to be read from, found out by the executors.
+
+    It is one record before what is needed, so that every partition has one, and its state is in the checkpoint from the
+    first micro-batch on.
+    """
     found = by_partition(spark, family.places).mapInArrow(_Begin(family), "place long, first long, carried binary")
     places = family.places
     return {(places[r.place].log, places[r.place].index): (r.first, bytes(r.carried)) for r in found.collect()}
 
 
 class _Begin:
-    """What an executor does for `begin_of`."""
+    """This is what an executor does for `begin_of`."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
@@ -99,8 +102,8 @@ class _Begin:
             )
 
 
-def first_of(log: Readable, place: Place) -> tuple[int, Carried]:
-    """The first offset to read, and what is known of the history behind it."""
+def first_of(log: Readable, place: Place) -> tuple[int, HistoryState]:
+    """Return the first offset to read, and what is known of the history behind it."""
     at, state = TopicPartition(place.log, place.index), TopicPartition(place.state, place.index)
     begin = log.bounds(at)[0]
     if begin == 0:
@@ -110,7 +113,7 @@ def first_of(log: Readable, place: Place) -> tuple[int, Carried]:
 
 
 class _Follow:
-    """One partition's rows of a micro-batch, through its history."""
+    """This takes one partition's rows of a micro-batch through its history."""
 
     def __init__(self, places: Sequence[Place], begin: Begin) -> None:
         self.names = {(p.log, p.index): (i, p.name) for i, p in enumerate(places)}
@@ -120,7 +123,7 @@ class _Follow:
         topic, index = key
         place, name = self.names[topic, index]
         first, known = self.begin[topic, index]
-        history = History(Carried.unpack(bytes(state.get[0]) if state.exists else known))
+        history = History(HistoryState.unpack(bytes(state.get[0]) if state.exists else known))
         rows = [row for frame in frames for row in zip(frame["offset"], frame["time_ms"], frame["value"])]
         rows.sort(key=lambda row: row[0])
         expected = history.next_offset if state.exists else first
@@ -141,7 +144,7 @@ class _Follow:
 
 
 def raw_row(place: int, step: Step, change: Change) -> tuple[Any, ...]:
-    """A change as the columns of `RAW`."""
+    """Return a change as the columns of `RAW`."""
     return (
         place,
         step.epoch,
@@ -159,7 +162,7 @@ def raw_row(place: int, step: Step, change: Change) -> tuple[Any, ...]:
 
 
 class _Decode:
-    """Raw changes to typed rows."""
+    """This turns raw changes into typed rows."""
 
     def __init__(self, family: Family, schema: pa.Schema) -> None:
         self.family = family
@@ -182,5 +185,5 @@ class _Decode:
 
 
 def _size_of(row: tuple[Any, ...]) -> int:
-    """Bytes of its values, before and after."""
+    """Return the bytes of its values, before and after."""
     return len(row[9] or b"") + len(row[11] or b"")

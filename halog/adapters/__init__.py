@@ -1,4 +1,4 @@
-"""The ports' implementations: Kafka, ZooKeeper, RocksDB, TCP, and `memory`, their readable reference.
+"""These are the ports' implementations: Kafka, ZooKeeper, RocksDB, TCP, and `memory`, their readable reference.
 
 Import the module you need; this package imports none of them, so that a client needs no RocksDB and a test no Kafka.
 """

@@ -1,4 +1,4 @@
-"""What a coordinator takes at most.
+"""This module limits what is sent to a coordinator.
 
 ZooKeeper cuts the connection of whoever sends a request of 1 MB, and kazoo sends it again on the next one, which is cut
 as well: nobody would have a session any more. So what is too large is never sent.
@@ -11,7 +11,7 @@ from halog.ports import MAX_ZNODE_BYTES
 
 
 def check_size(path: str, data: bytes) -> None:
-    """CoordinatorError names what is too large to be kept there."""
+    """Raise CoordinatorError, which names the znode, for what is too large to be kept there."""
     if len(data) > MAX_ZNODE_BYTES:
         raise CoordinatorError(
             f"znode {path.strip('/')} would have {len(data):,} bytes, more than the {MAX_ZNODE_BYTES:,} that ZooKeeper "

@@ -1,7 +1,7 @@
-"""The configuration: frozen, validated once, from TOML or built in Python.
+"""This package holds the configuration: frozen, validated once, from TOML or built in Python.
 
-Never reads the environment, never contacts a server, and imports no application module. The theory: a wrong value is
-found before anything starts, and the error names file, key and reason; after `load_config` nobody checks again. Units
+It never reads the environment, never contacts a server, and imports no application module. A wrong value is found
+before anything starts, and the error names file, key and reason; after `load_config` no further check is needed. Units
 stand in the names; a default has its reason beside it (`model`).
 
 A node whose name is not in `[nodes]` is a client: a node in no zone, without a data directory.

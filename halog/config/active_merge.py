@@ -1,7 +1,8 @@
-"""How an activated version and a process's own file become the configuration it runs with (P11). Pure.
+"""This module makes the configuration a process runs with from the activated version and the process's own file (P11).
+Pure.
 
-Never mixes two values of one key: each key is the version's or the own file's, as `changes.RULES` says. The theory:
-what nodes must agree on comes from the one place where they all look, what only a machine can know from its own file.
+It never mixes two values of one key: each key is the version's or the own file's, as `changes.RULES` says. What nodes
+must agree on comes from the version, which all of them read; what only a machine can know comes from its own file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from halog.config.changes import (
     NAMED,
     OWN_FILE,
     RULES,
-    Change,
+    KeyChange,
     KeyPath,
     differences,
 )
@@ -24,9 +25,9 @@ from halog.config.multi_site import here
 
 
 def merged(own: Config, active: Config) -> Config:
-    """What a process with the file `own` runs with while `active` is the active version. ConfigError if the two do not
-    fit each other. A mapper whose module the file does not name is no hindrance here: most tools ask none, and who does
-    is refused then."""
+    """Return what a process with the file `own` runs with while `active` is the active version. ConfigError if the two
+    do not fit each other. A mapper whose module the file does not name is accepted here: most tools never call a
+    mapper, and a process that does is refused then."""
     base = Path(own.source).absolute().parent
     own, active = own.all_sites, active.all_sites
     site = dataclasses.replace(
@@ -49,29 +50,30 @@ def merged(own: Config, active: Config) -> Config:
         written=None,
     )
     modules = tuple(dict.fromkeys((*own.application.modules, *active.application.modules)))
-    # each node's place as activated: what one file says of another node's may be long past
+    # each node's place as activated: what one file says of another node may be outdated
     dataclasses.replace(made, nodes=active.nodes, application=ApplicationConfig(modules)).validate()
     return here(made)
 
 
 def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:
-    """The own file's place on disk and network; where it does not name the node, those activated."""
+    """Return a node with its place on disk and network: the own file's, or the activated one if the file does not name
+    the node."""
     if own is None:
         return dataclasses.replace(active, data_dir=base / active.data_dir)
     return dataclasses.replace(active, data_dir=own.data_dir, address=own.address)
 
 
 def _site(base: Path, own: RemoteSiteConfig | None, active: RemoteSiteConfig) -> RemoteSiteConfig:
-    """The own file's way to another site; where it does not name the site, the version's. Votes are the version's: two
-    sites that count by different ones could each have more than half."""
+    """Return another site with the own file's way to it, or the version's if the file does not name the site. Votes are
+    always the version's: two sites that count different votes could each have more than half."""
     if own is None:
         return active if active.embedded is None else dataclasses.replace(active, embedded=base / active.embedded)
     return dataclasses.replace(own, votes=active.votes)
 
 
-def disagreements(own: Config, active: Config, node: str) -> list[Change]:
-    """Where the file says something else than the active version about what is not its own to say. Keys that do not
-    stand in the file say nothing; nor does a table of names that is not there, or that only names `node` itself."""
+def disagreements(own: Config, active: Config, node: str) -> list[KeyChange]:
+    """Return where the file contradicts the active version about keys that are not the file's to decide. A key that is
+    not in the file says nothing; nor does a table of names that is absent, or that only names `node` itself."""
     written = own.written
     if written is None:
         return [c for c in differences(own, active) if c.effect != OWN_FILE]
@@ -92,8 +94,8 @@ _LIVE = {"static"} | {
 
 
 def live(running: Config, new: Config) -> Config:
-    """What a process that runs with `running` can go over to without a restart, where `new` is what it would start
-    with. A policy that comes to its site waits for one: nodes create its partitions when they start."""
+    """Return what a process that runs with `running` can go over to without a restart, where `new` is what it would
+    start with. A policy that comes to its site waits for a restart: nodes create its partitions when they start."""
     before, after = running.all_sites, new.all_sites
     policies = {name: _policy(policy, after.policies.get(name)) for name, policy in before.policies.items()}
     made = here(
@@ -110,6 +112,7 @@ def _policy(running: PolicyConfig, new: PolicyConfig | None) -> PolicyConfig:
 
 
 def waiting(running: Config, new: Config) -> list[KeyPath]:
-    """The keys of `new` that take a restart of the process that runs with `running`: of what is at its site."""
+    """Return the keys of `new` that take a restart of the process that runs with `running`, for policies at its
+    site."""
     then, new = (dataclasses.replace(c, whole=None) for c in (live(running, new), new))
     return [c.key for c in differences(then, new) if c.effect != OWN_FILE]

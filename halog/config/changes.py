@@ -1,9 +1,9 @@
-"""What a change of each key means for a running cluster, and the keys two configurations differ in. Pure.
+"""This module says what a change of each key means for a running cluster, and in which keys two configurations differ.
+Pure.
 
-Never judges by itself whether a change is possible now: that takes the cluster
-(`halog.runtime.placement.config_admission`). The theory: `RULES` has a line for every key there is, found out from the
-code that reads it, so that a difference is never shown without what becomes of it; a test compares it with the
-dataclasses of `model`.
+It never decides whether a change is possible now: that takes the cluster (`halog.runtime.placement.config_admission`).
+`RULES` has a line for every key there is, found out from the code that reads it, so that a difference is never shown
+without its effect; a test compares it with the dataclasses of `model`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMED: Final = ("sites", "zones", "policies", "nodes", "bindings")
 
 
 class Rule(NamedTuple):
-    """When a change of a key takes effect, if it is not refused, and what is to be known about it."""
+    """Says when a change of a key takes effect, if it is not refused, and what an operator should know about it."""
 
     effect: str
     why: str
@@ -40,7 +40,8 @@ class Rule(NamedTuple):
 
 _MADE: Final = Rule(RESTART, "fixed once the policy has partitions")
 _MAPPED: Final = Rule(RESTART, "where keys belong nodes know without it: see `halog rebalance status`")
-"""As long as objects are where it has them, or on their way; else an activation moves them (MOVES)."""
+"""This holds as long as objects are where the mapping has them, or on their way; else an activation moves them
+(MOVES)."""
 _LOCAL: Final = "each machine reaches the site in its own way"
 _LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
 _NODE: Final = "it is that node's machine which knows"
@@ -140,11 +141,11 @@ RULES: Final[Mapping[str, Rule]] = {
     "snapshot.every_ms": _NEW,
     "snapshot.keep_records": _NEW,
 }
-"""By pattern: `*` stands for a name. A pattern that ends in it is a whole entry that appears or goes."""
+"""Rules by pattern: `*` stands for a name. A pattern that ends in `*` is a whole entry that appears or goes."""
 
 
-class Change(NamedTuple):
-    """A key in which two configurations differ. None: it is not there."""
+class KeyChange(NamedTuple):
+    """Holds a key in which two configurations differ, and its two values. None: the key is absent."""
 
     key: KeyPath
     was: Any
@@ -154,23 +155,24 @@ class Change(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The key as TOML would name it."""
+        """Return the key as TOML would name it."""
         return key_text(self.key)
 
 
 def key_text(key: KeyPath) -> str:
-    """`policies.fleet.partitions`; names that TOML would quote are quoted."""
+    """Return the key as text: `policies.fleet.partitions`; names that TOML would quote are quoted."""
     return ".".join(toml_key(part) for part in key)
 
 
 def pattern(key: KeyPath) -> str:
-    """The key's place in `RULES`."""
+    """Return the key's pattern in `RULES`."""
     names = (1, 3) if key[2:3] in (("partitions",), ("nodes",)) else (1,)
     return ".".join("*" if i in names and key[0] in NAMED else part for i, part in enumerate(key))
 
 
 def tree(config: Config) -> dict[str, Any]:
-    """All tables as plain values, as JSON and TOML know them: without absent keys, and with those of all sites."""
+    """Return all tables as plain values, as JSON and TOML know them: without absent keys, and with those of all
+    sites."""
     config = config.all_sites
     found = {
         f.name: _plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("table", True)
@@ -193,9 +195,10 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def differences(old: Config, new: Config) -> list[Change]:
-    """Every key they differ in, in the order of the file, an entry that one of them lacks as a whole."""
-    return [Change(key, was, now, *RULES[pattern(key)]) for key, was, now in _differing(tree(old), tree(new), ())]
+def differences(old: Config, new: Config) -> list[KeyChange]:
+    """Return every key in which they differ, in the order of the file; an entry that one of them lacks is one
+    difference."""
+    return [KeyChange(key, was, now, *RULES[pattern(key)]) for key, was, now in _differing(tree(old), tree(new), ())]
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any], above: KeyPath) -> Iterator[tuple[KeyPath, Any, Any]]:

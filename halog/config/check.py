@@ -1,7 +1,7 @@
-"""What a configuration must satisfy as a whole: names, numbers, and that its parts fit each other.
+"""This module checks a configuration as a whole: names, numbers, and that its parts fit each other.
 
-Never repairs a value. The theory: each check yields (key, reason); the first one is the error of whoever needs the
-configuration, `halog config check` shows all of them.
+It never repairs a value. Each check yields (key, reason). A process that needs the configuration raises the first one;
+`halog config check` shows all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from halog.config.sites import (
     sync_site_problems,
     takeover_problems,
 )
-from halog.config.static import Shape, name_problems, shapes, static_problems
+from halog.config.static import CopyCounts, name_problems, shapes, static_problems
 from halog.config.tuning import too_long, tuning_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
@@ -50,12 +50,13 @@ BELOW_QUORUM: Final = ("refuse", "wait")
 REBALANCE: Final = ("auto", "manual")
 REMOTE_SYNC: Final = LOCAL_SYNC
 TAIL_FRAME: Final = 10_000_000
-"""A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
+"""A node's frame must hold the pushed records that a replica keeps: 8 MB, and their envelope."""
 TAIL_KEEP: Final = 10_000
-"""The log must not be trimmed past what a replica holds beyond it: 4,096 records, behind what came since its position
-was stored, 0.1 s ago."""
+"""The log must not be trimmed past what a replica holds beyond it: 4,096 records, behind the records that came since
+its position was stored, 0.1 s ago."""
 LEASE_MS: Final = (300, 60_000)
-"""Shorter, three renewals within it are too many for ZooKeeper; longer, nobody waits for a node that is cut off."""
+"""If it is shorter, three renewals within it are too many for ZooKeeper; if longer, a cut-off node blocks others for
+too long."""
 MAX_COPIES: Final = 7
 """More copies than that only make every commit slower."""
 LOG_BYTES: Final = 5_900_000
@@ -66,24 +67,24 @@ Problems = Iterator[tuple[str, str]]
 
 
 def is_name(text: str) -> bool:
-    """May a cluster, a site, a zone, a policy or a node be called this?"""
+    """Can a cluster, a site, a zone, a policy or a node have this name?"""
     return NAME.match(text) is not None and text not in (".", "..")
 
 
 def problem(source: str, key: str, reason: str) -> ConfigError:
-    """The error that names file, key and reason."""
+    """Make the error that names file, key and reason."""
     return ConfigError(f"{source}: {key}: {reason}", file=source, key=key, reason=reason)
 
 
 def first_problem(config: Config) -> ConfigError | None:
-    """What is wrong first, or None."""
+    """Return the error for the first thing that is wrong, or None."""
     for key, reason in all_problems(config):
         return problem(config.source, key, reason)
     return None
 
 
 def all_problems(config: Config) -> Problems:
-    """Every (key, reason), the first one first."""
+    """Yield every (key, reason), the first one first."""
     yield from _types(config)
     yield from _names(config)
     yield from site_problems(config)
@@ -103,15 +104,15 @@ def all_problems(config: Config) -> Problems:
 
 
 def operators_problems(config: Config) -> Problems:
-    """Every (key, reason) of a file that an operator has checked or activated: what nodes must agree on, and what only
-    who writes for all of them can see to. A process that starts is judged by less: it goes by its own node's place
-    alone, and what its file or an older version says of another's may be long past."""
+    """Yield every (key, reason) of a file that an operator has checked or activated. Beyond `all_problems` these are
+    things that only the operator can see to, who writes for all nodes. A process that starts checks less: it uses its
+    own node's place alone, and what its file or an older version says of another node may be outdated."""
     yield from all_problems(config)
     yield from shared_addresses(config)
 
 
 def _part(config: Config) -> Problems:
-    """Of what one site runs with."""
+    """Check what one site runs with."""
     yield from _zones(config)
     yield from quorum_problems(config)
     for name, policy in config.policies.items():
@@ -119,7 +120,7 @@ def _part(config: Config) -> Problems:
 
 
 def _whole(config: Config) -> Problems:
-    """Of a file that all sites share: what each of them would run with is judged, too, once it can be told."""
+    """Check a file that all sites share; if it holds together, check what each of them would run with, too."""
     found = [*_zones(config), *whole_problems(config)]
     for name, policy in config.policies.items():
         found += span_problems(config, f"policies.{name}", policy)
@@ -134,7 +135,7 @@ def _whole(config: Config) -> Problems:
 
 
 def _types(config: Config) -> Problems:
-    """Values of a Config built in Python; those read from a file are of the right type already."""
+    """Check the types of a Config built in Python; values read from a file are of the right type already."""
     for section in (f for f in dataclasses.fields(config) if f.metadata.get("table", True)):
         value = getattr(config, section.name)
         entries = value.items() if isinstance(value, Mapping) else [("", value)]
@@ -236,7 +237,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     yield from mapper_problems(config, key, policy)
 
 
-def _safety(key: str, policy: PolicyConfig, copies: list[Shape]) -> Problems:
+def _safety(key: str, policy: PolicyConfig, copies: list[CopyCounts]) -> Problems:
     if policy.local_sync not in LOCAL_SYNC:
         yield f"{key}.local_sync", f"{policy.local_sync!r} must be one of {', '.join(LOCAL_SYNC)}"
     elif policy.unlogged and (alone := [c.key for c in copies if not c.sync_replicas]):
@@ -269,7 +270,7 @@ def _bindings(config: Config) -> Problems:
 
 
 def _same_data_dir(config: Config) -> Problems:
-    """Each machine may have its node's data in the same place."""
+    """Refuse one data directory for two nodes at the same host; on two hosts it may be the same path."""
     seen: dict[tuple[str, str, str], str] = {}
     for name, node in config.nodes.items():
         host = node.address.rpartition(":")[0]
@@ -279,8 +280,8 @@ def _same_data_dir(config: Config) -> Problems:
 
 
 def shared_addresses(config: Config) -> Problems:
-    """(key, reason) of each node of a zone whose address is another's, too. One in no zone may have left its machine to
-    the other; a port 0 is any free one."""
+    """Yield (key, reason) of each node of a zone whose address is also another node's. A node in no zone may have left
+    its machine to the other; a port 0 is any free one."""
     used = {node for zone in config.all_sites.zones for node in config.all_sites.nodes_of(zone)}
     seen: dict[tuple[str, str, int], str] = {}
     for name, node in config.all_sites.nodes.items():

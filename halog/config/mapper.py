@@ -1,7 +1,7 @@
-"""The mapper a policy names (P6): a built-in one, or a callable of the application's, as "module:name" if it is a
-function of the key, as "at_create:module:name" if it is asked once, with the new object in hand.
+"""This module reads the mapper that a policy names (P6): a built-in one, or a callable of the application.
+"module:name" is a function of the key; "at_create:module:name" is called once, with the new object.
 
-Imports nothing: a custom mapper's module must be one of `[application] modules`, the only names ever imported.
+It imports nothing: a custom mapper's module must be one of `[application] modules`, the only names ever imported.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ CONSISTENT_HASH: Final = "consistent_hash"
 ROUND_ROBIN: Final = "round_robin"
 LEAST_LOADED: Final = "least_loaded"
 AT_CREATE: Final = "at_create:"
-"""What stands before a callable that is asked at create."""
+"""This stands before a callable that is called at create."""
 MIN_SLOTS_PER_PARTITION: Final = 10
-"""As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
+"""`mappers.consistent_hash` refuses fewer: shares would differ by more than 10 %."""
 MAX_RING_SIZE: Final = 1 << 24
 
 BUILT_IN: Final = (CONSISTENT_HASH, ROUND_ROBIN, LEAST_LOADED)
 
 
 def is_listed(mapper: str) -> bool:
-    """Do its objects have entries in a key directory, since it is no function of the key?"""
+    """Have its objects entries in a key directory, since the mapper is no function of the key?"""
     return mapper == ROUND_ROBIN or is_at_create(mapper)
 
 
 def is_at_create(mapper: str) -> bool:
-    """Is it asked where a new object goes, with that object in hand?"""
+    """Does the mapper decide at create, with the new object?"""
     return mapper == LEAST_LOADED or mapper.startswith(AT_CREATE)
 
 
@@ -40,12 +40,12 @@ def is_custom(mapper: str) -> bool:
 
 
 def callable_of(mapper: str) -> str:
-    """The application's callable that it names, as "module:name"; "" for a built-in one."""
+    """Return the application's callable that it names, as "module:name"; "" for a built-in one."""
     return mapper.removeprefix(AT_CREATE) if ":" in mapper else ""
 
 
 def mapper_problems(config: Config, key: str, policy: PolicyConfig) -> Iterator[tuple[str, str]]:
-    """(key, reason) of whatever is wrong with a policy's mapper and ring."""
+    """Yield (key, reason) of everything that is wrong with a policy's mapper and ring."""
     if ":" in policy.mapper:
         yield from _custom(config, f"{key}.mapper", policy.mapper)
     elif policy.mapper not in BUILT_IN:

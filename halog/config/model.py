@@ -1,6 +1,6 @@
-"""What a configuration holds: one frozen dataclass per table, every default with its reason.
+"""This module holds the configuration's values: one frozen dataclass per table, every default with its reason.
 
-Knows no file and no TOML. `Config.validate` is the one gate; see `check`.
+It knows no file and no TOML. `Config.validate` is the one gate; see `check`.
 """
 
 from __future__ import annotations
@@ -19,71 +19,73 @@ from halog.config.write import toml_lines
 from halog.config.zones import expanded
 
 NO_TABLE: Final = types.MappingProxyType({"table": False})
-"""Of fields that are no part of the file."""
+"""Marks fields that are not part of the file."""
 DEFAULT_RING_SIZE: Final = 65_536
 """Shares differ by less than 1 % up to 655 partitions; see `mappers.consistent_hash`."""
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """`[cluster]`: the name in front of every topic and znode."""
+    """`[cluster]` has the name in front of every topic and znode."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """`[site]`: one Kafka and one ZooKeeper, existing (`bootstrap`, `zookeeper`) or embedded (a data directory)."""
+    """`[site]` is one Kafka and one ZooKeeper: existing ones (`bootstrap`, `zookeeper`) or embedded (a data
+    directory)."""
 
     name: str = "home"
     bootstrap: str | None = None
     zookeeper: str | None = None
     embedded: Path | None = None
     replication_factor: int | None = None  # brokers that hold each topic; None: 3, or as many as answer if fewer
-    min_insync_replicas: int | None = None  # of them, who must have a record before it counts; None: all but one,
+    min_insync_replicas: int | None = None  # brokers that must have a record before it counts; None: all but one,
     # so that a record on fewer than two is never acknowledged and the loss of one broker stops nothing
-    votes: int = 1  # on which site goes on (`takeover`): all weigh the same unless somebody says so; 0 only follows
+    votes: int = 1  # count for which site goes on (`takeover`): equal unless configured; a site with 0 only follows
 
 
 @dataclass(frozen=True)
 class RemoteSiteConfig:
-    """`[sites.NAME]`: another site of the cluster: the addresses under which it is reached from here, or embedded."""
+    """`[sites.NAME]` is another site of the cluster: the addresses under which it is reached from here, or embedded."""
 
     bootstrap: str | None = None
     zookeeper: str | None = None
     embedded: Path | None = None
-    requests: bool = True  # what it serves is used from here as inside a site; where nodes cannot reach its nodes each
-    # request says so within seconds. False: it is refused at once, and nothing is slower than this site ever is
-    nodes: Mapping[str, str] = field(default_factory=dict)  # host:port of those that are reached from here otherwise
-    # than they have registered (N2)
+    requests: bool = True  # what that site serves is used from here as inside a site; if nodes cannot reach its nodes,
+    # each request fails within seconds. False: requests to it are refused at once
+    nodes: Mapping[str, str] = field(default_factory=dict)  # host:port of nodes that are reached from here at another
+    # address than the one they have registered (N2)
     votes: int = 1  # as its own [site] says
 
 
 @dataclass(frozen=True)
 class ApplicationConfig:
-    """`[application]`: the only module names ever imported."""
+    """`[application]` is the list of the only modules ever imported."""
 
     modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ZoneQuorumConfig:
-    """`[zones.NAME.quorum]`: what a node of the zone must reach, itself counted, to do anything (Q1). At most one."""
+    """`[zones.NAME.quorum]` says what a node of the zone must reach, itself counted, to do anything (Q1). At most one
+    key is set."""
 
-    minimum_votes: int | None = None  # no quorum unless somebody asks for one: the log prevents two actives by itself
+    minimum_votes: int | None = None  # no quorum unless configured: the log prevents two actives by itself
     percentage: int | None = None  # 1 to 100, of the votes of all configured nodes of the zone
     minimum_active_remote_nodes: int | None = None  # nodes of the zone beside the one that counts
 
     @property
     def given(self) -> dict[str, int]:
-        """The kinds that are asked for."""
+        """Return the kinds that are set."""
         return {key: value for key, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class ZoneConfig:
-    """`[zones.NAME]`: nodes that give each other redundancy, in placement order: names, or patterns such as `rack1-*`
-    (`Config.nodes_of` says which they are)."""
+    """`[zones.NAME]` names nodes that give each other redundancy, in placement order. A pattern such as `rack1-*` may
+    stand for several (`Config.nodes_of` resolves them)."""
 
     nodes: tuple[str, ...]
     quorum: ZoneQuorumConfig = ZoneQuorumConfig()
@@ -91,7 +93,7 @@ class ZoneConfig:
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """`[policies.NAME]`: how many partitions and copies, and which mapper."""
+    """`[policies.NAME]` is a policy: the number of partitions and copies, the mapper, and what commits wait for."""
 
     zone: str = ""  # where its partitions are; or, in `zones`, several
     partitions: int = 12  # divides evenly over 2, 3, 4 and 6 nodes; bounds the number of useful nodes (P2)
@@ -102,17 +104,17 @@ class PolicyConfig:
     quorum: bool = False  # replicas that are gone leave the node list and commits go on (R4): the log arbitrates
     below_quorum: str = "refuse"  # a caller that hears at once can do something else; "wait": until its deadline
     count_never: bool = False  # a node that can never be active may hold the only copy: Q2's default
-    lease_ttl_ms: int = 0  # R5: others wait so long before they replace a node that may be alive; only who asks pays
+    lease_ttl_ms: int = 0  # R5: others wait so long before they replace a node that may be alive; 0: no leases, no wait
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
     rebalance: str = "auto"  # P2, P13: nodes move by themselves; "manual": `halog plan`, `halog rebalance`
     move_objects: int = 100  # so many are held for two round trips to the log while a mapping changes: a few ms
     move_pause_ms: int | None = None  # between two such transactions; None: three times what the first took, so that
-    # nodes have time for others, however busy they are; 0 is for who wants it done soonest
+    # nodes have time for other work, however busy they are; 0: done soonest
     move_threads: int = 1  # such transactions of one partition at the same time: commits of others keep most of the CPU
     copy_threads: int = 4  # copies of its partitions a node makes at the same time: more only take turns on few cores
-    copy_bytes_per_s: int = 0  # a node that gets a copy reads as fast as it can: it locks nothing, and the sooner it is
-    # done the sooner the load is even; where disks or network are shared, a limit for copies no redundancy waits for
+    copy_bytes_per_s: int = 0  # 0: a node that gets a copy reads as fast as it can; it locks nothing, and the load is
+    # even sooner. A limit is for shared disks or networks; it holds for copies that no redundancy waits for
     call_deadline_ms: int | None = None  # this and the next five: None, as `[timing]` says for all policies
     append_deadline_ms: int | None = None
     doubt_timeout_ms: int | None = None
@@ -123,20 +125,18 @@ class PolicyConfig:
     zones: tuple[str, ...] = ()  # instead of `zone`: the nodes of all of them
     backup: tuple[str, ...] = ()  # names or patterns: nodes for replicas; without any all are alike (P5)
     home: str = ""  # the site where its partitions begin, and whose log the other sites mirror; "": this very one, not
-    # mirrored anywhere: a second log is for who has a second data centre
-    sync_sites: tuple[str, ...] = ()  # sites whose logs have a commit before it returns, all but the one that serves:
+    # mirrored anywhere, for clusters with one data centre
+    sync_sites: tuple[str, ...] = ()  # sites whose logs have a commit before it returns, except for the serving one:
     # each costs every commit a round trip there; without them nothing in one site waits for another
-    sync_site_away: str = (
-        "refuse"  # while one of them confirms nothing: who asks for a copy there has it, or no commit;
-    )
+    sync_site_away: str = "refuse"  # while one of them confirms nothing, no commit returns that lacks its copy there;
     # "drop": commits go on without it, and are not there if this site is lost
     sync_site_away_ms: int = 5_000  # so long it may confirm nothing: a mirror's node that died is replaced in a second
-    takeover: str = "operator"  # who does not reach a site cannot know whether it goes on; "quorum": the votes of sites
-    # decide which one does, "always": whoever misses the site that serves goes on, and what both did is merged
-    takeover_after_ms: int = 10_000  # so long the site that serves is not heard of: a line's hiccups and the start of a
-    # server are over by then; half as long it may be alone before it refuses commits
-    comparison: str = "three-way"  # of histories that parted: what only one side changed is no conflict; "two-way": by
-    # the manual's rule, for who merges without the common ancestor elsewhere, too
+    takeover: str = "operator"  # a site that does not reach another cannot know whether it goes on; "quorum": the votes
+    # of sites decide which one does; "always": a site that misses the serving one goes on, and both are merged later
+    takeover_after_ms: int = 10_000  # silence of the serving site before a takeover: a line's hiccups and the start of
+    # a server are shorter; after half as long alone, a site refuses commits
+    comparison: str = "three-way"  # of histories that parted: what only one side changed is no conflict; "two-way":
+    # without the common ancestor, by the manual's rule
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
     static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
         default_factory=dict, metadata=NO_TABLE
@@ -148,7 +148,7 @@ class PolicyConfig:
 
     @property
     def spans(self) -> tuple[str, ...]:
-        """The zones its partitions are in (P5)."""
+        """Return the zones its partitions are in (P5)."""
         return self.zones or (self.zone,)
 
     @property
@@ -169,18 +169,18 @@ class PolicyConfig:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """`[nodes.NAME]`: a node that may host partitions."""
+    """`[nodes.NAME]` is a node that may host partitions."""
 
     data_dir: Path
-    address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless somebody says so
-    votes: int = 1  # in the quorums of its zones: all weigh the same unless somebody says so; 0 only looks on
+    address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless configured
+    votes: int = 1  # in the quorums of its zones: equal unless configured; a node with 0 does not count
     failure_domain: str = ""  # what fails as one: a rack, a host; without one each node is its own, as on one rack
-    site: str = ""  # its home, in a file that all sites share; "": this very one, as in a file of one site
+    site: str = ""  # where it is, in a file that all sites share; "": this site, as in a file of one site
 
 
 @dataclass(frozen=True)
 class TimingConfig:
-    """`[timing]`: how long to wait for whom."""
+    """`[timing]` holds the waiting times, in milliseconds."""
 
     keep_alive_ms: int = 150  # four may be lost within the non-response timeout before a node is suspected
     non_response_timeout_ms: int = 600  # stalls of half a second are common (GIL, disk); wrong costs a moment
@@ -204,19 +204,19 @@ class TimingConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """`[limits]`: what is refused, so that nothing grows without bound."""
+    """`[limits]` is a set of limits: what exceeds them is refused, so that nothing grows without bound."""
 
     max_record_bytes: int = 5_000_000  # R8: one encoded commit record; Kafka's limits are raised to fit
-    max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far above what clients queue
+    max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far more than clients queue
     max_in_flight_bytes: int = 32_000_000  # the same in bytes: six of the largest records
     max_outcomes: int = 10_000  # D5: decisions of transactions over several partitions remembered, per partition
-    store_flush_changes: int = 10_000  # or so many objects and index entries: a few MB of small ones
+    store_flush_changes: int = 10_000  # the store is also flushed after so many objects and index entries: a few MB
     max_frame_bytes: int = 16_000_000  # node channel: three of the largest records with their envelope
 
 
 @dataclass(frozen=True)
 class SnapshotConfig:
-    """`[snapshot]`: how often a partition's state topic is completed and its log trimmed."""
+    """`[snapshot]` says how often a partition's state topic is completed and its log trimmed."""
 
     every_records: int = 50_000  # a restore reads at most that many log records, about a second
     every_ms: int = 60_000  # a quiet partition's log is trimmed too
@@ -225,7 +225,7 @@ class SnapshotConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a node or tool needs to know. `source` is where it came from, for messages."""
+    """Holds everything a node or tool needs to know. `source` is where it came from, for messages."""
 
     cluster: ClusterConfig
     site: SiteConfig
@@ -240,59 +240,60 @@ class Config:
     snapshot: SnapshotConfig = SnapshotConfig()
     source: str = field(default="configuration", compare=False, metadata=NO_TABLE)
     written: frozenset[tuple[str, ...]] | None = field(default=None, compare=False, repr=False, metadata=NO_TABLE)
-    """The keys that stand in the file, as paths; None: built in Python, where each value is meant."""
+    """The keys that stand in the file, as paths; None: it was built in Python, where each value is meant."""
     whole: Config | None = field(default=None, repr=False, metadata=NO_TABLE)
-    """The tree this is the part of one site of (`whole`); None: it is all there is."""
+    """The tree of all sites, of which this is one site's part; None: this is all there is."""
 
     def validate(self) -> Config:
-        """Cross-check everything; returns what of it this site runs with, itself unless nodes say at which site they
-        are. ConfigError names file, key and reason."""
+        """Check everything, and return what this site runs with: the configuration itself, unless nodes say at which
+        site they are. ConfigError names file, key and reason."""
         if error := first_problem(self):
             raise error
         return here(self)
 
     def policy_of(self, type_name: str, bases: Sequence[str] = ()) -> str | None:
-        """The policy a type is bound to: by its name, else by that of its nearest base (P6), else by "*"; None: bound
-        to none. `bases`: the managed ones, nearest first."""
+        """Return the policy a type is bound to: by its name, else by that of its nearest base (P6), else by "*"; None
+        if none. `bases`: the managed ones, nearest first."""
         return next((self.bindings[n] for n in (type_name, *bases, "*") if n in self.bindings), None)
 
     def timing_of(self, policy: str) -> TimingConfig:
-        """The times that count for a policy's partitions: its own where it has any (P4), else those of all."""
+        """Return the times that count for a policy's partitions: its own where it has any (P4), else those of all."""
         return replace(self.timing, **own_times(self.policies[policy]))
 
     def partition_names(self, policy: str) -> tuple[str, ...]:
-        """A policy's partitions, in the order of their index."""
+        """Return a policy's partitions, in the order of their index."""
         return partition_names(policy, self.policies[policy])
 
     def hosts_of(self, policy: str) -> tuple[str, ...]:
-        """The nodes that may have copies of a policy's partitions: those of its zones, each once."""
+        """Return the nodes that may have copies of a policy's partitions: those of its zones, each once."""
         return tuple(dict.fromkeys(n for zone in self.policies[policy].spans for n in self.nodes_of(zone)))
 
     def backups_of(self, policy: str) -> tuple[str, ...]:
-        """Those of them that are for replicas."""
+        """Return those of a policy's nodes that are for replicas only."""
         return expanded(self.policies[policy].backup, self.hosts_of(policy))
 
     def nodes_of(self, zone: str) -> tuple[str, ...]:
-        """The nodes of a zone, each once; those a pattern names in the order of `[nodes]`."""
+        """Return the nodes of a zone, each once; those a pattern names in the order of `[nodes]`."""
         return expanded(self.zones[zone].nodes, self.nodes)
 
     @property
     def other_sites(self) -> Mapping[str, RemoteSiteConfig]:
-        """`sites` without this very one, which may stand there, too, so that one file serves all but for `[site]`."""
+        """Return `sites` without this site, which may be listed, too, so that one file serves all sites except for
+        `[site]`."""
         return {name: site for name, site in self.sites.items() if name != self.site.name}
 
     @property
     def all_sites(self) -> Config:
-        """With the nodes, zones and policies of all sites, as the file has it."""
+        """Return the configuration with the nodes, zones and policies of all sites, as the file has it."""
         return self.whole or self
 
     def home_of(self, policy: str) -> str:
-        """The site where a policy's partitions begin."""
+        """Return the site where a policy's partitions begin."""
         return self.policies[policy].home or self.site.name
 
     @property
     def site_votes(self) -> dict[str, int]:
-        """Of every site of the cluster, this one first."""
+        """Return the votes of every site of the cluster, this one first."""
         return {self.site.name: self.site.votes, **{name: site.votes for name, site in self.other_sites.items()}}
 
     def mirrored(self, policy: str) -> bool:
@@ -300,9 +301,9 @@ class Config:
         return self.home_of(policy) != self.site.name
 
     def is_client(self, node: str) -> bool:
-        """Whether a node of this name is a client: in no zone, without a data directory."""
+        """Say whether a node of this name is a client: in no zone, without a data directory."""
         return node not in self.nodes
 
     def to_toml(self) -> str:
-        """The configuration as TOML; defaults are written out, absent values left away."""
+        """Return the configuration as TOML; defaults are written out, absent values left out."""
         return "\n".join(toml_lines(self))

@@ -1,9 +1,10 @@
-"""One tree of tables for every site of a cluster: nodes say at which site they are, so zones may span sites (P5, M5).
+"""This module holds one tree of tables for every site of a cluster: nodes say at which site they are, so zones may span
+sites (P5, M5).
 
-Never decides what a site does. The theory: what a site runs with is the part of the tree that is its own, and that is a
-configuration like any other (`at_site`), so nothing behind this module knows of trees, and no rule is weaker for a file
-that all sites share. What only the whole tree can tell, is told here: a policy whose home has none of its nodes, a node
-list that is in another order than sites take over.
+It never decides what a site does. A site runs with its own part of the tree, and that is a configuration like any other
+(`at_site`). So no other module knows of trees, and no rule is weaker for a file that all sites share. Mistakes that
+only the whole tree shows are found here: a policy whose home has none of its nodes, a node list in another order than
+sites take over.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ Problems = Iterator[tuple[str, str]]
 
 
 def is_whole(config: Config) -> bool:
-    """Is it of several sites, and not yet what one of them runs with?"""
+    """Is this a tree of several sites, and not yet the part of one?"""
     return config.whole is None and any(node.site for node in config.nodes.values())
 
 
 def here(config: Config) -> Config:
-    """What this site runs with: its own part; all of it, where nodes say no site."""
+    """Return what this site runs with: its own part, or all of it if nodes say no site."""
     return at_site(config, config.site.name) if is_whole(config) else config
 
 
 def at_site(config: Config, site: str) -> Config:
-    """What a site runs with: its nodes, the zones and policies that have any of them, and of these what is there.
-    `config`: the tree, or what another site runs with."""
+    """Return what a site runs with: its nodes, the zones and policies that have any of them, and of these the site's
+    part. `config`: the tree, or what another site runs with."""
     tree = config.all_sites
     nodes = {name: node for name, node in tree.nodes.items() if node.site == site}
     zones = {n: replace(z, nodes=some) for n, z in tree.zones.items() if (some := _present(z.nodes, nodes))}
@@ -54,23 +55,23 @@ def at_site(config: Config, site: str) -> Config:
 
 
 def sites_of(config: Config, nodes: Iterable[str]) -> list[str]:
-    """The sites these nodes are at, each once; nodes that there are not are passed over."""
+    """Return the sites these nodes are at, each once; unknown nodes are ignored."""
     return list(dict.fromkeys(config.nodes[n].site for n in nodes if n in config.nodes))
 
 
 def sites_named(sites: Sequence[str]) -> str:
-    """For people: `site west`, or `sites west, east and moon`."""
+    """Return the sites' names for people: `site west`, or `sites west, east and moon`."""
     return f"{'site' if len(sites) == 1 else 'sites'} {_and(sites)}"
 
 
 def is_at(config: Config, policy: str, site: str) -> bool:
-    """Has a policy of this site any node at another one? True where only that site's own file could tell."""
+    """Has a policy of this site any node at another one? True also if only that site's own file could tell."""
     tree = config.all_sites
     return config.whole is None or site in sites_of(tree, tree.hosts_of(policy))
 
 
 def elsewhere(config: Config, node: str) -> str:
-    """At which site a node is, in words; "": at this one, or there is none of this name."""
+    """Say at which site a node is, in words; "": it is at this one, or does not exist."""
     known = config.all_sites.nodes.get(node)
     if known is None or node in config.nodes:
         return ""
@@ -78,7 +79,7 @@ def elsewhere(config: Config, node: str) -> str:
 
 
 def check_nodes(config: Config, nodes: Iterable[str]) -> None:
-    """UnknownNameError for the first of these that no site has; nothing is said of where they are."""
+    """Raise UnknownNameError for the first of these nodes that no site has."""
     known = config.all_sites.nodes
     for node in nodes:
         if node not in known:
@@ -86,7 +87,8 @@ def check_nodes(config: Config, nodes: Iterable[str]) -> None:
 
 
 def check_site(config: Config, node: str) -> None:
-    """ConfigError for a node of another site: it would look for its partitions in servers that are not its own."""
+    """Raise ConfigError for a node of another site: it would look for its partitions on servers that are not its
+    own."""
     if away := elsewhere(config, node):
         site = config.all_sites.nodes[node].site
         raise ConfigError(
@@ -95,7 +97,8 @@ def check_site(config: Config, node: str) -> None:
 
 
 def node_toml(node: NodeConfig) -> dict[str, Any]:
-    """A node's entries as the file has them: versions that say no site are the same for every halog."""
+    """Return a node's entries as the file has them. An empty site is left out, so that the text is the same for every
+    halog."""
     return {key: value for key, value in vars(node).items() if value or key != "site"}
 
 
@@ -103,7 +106,7 @@ def node_toml(node: NodeConfig) -> dict[str, Any]:
 
 
 def _present(entries: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
-    """The names and patterns that stand for any of these nodes."""
+    """Return the names and patterns that stand for any of these nodes."""
     known = list(nodes)
     return tuple(e for e in entries if (bool(matching(e, known)) if PATTERN & set(e) else e in known))
 
@@ -111,20 +114,21 @@ def _present(entries: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
 def _policy(
     policy: PolicyConfig, tree: Config, zones: Mapping[str, Any], nodes: Mapping[str, NodeConfig]
 ) -> PolicyConfig | None:
-    """None: it has no node there."""
+    """Return the part of a policy at one site; None: it has no node there."""
     spans = tuple(zone for zone in policy.spans if zone in zones or zone not in tree.zones)
     if not spans:
         return None
     hosts = list(dict.fromkeys(n for zone in spans if zone in zones for n in expanded(zones[zone].nodes, nodes)))
     backup = _present(policy.backup, hosts)
-    if set(hosts) <= set(expanded(backup, hosts)):  # the primary ones are elsewhere: here all are alike
+    if set(hosts) <= set(expanded(backup, hosts)):  # primary nodes are elsewhere: here all are alike
         backup = ()
     static = MappingProxyType({name: _partition(p, nodes) for name, p in policy.static.items()})
     return replace(policy, zones=spans if policy.zones else (), backup=backup, static=static)
 
 
 def _partition(partition: StaticPartition, nodes: Mapping[str, NodeConfig]) -> StaticPartition:
-    """Whoever comes first there is active while the site serves, and so no replica that nobody waits for."""
+    """Return the part of a partition at one site. Its first node there is active while the site serves, so it is never
+    async."""
     kept = tuple(node for node in partition.nodes if node in nodes)
     late = partition.asynchronous
     return replace(partition, nodes=kept, asynchronous=None if late is None or not kept else _those_of(late, kept[1:]))
@@ -135,7 +139,7 @@ def _those_of(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _reached_from(tree: Config, site: str) -> tuple[SiteConfig, Mapping[str, RemoteSiteConfig]]:
-    """[site] and [sites] as they are there, for checks: only the addresses as they are seen from here are known."""
+    """Return [site] and [sites] as seen from a site, for checks; only the addresses as seen from here are known."""
     if site == tree.site.name or site not in tree.sites:
         return tree.site, tree.sites
     there, own = tree.sites[site], tree.site
@@ -149,7 +153,8 @@ def _reached_from(tree: Config, site: str) -> tuple[SiteConfig, Mapping[str, Rem
 
 
 def whole_problems(config: Config) -> Problems:
-    """(key, reason) of nodes whose site is not known, and of policies that no site's own part could tell are wrong."""
+    """Yield (key, reason) of nodes whose site is unknown, and of policies that no site's own part could tell are
+    wrong."""
     yield from _sites(config)
     for name, policy in config.policies.items():
         if all(zone in config.zones for zone in policy.spans):
@@ -195,7 +200,8 @@ def _home(config: Config, key: str, policy: PolicyConfig, sites: list[str]) -> P
 
 
 def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Problems:
-    """Inside a site the next node of the list takes over, and another site after them all."""
+    """Check that the home's nodes come first: the next node of a site takes over, and another site only after them
+    all."""
     at = [(node, config.nodes[node].site) for node in nodes if node in config.nodes]
     away = next((i for i, (_, site) in enumerate(at) if site != home), len(at))
     behind = next((node for node, site in at[away:] if site == home), "")
@@ -208,8 +214,8 @@ def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Probl
 
 
 def _everywhere(config: Config, key: str, sites: list[str], nodes: tuple[str, ...]) -> Problems:
-    """A site without a copy could neither mirror it nor take it over, and would still be asked to, with all others of
-    the policy; where commits wait for its log, none would ever return."""
+    """Check that each site of the policy has a copy of each partition. A site without one could neither mirror the
+    partition nor take it over; if commits wait for its log, none would ever return."""
     there = sites_of(config, nodes)
     for site in sites if there else ():
         if site not in there:

@@ -1,8 +1,8 @@
-"""Names that other names are made of: no two clusters may come to the same topic, or transactional id, by theirs.
+"""This module keeps the names of two clusters apart: none may lead to another cluster's topic or transactional id.
 
 Topics are `<cluster>.<policy>.log` and the like, transactional ids `halog.<cluster>.<partition>`. Names of policies and
-partitions have no dot, so that each of them says which cluster it is of: cluster "fleet.eu" with policy "p", not
-cluster "fleet" with policy "eu.p". Those of clusters that were made before stay as they are.
+partitions have no dot, so each topic says which cluster it belongs to: cluster "fleet.eu" with policy "p", not cluster
+"fleet" with policy "eu.p". Names of clusters that were made earlier stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ambiguous(config: Config, policy: str) -> Iterator[tuple[str, str]]:
-    """(key, reason) for each name of a new policy that would not do."""
+    """Yield (key, reason) for each name of a new policy that could be taken for another cluster's."""
     cluster = config.cluster.name
     for name, key in ((policy, f"policies.{policy}"), *_partitions(config, policy)):
         if "." in name:

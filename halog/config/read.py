@@ -1,8 +1,8 @@
-"""From a TOML file to a `Config`.
+"""This module reads a TOML file into a `Config`.
 
-Never guesses: an unknown key, a missing one and a value of another type are refused, each with file, key and reason.
-The theory: the dataclasses of `model` are the grammar; one small reader walks their annotations, and notes what is
-wrong instead of stopping at it.
+It never guesses: an unknown key, a missing one and a value of another type are refused, each with file, key and reason.
+The dataclasses of `model` are the grammar; one small reader walks their annotations, and notes what is wrong instead of
+stopping at it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from halog.errors import ConfigError
 
 
 def load_config(source: str | Path | Config) -> Config:
-    """Read and validate. Relative paths are relative to the file. A Config is validated and returned as it is."""
+    """Read and validate a configuration. Relative paths are relative to the file. A Config is validated and returned.
+    ConfigError names file, key and reason."""
     if isinstance(source, Config):
         return source.validate()
     path = Path(source)
@@ -38,19 +39,19 @@ def load_config(source: str | Path | Config) -> Config:
 
 
 STANDARD: Final = Path("-")
-"""Standard input, in the place of a file."""
+"""Stands for standard input, in the place of a file."""
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""What begins so is text of another encoding (Windows calls it Unicode)."""
+"""Text that begins with these bytes has another encoding (Windows calls it Unicode)."""
 
 
 def name_of(path: Path) -> str:
-    """As messages call it."""
+    """Return the file's name for messages."""
     return "standard input" if path == STANDARD else str(path)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file; ConfigError if it cannot be read as TOML. A byte order mark is no part of the text, and a
-    line may end as on Windows."""
+    """Return the tables of a file; ConfigError if it cannot be read as TOML. A byte order mark is skipped, and a line
+    may end as on Windows."""
     name = name_of(path)
     try:
         data = _all_of(sys.stdin) if path == STANDARD else path.read_bytes()
@@ -61,7 +62,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         line = data[: error.start].count(b"\n") + 1
         what = "UTF-16" if data.startswith(UTF_16) else f"not UTF-8 text (line {line} has byte {data[error.start]:02x})"
         raise ConfigError(f"{name}: is {what}: save it as UTF-8", file=str(path)) from error
-    except ValueError as error:  # TOMLDecodeError, or what its text is made of: a number of 5,000 digits
+    except ValueError as error:  # TOMLDecodeError, or a value that Python refuses: a number of 5,000 digits
         raise ConfigError(f"{name}: is not TOML: {error}", file=str(path)) from error
     except RecursionError as error:
         raise ConfigError(f"{name}: is not TOML that can be read: it is nested too deeply", file=str(path)) from error
@@ -69,13 +70,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @functools.lru_cache(1)
 def _all_of(stream: TextIO) -> bytes:
-    """A command may ask twice for its configuration; a stream has it once."""
+    """Read all of a stream, once: a command may ask twice for its configuration."""
     return stream.buffer.read()
 
 
 def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, checked: bool = True) -> Config:
-    """The configuration from parsed TOML; relative paths are taken from `directory`. `checked`: ConfigError for what
-    cannot be run."""
+    """Return the configuration from parsed TOML; relative paths are taken from `directory`. `checked`: raise
+    ConfigError if it cannot be run."""
     found, problems = _read(table, source, directory)
     if problems or found is None:
         raise problem(source, *problems[0])
@@ -83,8 +84,8 @@ def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, chec
 
 
 def operators_config(path: Path) -> Config:
-    """What a file would make of the cluster, with its relative paths as they stand there: they are of each node's own
-    directory. ConfigError for what cannot be run, or is not what nodes can be given."""
+    """Return what a file would make of the cluster. Its relative paths stay as they are: they belong to each node's own
+    directory. ConfigError if it cannot be run, or cannot be given to nodes."""
     found = parse_config(read_toml(path), name_of(path), Path())
     for key, reason in shared_addresses(found):
         raise problem(name_of(path), key, reason)
@@ -92,8 +93,8 @@ def operators_config(path: Path) -> Config:
 
 
 def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
-    """(key, reason) of everything that is wrong. What depends on a value that is missing, or of another type, is not
-    judged before that is put right."""
+    """Return (key, reason) of everything that is wrong. A value that depends on one that is missing, or of another
+    type, is checked only when that is corrected."""
     found, problems = _read(table, source, Path())
     if found is None:
         return problems
@@ -103,7 +104,7 @@ def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
 
 
 def warnings_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
-    """(key, reason) of what is not wrong, and yet may not be what is meant."""
+    """Return (key, reason) of everything that is allowed but may not be meant."""
     found, _ = _read(table, source, Path())
     return [] if found is None else list(base_warnings(found))
 
@@ -123,7 +124,7 @@ def _read(table: Mapping[str, Any], source: str, directory: Path) -> tuple[Confi
 
 def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for key, value in table.items():
-        if isinstance(value, Mapping) and above[2:] != ("partitions",):  # one placed by hand is one value
+        if isinstance(value, Mapping) and above[2:] != ("partitions",):  # a partition placed by hand is one value
             yield from _leaves(value, (*above, key))
         else:
             yield (*above, key)
@@ -131,7 +132,7 @@ def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[t
 
 _KIND_NAMES: Final = {str: "a string", int: "a whole number", bool: "true or false", Path: "a path (a string)"}
 _WRONG: Final[Any] = object()
-"""In the place of what cannot be read."""
+"""Stands for a value that cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The sites of a cluster in a configuration: how each is reached, and where the partitions of a policy begin (M5).
+"""This module checks the sites of a cluster in a configuration: how each is reached, and where the partitions of a
+policy begin (M5).
 
-Never connects to one; `halog.runtime.node.wiring` finds the addresses. The theory: a site is the same two servers
-whether it is this one or another, so both are checked by the same rules; and what would make a mirror lie is refused
-here.
+It never connects to one; `halog.runtime.node.wiring` finds the addresses. A site is the same two servers whether it is
+this one or another, so both are checked by the same rules. Settings that would make a mirror wrong are refused here.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ _ZERO: Final = re.compile(r"(?:0[xX])?0+(?:\.(?:0[xX])?0+){0,3}")
 _NAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 """One part of a path of ZooKeeper's."""
 MOST_DIGITS: Final = 20
-"""Of a port, zeros in front and all: nothing converts thousands of them."""
+"""Most digits of a port, leading zeros included: converting thousands of digits would take long."""
 MOST_NAME: Final = 253
-"""Of a host's name, as resolvers take it; a part of it between dots has 63 at most."""
+"""Most characters of a host's name, as resolvers take it; a part of it between dots has 63 at most."""
 SERVERS: Final = ("bootstrap", "zookeeper")
 
 TAKEOVER: Final = ("operator", "quorum", "always")
 TAKEOVER_MS: Final = (2_000, 3_600_000)
-"""Votes are renewed eight times in it: a stall of a tenth of a second is none of a site. Who waits an hour is asked."""
+"""Votes are renewed eight times in it, so a stall of a tenth of a second does not cost a site its vote. Beyond an hour,
+an operator should decide."""
 MAX_VOTES: Final = 1_000
 
 COMPARISON: Final = ("three-way", "two-way")
 
 SITE_AWAY: Final = ("refuse", "drop")
 AWAY_MS: Final = (2_000, 600_000)
-"""A mirror says twice a second what has arrived, and may be a busy machine's; nobody waits longer for a commit."""
+"""A mirror reports its progress twice a second, perhaps from a busy machine; nobody waits longer than this for a
+commit."""
 
 
 def site_problems(config: Config) -> Problems:
-    """(key, reason) of whatever is wrong with how this site and the others are reached."""
+    """Yield (key, reason) of everything that is wrong with how this site and the others are reached."""
     yield from _servers("site", config.site)
     for name, site in config.sites.items():
         yield from _servers(f"sites.{name}", site)
@@ -79,7 +81,7 @@ def _servers(where: str, site: SiteConfig | RemoteSiteConfig) -> Problems:
 
 
 def _chroot_problems(key: str, chroot: str) -> Problems:
-    """(key, reason) if ZooKeeper has no such path. One `/` more at its beginning or end is none."""
+    """Yield (key, reason) if ZooKeeper has no such path. One more `/` at its beginning or end is accepted."""
     names = chroot.strip("/").split("/")
     if "," in chroot:
         yield key, f"'/{chroot}': a chroot stands once, behind the last address, and has no comma"
@@ -88,20 +90,20 @@ def _chroot_problems(key: str, chroot: str) -> Problems:
 
 
 def plain(servers: str) -> str:
-    """The same servers without the spaces that may stand around each address, which not every client takes."""
+    """Return the servers without the spaces around each address, which not every client takes."""
     addresses, slash, chroot = servers.partition("/")
     return ",".join(address.strip() for address in addresses.split(",")) + slash + chroot
 
 
 def _port(text: str) -> int | None:
-    """None: it is none."""
+    """Return the port's number; None: it is no port."""
     if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > 65_535:
         return None
     return int(text)
 
 
 def place_of(address: str) -> tuple[str, int] | None:
-    """The host and port of a node, one for however they are written; None: it has none."""
+    """Return the host and port of a node, the same however they are written; None: the address has none."""
     host, _, text = address.rpartition(":")
     port, bare = _port(text), host.strip("[]").lower()
     if port is None:
@@ -113,8 +115,8 @@ def place_of(address: str) -> tuple[str, int] | None:
 
 
 def address_problems(key: str, address: str, *, zero: bool = True, bare: bool = True) -> Problems:
-    """(key, reason) if this is no host:port; `zero`: may the port be any free one? `bare`: may an IPv6 address stand
-    without brackets? The clients of Kafka and ZooKeeper take none."""
+    """Yield (key, reason) if this is no host:port. `zero`: may the port be any free one? `bare`: may an IPv6 address
+    stand without brackets? The clients of Kafka and ZooKeeper take none."""
     host, colon, text = address.rpartition(":")
     port = _port(text)
     if not colon or not host or port is None:
@@ -174,7 +176,7 @@ def names_all_interfaces(host: str) -> bool:
 
 
 def _shared(config: Config) -> Problems:
-    """Sites with one log between them would each mirror what they have just written."""
+    """Refuse one server for two sites: each of them would mirror what it has just written."""
     seen: dict[tuple[str, object], str] = {}
     for where, site in [("site", config.site), *((f"sites.{name}", s) for name, s in config.other_sites.items())]:
         for key in (*SERVERS, "embedded"):
@@ -187,7 +189,7 @@ def _shared(config: Config) -> Problems:
 
 
 def home_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
-    """(key, reason) of a home that is no site, or whose log is not enough to go by."""
+    """Yield (key, reason) of a home that is no site, or whose log may lack commits."""
     if not policy.home:
         return
     known = (config.site.name, *config.other_sites)
@@ -201,7 +203,7 @@ def home_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
 
 
 def sync_site_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
-    """(key, reason) of sites that commits cannot wait for."""
+    """Yield (key, reason) of sites that commits cannot wait for."""
     known = tuple(dict.fromkeys((config.site.name, *config.other_sites)))
     for name in policy.sync_sites:
         if name not in known:
@@ -223,7 +225,7 @@ def sync_site_problems(config: Config, key: str, policy: PolicyConfig) -> Proble
 
 
 def comparison_problems(key: str, policy: PolicyConfig) -> Problems:
-    """(key, reason) of a comparison that there is not, or that nothing is compared by."""
+    """Yield (key, reason) of a comparison that does not exist, or that has nothing to compare."""
     if policy.comparison not in COMPARISON:
         yield f"{key}.comparison", f"{policy.comparison!r} must be one of {', '.join(COMPARISON)}"
     elif policy.two_way and not policy.home:
@@ -231,7 +233,7 @@ def comparison_problems(key: str, policy: PolicyConfig) -> Problems:
 
 
 def base_warnings(config: Config) -> Problems:
-    """(key, what to know) of policies whose conflicts nobody could tell the base of."""
+    """Yield (key, advice) of policies whose conflicts would have no base."""
     for name, policy in config.policies.items():
         if policy.home and not policy.before_images and not policy.two_way:
             yield (
@@ -242,7 +244,7 @@ def base_warnings(config: Config) -> Problems:
 
 
 def takeover_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
-    """(key, reason) of a takeover that could not come about, or would let two sites answer for one."""
+    """Yield (key, reason) of a takeover that could not come about, or would let two sites answer for one."""
     if policy.takeover not in TAKEOVER:
         yield f"{key}.takeover", f"{policy.takeover!r} must be one of {', '.join(TAKEOVER)}"
         return

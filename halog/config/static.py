@@ -1,4 +1,5 @@
-"""Static policies: partitions named by hand, each with its node list (P3); from TOML, back to it, and what is wrong.
+"""This module handles static policies: partitions named by hand, each with its node list (P3); from TOML, back to it,
+and what is wrong.
 
     [policies.fixed]
     kind = "static"
@@ -9,7 +10,7 @@
     us = { nodes = ["B", "A", "C"], async = ["C"] }    # or said for each node
     asia = []                                          # the application or an operator places it (P7)
 
-Never says where a partition is: that is its table, which follows the file only when an operator says so.
+It never says where a partition is: the partition's table does, which follows the file only when an operator says so.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ Problems = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True)
 class StaticPartition:
-    """One partition of a static policy (P3)."""
+    """Describes one partition of a static policy (P3)."""
 
     nodes: tuple[str, ...]
-    """In priority order: the first that is there is active. None: whoever defines and enables it says it (P7)."""
+    """Nodes in priority order: the first that is up is active. Empty: the application or an operator places it (P7)."""
     asynchronous: tuple[str, ...] | None = None
-    """Those that commits do not wait for, `async` in the file; None: all but the policy's `sync_replicas`."""
+    """Nodes that commits do not wait for, `async` in the file; None: all but the policy's `sync_replicas`."""
 
     def sync_replicas(self, policy: PolicyConfig) -> int:
-        """How many of its replicas commits wait for: the first ones behind the active node."""
+        """Return how many of its replicas commits wait for: the first ones behind the active node."""
         replicas = max(0, len(self.nodes) - 1)
         wanted = policy.sync_replicas if self.asynchronous is None else replicas - len(self.asynchronous)
         return max(0, min(wanted, replicas))
 
 
 class WrongPartitionsError(ValueError):
-    """A table of partitions that cannot be read."""
+    """A table of partitions cannot be read."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key}: {reason}")
@@ -55,8 +56,8 @@ class WrongPartitionsError(ValueError):
         self.reason = reason
 
 
-class Shape(NamedTuple):
-    """What is to be checked of a partition's copies. `key`: what an error names."""
+class CopyCounts(NamedTuple):
+    """Says what is to be checked of a partition's copies. `key`: the key that an error names."""
 
     key: str
     copies: int
@@ -64,19 +65,20 @@ class Shape(NamedTuple):
 
 
 def partition_names(policy_name: str, policy: PolicyConfig) -> tuple[str, ...]:
-    """A policy's partitions in the order of their index: as the file names them, else `<policy>-<index>` (P1)."""
+    """Return a policy's partitions in the order of their index: as the file names them, else `<policy>-<index>`
+    (P1)."""
     return tuple(policy.static) or tuple(f"{policy_name}-{i}" for i in range(policy.partitions))
 
 
-def shapes(key: str, policy: PolicyConfig) -> list[Shape]:
-    """Every kind of copy count there is."""
+def shapes(key: str, policy: PolicyConfig) -> list[CopyCounts]:
+    """Return every number of copies that the policy's partitions have."""
     if policy.static:
         return [
-            Shape(f"{key}.partitions.{name}", len(p.nodes), p.sync_replicas(policy))
+            CopyCounts(f"{key}.partitions.{name}", len(p.nodes), p.sync_replicas(policy))
             for name, p in policy.static.items()
             if p.nodes
         ]
-    return [Shape(f"{key}.sync_replicas", 1 + policy.sync_replicas + policy.async_replicas, policy.sync_replicas)]
+    return [CopyCounts(f"{key}.sync_replicas", 1 + policy.sync_replicas + policy.async_replicas, policy.sync_replicas)]
 
 
 # --- from and to TOML ---
@@ -85,8 +87,8 @@ def shapes(key: str, policy: PolicyConfig) -> list[Shape]:
 def taken_out(
     table: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], dict[str, Mapping[str, StaticPartition]], list[tuple[str, str]]]:
-    """The parsed file with a number in place of each table of partitions, these by policy, and (key, reason) of what
-    is wrong with them."""
+    """Return the parsed file with a number in place of each table of partitions; these tables by policy; and (key,
+    reason) of what is wrong with them."""
     policies, problems = table.get("policies"), list[tuple[str, str]]()
     if not isinstance(policies, Mapping):
         return table, {}, problems
@@ -128,7 +130,7 @@ def _strings(where: str, value: Any) -> tuple[str, ...]:
 
 
 def as_toml(policy: PolicyConfig) -> dict[str, Any]:
-    """A policy's entries as the file has them."""
+    """Return a policy's entries as the file has them."""
     values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup", "home", "sync_sites")}
     if not policy.sync_sites:
         del values["sync_site_away"], values["sync_site_away_ms"]
@@ -152,7 +154,7 @@ def _written(partition: StaticPartition) -> Any:
 
 
 def static_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
-    """(key, reason) of whatever is wrong with a policy's kind and the partitions named by hand."""
+    """Yield (key, reason) of everything that is wrong with a policy's kind and the partitions named by hand."""
     if policy.kind not in KINDS:
         yield f"{key}.kind", f"{policy.kind!r} must be one of {', '.join(KINDS)}"
     elif policy.kind == STATIC and not policy.static:
@@ -191,7 +193,7 @@ def _node_list(key: str, partition: StaticPartition, zone: tuple[str, ...], zone
 
 
 def name_problems(config: Config) -> Problems:
-    """(key, reason) of partition names that are taken: a name is unique in the cluster (P1)."""
+    """Yield (key, reason) of partition names that are taken: a name is unique in the cluster (P1)."""
     taken: dict[str, str] = {}
     for policy_name, policy in config.policies.items():
         for name in partition_names(policy_name, policy):

@@ -1,8 +1,9 @@
-"""What a policy tunes for itself (P4): how its objects and copies move, and the times it has of its own.
+"""This module checks what a policy tunes for itself (P4): how its objects and copies move, and the times it has of its
+own.
 
-A time is one of `[timing]` that says how long a partition, or a policy's plan, waits; the others are of a node as a
-whole and have no second place. Pure. Never fills in a value: what a policy leaves away is read where it is needed
-(`Config.timing_of`), so that a file is written back as it was.
+Such a time is one of `[timing]` that says how long a partition, or a policy's plan, waits; the other times belong to a
+node as a whole. Pure. It never fills in a value: an absent value is resolved where it is needed (`Config.timing_of`),
+so that a file is written back as it was.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
 MAX_MOVE_OBJECTS: Final = 10_000
 MAX_MOVE_PAUSE_MS: Final = 100
-"""A Spark job asks a node to move 500 objects and waits for a minute: enough for one a transaction with such pauses."""
+"""A Spark job asks a node to move 500 objects and waits for a minute: enough for one object a transaction with such
+pauses."""
 MAX_THREADS: Final = 32
-"""For each partition that moves objects, and of each policy that has copies made: more is a mistake."""
+"""Most threads for each partition that moves objects, and for each policy that has copies made; more is a mistake."""
 
 LONGEST: Final = {
     **dict.fromkeys(
@@ -29,11 +31,11 @@ LONGEST: Final = {
         (2**41, "69 years"),  # what the system waits for
     ),
 }
-"""The most that these times may be, in ms and in words. Others are only compared, and as long as one likes: who never
-wants a role back, or a node replaced, says a year."""
+"""The most that these times may be, in ms and in words. Other times are only compared, so they may be as long as one
+likes: a year means that a role never returns, or a node is never replaced."""
 
 TURNOVER: Final = ("join_settle_ms", "replace_after_ms")
-"""Of plans that nodes make when others come or go."""
+"""Times of plans that nodes make when others come or go."""
 TIMES: Final = ("call_deadline_ms", "append_deadline_ms", "doubt_timeout_ms", "min_stay_ms", *TURNOVER)
 """Keys of `[timing]` that a policy may have, too."""
 
@@ -41,18 +43,18 @@ Problems = Iterator[tuple[str, str]]
 
 
 def own_times(policy: PolicyConfig) -> dict[str, int]:
-    """Those that a policy has of its own."""
+    """Return the times that a policy has of its own."""
     return {name: value for name in TIMES if (value := getattr(policy, name)) is not None}
 
 
 def too_long(name: str, value: int) -> str:
-    """Why a time of this name cannot be this long; "": it can."""
+    """Say why a time of this name cannot be this long; "": it can."""
     most, words = LONGEST.get(name, (value, ""))
     return f"must be at most {most} ({words}), is {value}" if value > most else ""
 
 
 def tuning_problems(key: str, policy: PolicyConfig) -> Problems:
-    """(key, reason) of whatever is wrong with it."""
+    """Yield (key, reason) of everything that is wrong with a policy's tuning."""
     if not 1 <= policy.move_objects <= MAX_MOVE_OBJECTS:
         yield f"{key}.move_objects", f"must be 1 to {MAX_MOVE_OBJECTS}: they are held until they have moved"
     if policy.move_pause_ms is not None and not 0 <= policy.move_pause_ms <= MAX_MOVE_PAUSE_MS:

@@ -1,4 +1,4 @@
-"""From a `Config` to TOML text that reads back equal.
+"""This module writes a `Config` as TOML text that reads back equal.
 
 Python reads TOML but does not write it; this writes exactly the values a `Config` can hold.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def toml_lines(config: Config) -> Iterator[str]:
-    """The lines of the file, of all its sites."""
+    """Yield the lines of the file, of all its sites."""
     config = config.all_sites
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
@@ -36,7 +36,8 @@ def toml_lines(config: Config) -> Iterator[str]:
 
 
 def _toml_table(name: str, values: Mapping[str, Any], *, inline: bool = False) -> Iterator[str]:
-    """`inline`: tables in it keep their place among the other values, whose order counts."""
+    """Yield the lines of a table. `inline`: tables in it keep their place among the other values, whose order
+    counts."""
     tables: dict[str, Mapping[str, Any]] = {k: vars(v) for k, v in values.items() if dataclasses.is_dataclass(v)}
     tables |= {k: v for k, v in values.items() if isinstance(v, Mapping) and not inline}
     yield f"[{name}]"
@@ -50,7 +51,7 @@ def _toml_table(name: str, values: Mapping[str, Any], *, inline: bool = False) -
 
 
 def toml_key(key: str) -> str:
-    """A key as TOML writes it, quoted where it must be."""
+    """Return a key as TOML writes it, quoted where it must be."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _json(key)
 
 
@@ -62,5 +63,6 @@ def _toml_value(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON's strings, numbers and lists are TOML's, but for escaped surrogates and the raw DEL character."""
+    """Return JSON of a value. Its strings, numbers and lists are TOML's, except for escaped surrogates and the raw DEL
+    character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

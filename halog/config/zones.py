@@ -1,8 +1,8 @@
-"""Availability zones in a configuration: which nodes a zone has, what speaks against its quorum, and which of them a
-policy uses, and for what (P5, Q1).
+"""This module checks availability zones in a configuration: which nodes a zone has, whether its quorum makes sense, and
+which nodes a policy uses, and for what (P5, Q1).
 
-Never counts who is up; that is `halog.core.table.zones`. The theory: a quorum that no set of nodes can reach, or that a
-node alone always has, is a mistake, and is found here.
+It never counts who is up; `halog.core.table.zones` does. A quorum that no set of nodes can reach, or that a node alone
+always has, is a mistake, and is found here.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from halog.config.model import Config, PolicyConfig
 
 PATTERN: Final = frozenset("*?[]")
-"""No node's name has any of them."""
+"""Characters of patterns; no node's name has any of them."""
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names a pattern stands for, in their order; upper and lower case differ."""
+    """Return the names a pattern stands for, in their order; upper and lower case differ."""
     return [name for name in names if fnmatchcase(name, pattern)]
 
 
 def expanded(entries: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Names and patterns as names, each once, at its first place."""
+    """Return names and patterns as names, each once, at its first place."""
     known = list(names)
     found = (matching(entry, known) if PATTERN & set(entry) else [entry] for entry in entries)
     return tuple(dict.fromkeys(name for some in found for name in some))
 
 
 def span_problems(config: Config, key: str, policy: PolicyConfig) -> Iterator[tuple[str, str]]:
-    """(key, reason) of whatever is wrong with the zones of a policy, and with its backup nodes."""
+    """Yield (key, reason) of everything that is wrong with the zones of a policy, and with its backup nodes."""
     if policy.zone and policy.zones:
         yield f"{key}.zones", "excludes zone: name all of them here"
     elif not policy.zone and not policy.zones:
@@ -62,7 +62,7 @@ def _backup(config: Config, key: str, policy: PolicyConfig) -> Iterator[tuple[st
 
 
 def quorum_problems(config: Config) -> Iterator[tuple[str, str]]:
-    """(key, reason) of every quorum that cannot be meant."""
+    """Yield (key, reason) of every quorum that cannot be meant."""
     for name, zone in config.zones.items():
         given = zone.quorum.given
         if len(given) > 1:

@@ -1,1 +1,2 @@
-"""The pure core: events in, effects out. No clock, chance, threads or I/O; everything here runs in the simulation."""
+"""The core decides: events go in, effects come out. It has no clock, chance, threads or I/O; all of it runs in the
+simulation."""

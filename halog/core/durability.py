@@ -1,8 +1,8 @@
-"""What one transaction asks of its commit, where that is not what its policy asks (R6, decision 14).
+"""This module says what a transaction may ask of its own commit, in place of what its policy asks (R6, decision 14).
 
 The policy fixes what the log and the replicas can give. A transaction may wait for less of the log, or for replicas
-that flush their own stores; what the policy cannot give is refused by name. This says what may be asked for;
-`commit/durability_requests.py` judges it by the policy, and `commit/demands.py` waits for it.
+that flush their own stores. What the policy cannot give is refused by name. `commit/durability_requests.py` judges a
+request by the policy, and `commit/demands.py` waits for it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ Local = Literal["SYNC", "WRITE_NO_SYNC", "NO_SYNC"]
 
 
 class Durability(msgspec.Struct, frozen=True, array_like=True, kw_only=True, gc=False):
-    """`halog.Durability(local="NO_SYNC")`, `halog.Durability(remote="SYNC", replicas=2)`: for `node.transaction` (R6).
-    What is left out is the policy's. ConfigError for anything else."""
+    """A `Durability` is given to `node.transaction` (R6): `halog.Durability(local="NO_SYNC")`, or
+    `halog.Durability(remote="SYNC", replicas=2)`.
+
+    What is left out is the policy's. Anything else raises ConfigError.
+    """
 
     local: Local | None = None
     """Wait for no more of the log than this; not more than the policy's `local_sync`."""
@@ -42,18 +45,18 @@ class Durability(msgspec.Struct, frozen=True, array_like=True, kw_only=True, gc=
 
     @property
     def early(self) -> bool:
-        """Is the commit answered once the sync replicas hold it, in the log or not? A replica flushes what it has read
-        from the log, so who waits for that waits for the log."""
+        """Say whether the commit is answered once the sync replicas hold it, whether or not the log has it. A replica
+        flushes what it has read from the log, so a commit that waits for a flush also waits for the log."""
         return self.local == "NO_SYNC" and self.remote is None
 
     @property
     def flushed(self) -> int:
-        """So many replicas are to have it on their disks."""
+        """Return how many replicas must have the commit on their disks."""
         return 0 if self.remote is None else self.replicas
 
 
 def checked(durability: object) -> Durability | None:
-    """What an application gave as `durability`; None: what the policy says. ConfigError."""
+    """Check what an application gave as `durability`. None stands for the policy's own. ConfigError."""
     if durability is None or durability == Durability():
         return None
     if not isinstance(durability, Durability):

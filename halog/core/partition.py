@@ -24,7 +24,7 @@ from halog.core.election.positions import position_asked
 from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Verdict
-from halog.core.log.transactions import Applied, Decided
+from halog.core.log.transactions import Applied, DecidedTransaction
 from halog.core.replica.follower import Following
 from halog.core.roles import CLAIMANT, OUT, Role
 from halog.core.state.copy_state import CopyState
@@ -300,7 +300,7 @@ class Partition:
             self._apply(record)
         else:
             self._apply(meant := state.ledger.accepted(record, state.next_offset - 1))
-            if type(meant) is Decided and meant.commit is not None:
+            if type(meant) is DecidedTransaction and meant.commit is not None:
                 state.outcomes.add(record.header.tx, record.header.lsn)
         if state.held.run:
             state.held.accepted(state.chain.state)

@@ -1,4 +1,5 @@
-"""What whoever asked a partition's copy is told. Frozen values, as all that goes in and out of the core."""
+"""This module has the answers that a partition's copy gives to whoever asked it. They are frozen values, as everything
+that goes in and out of the core."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import msgspec
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """Committed as `lsn`."""
+    """A `Happened` says that the transaction is committed, as `lsn`."""
 
     lsn: int
 
@@ -16,7 +17,8 @@ class NotHappened(msgspec.Struct, frozen=True):
 
 
 class Conflicted(msgspec.Struct, frozen=True):
-    """`key` has another version than the one read; a retry should first wait for `settled` (0: nothing to wait for)."""
+    """The object under `key` has another version than the one read. A retry should first wait for `settled` (0: nothing
+    to wait for)."""
 
     key: bytes
     expected: int
@@ -25,7 +27,7 @@ class Conflicted(msgspec.Struct, frozen=True):
 
 
 class Duplicated(msgspec.Struct, frozen=True):
-    """`key` exists."""
+    """An object under `key` exists already."""
 
     key: bytes
 
@@ -44,13 +46,13 @@ class Remapped(msgspec.Struct, frozen=True):
 
 
 class Otherwise(msgspec.Struct, frozen=True):
-    """The transaction was decided the other way, at `lsn`; 0: it was told so, and has no record here."""
+    """The transaction was decided the other way, at `lsn`; 0: this copy was told so, and has no record of it."""
 
     lsn: int
 
 
 class TooLarge(msgspec.Struct, frozen=True):
-    """The encoded record has `size` bytes, over `limit`; or, with a `key`, the value of that object."""
+    """The encoded record, or with a `key` the value of that object, has `size` bytes and exceeds `limit`."""
 
     size: int
     limit: int
@@ -58,12 +60,12 @@ class TooLarge(msgspec.Struct, frozen=True):
 
 
 class NotServing(msgspec.Struct, frozen=True):
-    """This copy is not active; `active` is who should be, as far as it knows, of the epoch `elected`. Nothing happened
-    here."""
+    """This copy is not active, and nothing happened here. `active` is the node that should be active in epoch
+    `elected`, as far as this copy knows."""
 
     active: str | None
     epoch: int = 0
-    """It is, in this epoch, and the request was for an older one only."""
+    """Not 0: this copy is active in this epoch, but the request was for an older one only."""
     elected: int = 0
 
 
@@ -75,24 +77,24 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 class TooFew(msgspec.Struct, frozen=True):
-    """Nothing was done: too few nodes of the group are there to hold a commit (R7), too few sync replicas to flush
-    what asks for it (R6), or too few of the sites whose logs must have it (M5)."""
+    """Nothing was done, because too few nodes of the group are there to hold a commit (R7), too few sync replicas to
+    flush one that asks for it (R6), or too few of the sites whose logs must have it (M5)."""
 
     have: int
     needed: int
     of: str = "nodes"
     away: tuple[str, ...] = ()
-    """Those that are missed, where it is known who."""
+    """Those that are missing, where they are known."""
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """The transaction id is not newer than `horizon`, the stamp up to which outcomes may have been forgotten."""
+    """The transaction id is not newer than `horizon`; outcomes up to that stamp may have been forgotten."""
 
     horizon: bytes = b""
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """It may have happened; ask again by id."""
+    """The transaction may have happened; ask again by its id."""
 
     why: str
 

@@ -1,16 +1,16 @@
-"""The role of one copy as a table: `TRANSITIONS[role][happening]` is the next role; a missing pair is a bug.
+"""This module is the table of a copy's roles: `TRANSITIONS[role][happening]` is the next role; a missing pair is a bug.
 
 LOADING    reads the log up to where it ended at start; takes no part in elections
 FOLLOWING  applies what the log accepts
-ELECTING   the active is gone: asked the others for their positions
-CLAIMING   won: the compare-and-set of the znode is under way
-STARTING   `EpochStarted` is appended; reads up to it
-OPENING    `EpochOpened` is appended, or what opens the epoch with a merge is waited for; reads up to it
+ELECTING   the active node is gone: has asked the others for their positions
+CLAIMING   won the election: the compare-and-set of the znode is under way
+STARTING   has appended `EpochStarted`; reads up to it
+OPENING    has appended `EpochOpened`, or waits for the merge that opens the epoch; reads up to it
 ACTIVE     takes commits; reads nothing, its log comes back as acknowledgements
 VERIFYING  an acknowledgement came at an unexpected offset: reads the gap like any reader (W3)
 DRAINING   hands over: takes no commits, waits for those in flight
-HANDING    `HandedOver` is appended; nothing can be called off any more (H4)
-OFFLINE    this node has no quorum in one of its zones (Q1): takes part in nothing; behind it lies LOADING, never more
+HANDING    has appended `HandedOver`; the hand-over cannot be called off any more (H4)
+OFFLINE    this node has no quorum in one of its zones (Q1): takes part in nothing; the next role is LOADING
 FAILED     this copy's history is not the log's, or the log no longer holds what it needs: rebuild
 """
 
@@ -20,7 +20,7 @@ import enum
 
 
 class Role(enum.Enum):
-    """What a copy does now; see the module."""
+    """A `Role` is what a copy does now; the module lists the roles."""
 
     LOADING = "loading"
     FOLLOWING = "following"
@@ -67,14 +67,15 @@ OUT = frozenset({Role.OFFLINE, Role.FAILED})
 """Roles in which this copy takes part in nothing."""
 
 INCOMPLETE = frozenset({Role.LOADING, Role.OFFLINE})
-"""Roles in which this copy has not yet read what the log had before: it shows nobody anything (P11)."""
+"""Roles in which this copy has not yet read what was in the log before: it shows nothing to anybody (P11)."""
 
 CLAIMANT = frozenset({Role.CLAIMING, Role.STARTING, Role.OPENING})
 """Roles between winning an election and serving."""
 
 
 def next_role(role: Role, happening: str) -> Role:
-    """The table's answer; AssertionError naming both where it has none."""
+    """Return the next role, as the table has it. An AssertionError names role and happening where the table has no
+    entry."""
     try:
         return TRANSITIONS[role][happening]
     except KeyError:

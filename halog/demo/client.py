@@ -1,34 +1,28 @@
-"""The client process: a node in no zone that replays the flights. JSON lines on stdout say how far it is.
-
-Its parent opens the gate by lines on stdin (`allow 30000`). It ends when all rows are done, or with one line that says
-why not.
-"""
+"""This module is the client process of the demo: it replays the flights (`client_process` says how it is spoken to)."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import threading
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 
-import halog
 from halog.demo import dataset, rows
+from halog.demo.client_process import epochs_of, reporting, run_client, say
 from halog.demo.journal import Journal
-from halog.demo.replay import WORKERS, Gate, Replay
-from halog.errors import HalogError
+from halog.demo.ordered_work import RowGate
+from halog.demo.replay import WORKERS, Replay
 from halog.runtime.node.open import Node
 
 REPORT_S = 0.2
 """Fine enough for the faults to come at their row; a report costs 20 µs."""
 
 
-class Order(msgspec.Struct, frozen=True):
-    """What the client is to do (JSON in argv)."""
+class ReplayOrder(msgspec.Struct, frozen=True):
+    """Tells the client what to do (JSON in argv)."""
 
     config: str
     flights: str
@@ -40,53 +34,19 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Entry point of the process."""
-    order = msgspec.json.decode(sys.argv[1], type=Order)
-    try:
-        with halog.node(order.config, name="client") as node:
-            _replay(node, order)
-    except HalogError as error:
-        _say({"error": f"{type(error).__name__}: {error}"})
-        return 1
-    return 0
+    """Run the process; return its exit code."""
+    order = msgspec.json.decode(sys.argv[1], type=ReplayOrder)
+    return run_client(order.config, "client", lambda node: _replay(node, order))
 
 
-def _replay(node: Node, order: Order) -> None:
-    tables = node.runtime.router.tables
-
-    def epochs() -> dict[str, int]:
-        return {name: table.epoch.number for name, (_, table) in tables.items()}
-
-    journal = Journal(Path(order.journal))
-    replay = Replay(node, node.runtime.operators, epochs, journal, order.sabotaged)
-    gate = Gate(order.allowed)
-    ended = threading.Event()
-    for target in (lambda: _obey(gate), lambda: _report(replay, ended)):
-        threading.Thread(target=target, daemon=True).start()
-    began = time.monotonic()
-    try:
-        replay.run(rows.parse(dataset.records(Path(order.flights), order.rows)), gate, order.workers)
-    finally:
-        ended.set()
-        journal.close()
-    _say({**asdict(replay.tally), "seconds": time.monotonic() - began, "done": True})
-
-
-def _obey(gate: Gate) -> None:
-    """Orders of the parent; without a parent there is nobody to replay for."""
-    for line in sys.stdin:
-        word, _, number = line.partition(" ")
-        if word == "allow":
-            gate.open_to(int(number))
-
-
-def _report(replay: Replay, ended: threading.Event) -> None:
-    while not ended.wait(REPORT_S):
-        _say(asdict(replay.tally))
-
-
-def _say(message: dict[str, object]) -> None:
-    os.write(1, json.dumps(message).encode() + b"\n")
+def _replay(node: Node, order: ReplayOrder) -> None:
+    gate = RowGate(order.allowed)
+    with closing(Journal(Path(order.journal))) as journal:
+        replay = Replay(node, node.runtime.operators, epochs_of(node), journal, order.sabotaged)
+        began = time.monotonic()
+        with reporting(gate, lambda: asdict(replay.tally), REPORT_S):
+            replay.run(rows.parse(dataset.records(Path(order.flights), order.rows)), gate, order.workers)
+    say({**asdict(replay.tally), "seconds": time.monotonic() - began, "done": True})
 
 
 if __name__ == "__main__":

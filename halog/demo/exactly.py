@@ -1,7 +1,8 @@
-"""One piece of work, one transaction, exactly once, whatever happens to the nodes meanwhile; each answer is noted.
+"""This module does one piece of work in one transaction, exactly once, whatever happens to the nodes meanwhile; each
+answer is noted.
 
-A conflict is run again by the decorated form; an unknown outcome is asked after by its id until it is known, under the
-highest epoch that a request of it was for, and only what did not happen is run again.
+The decorated form runs a conflict again. The client asks by its id for an unknown outcome until that is known, under
+the highest epoch that a request was sent for. Only work that did not happen is run again.
 """
 
 from __future__ import annotations
@@ -18,40 +19,41 @@ from halog.errors import AvailabilityError, ConflictError, OutcomeUnknownError
 from halog.transactions import Node, Transaction
 
 RETRIES = 100
-"""Runs after a conflict; while a partition fails over, one and the same transaction may meet itself more than once."""
+"""Runs after a conflict; while a partition fails over, one transaction may conflict with itself more than once."""
 GIVE_UP_S = 60.0
-"""A row is tried that long; every fault of the demo is over much sooner."""
+"""A row is tried for so long; every fault of the demo is over much sooner."""
 
 W = TypeVar("W")
 """A piece of work."""
 
 
-class Outcomes(Protocol):
-    """What settles an unknown outcome; the node's runtime."""
+class OutcomeSource(Protocol):
+    """An `OutcomeSource` settles unknown outcomes; the node's runtime is one."""
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str: ...
 
 
 @dataclass
-class Tally:
-    """How far the client is. Counted under its lock."""
+class ClientTally:
+    """Counts how far the client is. It is changed under the client's lock."""
 
     rows: int = 0
     transactions: int = 0
     acknowledged: int = 0
     unknown: int = 0
     repeated: int = 0
-    """Runs after the first: conflicts."""
+    """Runs after the first one of a transaction: conflicts."""
 
 
-class Exactly(abc.ABC, Generic[W]):
-    """One client's transactions; any thread. What the work is, and where it is noted, a subclass says."""
+class ExactlyOnce(abc.ABC, Generic[W]):
+    """An `ExactlyOnce` runs one client's transactions, on any thread. A subclass says what the work is, and where it is
+    noted."""
 
-    def __init__(self, node: Node, outcomes: Outcomes, epochs: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(self, node: Node, outcomes: OutcomeSource, epochs: Callable[[], Mapping[str, int]]) -> None:
         self.node = node
         self.outcomes = outcomes
         self.epochs = epochs
-        self.tally = Tally()
+        self.tally = ClientTally()
         self.error: BaseException | None = None
         self._lock = threading.Lock()
         self._open = threading.local()
@@ -59,14 +61,14 @@ class Exactly(abc.ABC, Generic[W]):
 
     @abc.abstractmethod
     def work(self, tx: Transaction, what: W) -> None:
-        """Do it, in the transaction just begun."""
+        """Do the work, in the transaction just begun."""
 
     @abc.abstractmethod
     def note(self, what: W, partition: str, tx: bytes, outcome: str) -> None:
-        """Note what was said of it."""
+        """Note the answer for this work."""
 
     def guarded(self, job: Callable[[], None]) -> None:
-        """The first error ends everything; until all threads know, jobs are only dropped."""
+        """Do a job, unless a thread has failed: the first error ends everything, and later jobs are only dropped."""
         if self.error is None:
             try:
                 job()
@@ -78,7 +80,7 @@ class Exactly(abc.ABC, Generic[W]):
         return self.error is not None
 
     def transact(self, what: W, *, pretend: bool = False) -> None:
-        """Until it is settled. `pretend`: it is noted as done and is not (sabotage)."""
+        """Do the work until its outcome is settled. `pretend`: note it as done and do not do it (sabotage)."""
         until = time.monotonic() + GIVE_UP_S
         self._open.runs = 0
         if pretend:
@@ -91,13 +93,13 @@ class Exactly(abc.ABC, Generic[W]):
             self.tally.repeated += max(0, self._open.runs - 1)
 
     def _begun(self, what: W) -> None:
-        """The transaction is remembered, because its id is known only at the end."""
+        """Do the work in the transaction just begun, and remember that, since its id is known only at the end."""
         self._open.tx = tx = self.node.current()
         self._open.runs += 1
         self.work(tx, what)
 
     def _attempt(self, what: W, last: bool) -> bool:
-        """True: settled, one way or the other."""
+        """Run the work once. True: its outcome is settled."""
         epochs = self.epochs()
         try:
             self._run(what)
@@ -114,7 +116,8 @@ class Exactly(abc.ABC, Generic[W]):
         return True
 
     def _settle(self, what: W, partition: str, epoch: int) -> bool:
-        """Ask what became of it. What is to follow waits meanwhile, so no later work can hide the answer."""
+        """Ask for the outcome of the work. Later work of the same name waits meanwhile, so it cannot hide the answer.
+        True: the work is settled."""
         self._note(what, partition, UNKNOWN)
         until = time.monotonic() + GIVE_UP_S
         while time.monotonic() < until:
@@ -134,7 +137,7 @@ class Exactly(abc.ABC, Generic[W]):
         return happened
 
     def _pretend(self, what: W) -> None:
-        """All the work, an id, a note of success, and no commit."""
+        """Do all the work, take an id, note success, and commit nothing."""
         with self.node.transaction() as tx:
             self._begun(what)
             tx.id = self.node.backend.new_transaction_id()

@@ -1,4 +1,4 @@
-"""The demo's managed classes. Node processes import this module because `[application] modules` names it.
+"""This module holds the demo's managed classes. Node processes import it because `[application] modules` names it.
 
 A flight and its aircraft are both partitioned by the tail number, so a method of the one can change the other. Airports
 live elsewhere: a transaction that changes all three is over two partitions. Methods run on the node that is active for
@@ -16,8 +16,8 @@ NO_TAIL = "NONE"
 """Flights cancelled before an aircraft was assigned have no tail number."""
 
 
-class Status(enum.Enum):
-    """How a flight ended."""
+class FlightStatus(enum.Enum):
+    """Says how a flight ended."""
 
     LANDED = "landed"
     CANCELLED = "cancelled"
@@ -26,7 +26,7 @@ class Status(enum.Enum):
 
 @halog.managed(key=("time_hour", "carrier", "flight", "tail"), partition_by="tail")
 class Flight:
-    """One row. Date, carrier and number alone are not unique: a number may depart twice a day."""
+    """A `Flight` is one row. Date, carrier and number alone are not unique: a number may depart twice a day."""
 
     time_hour: dt.datetime
     carrier: str
@@ -34,12 +34,12 @@ class Flight:
     tail: str
     origin: str
     destination: str
-    status: Status
+    status: FlightStatus
     miles: int
     minutes: int | None = None
 
     def land(self) -> None:
-        """Its aircraft has landed, too: both are in one partition, so one transaction changes both."""
+        """Land the aircraft, too: both are in one partition, so one transaction changes both."""
         here = halog.current()
         aircraft = here.find(Aircraft, self.tail) or here.create(Aircraft(tail=self.tail))
         aircraft.land(self.miles, self.minutes or 0)
@@ -47,7 +47,7 @@ class Flight:
 
 @halog.managed(key="tail")
 class Aircraft:
-    """What an aircraft has done."""
+    """An `Aircraft` holds what one aircraft has done."""
 
     tail: str
     landings: int = 0
@@ -55,7 +55,7 @@ class Aircraft:
     minutes: int = 0
 
     def land(self, miles: int, minutes: int) -> None:
-        """It has arrived somewhere."""
+        """Count one landing."""
         self.landings += 1
         self.miles += miles
         self.minutes += minutes
@@ -63,7 +63,8 @@ class Aircraft:
 
 @halog.managed(key="code")
 class Airport:
-    """What has arrived at an airport. The client fetches and changes it itself: the other way to change an object."""
+    """An `Airport` holds what has arrived there. The client fetches and changes it itself: the other way to change an
+    object."""
 
     code: str
     arrivals: int = 0
@@ -73,11 +74,11 @@ class Airport:
 
 @halog.managed(key="name")
 class Probe:
-    """One per partition: written to again and again to see when the partition takes writes. Counts nothing real."""
+    """A `Probe` is written to again and again, to see when its partition takes writes. There is one per partition."""
 
     name: str
     writes: int = 0
 
     def write(self) -> None:
-        """Once more."""
+        """Count one more write."""
         self.writes += 1

@@ -1,8 +1,9 @@
-"""What is changed on purpose while the client goes on: a node joins, objects move to other partitions, a node leaves.
+"""This module changes the cluster on purpose while the client goes on: a node joins, objects move to other partitions,
+a node leaves.
 
-Each goes the way an operator's command goes: a configuration that is activated, a mapping that is begun, a drain that
-is planned and wished; the nodes do the rest by themselves. Never stops a node that still hosts something, and believes
-no node that it is done: the partition tables and the mapping's znode say so.
+Each change goes the way of an operator's command: a configuration is activated, a mapping is begun, a drain is planned
+and requested; the nodes do the rest by themselves. It never stops a node that still hosts something. It does not ask a
+node whether it is done: the partition tables and the mapping's znode say so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from halog.core.placement import drain as draining
 from halog.demo import cluster
 from halog.demo.probe import Prober
-from halog.demo.result import Change, Spread
+from halog.demo.result import Latencies, PlannedChange
 from halog.demo.scene import Scene
 from halog.demo.stage import Stage
 from halog.errors import HalogError
@@ -28,16 +29,17 @@ STOP_S = 15.0
 """A node that hosts nothing has nothing to hand over."""
 
 
-class Moves:
-    """Of one run. Call them on the main thread: a node that joins dies with it."""
+class PlannedChanges:
+    """`PlannedChanges` makes the planned changes of one run. Call it on the main thread: a node that joins dies with
+    that."""
 
     def __init__(self, stage: Stage, scene: Scene, prober: Prober) -> None:
         self.stage = stage
         self.scene = scene
         self.prober = prober
 
-    def join(self) -> Change:
-        """A fourth node is added to the configuration, and gets its share by itself (P2, P11, P13)."""
+    def join(self) -> PlannedChange:
+        """Add a fourth node to the configuration; it gets its share by itself (P2, P11, P13)."""
         name, stage = cluster.JOINING, self.stage
         self.scene.phase = f"node {name} joins"
         self.scene.tell(f"node {name} is added to the configuration and started")
@@ -54,15 +56,15 @@ class Moves:
         return found
 
     def _has_its_share(self) -> bool:
-        """What the nodes planned for it is done."""
+        """Is everything done that the nodes planned for the new node?"""
         plan = plans.read(self.stage.coordinator)
         if plan is None or not any(cluster.JOINING in m.target.nodes for m in plan.moves):
             return False
         states = plans.states_of(plan, self.stage.watch.tables.values())
         return set(states.values()) == {plans.DONE} and self.stage.is_whole()
 
-    def another_ring(self) -> Change:
-        """Nearly every object moves to another partition, as with `halog rebalance` (P6, P13)."""
+    def another_ring(self) -> PlannedChange:
+        """Move nearly every object to another partition, as `halog rebalance` does (P6, P13)."""
         stage, config = self.stage, cluster.with_ring(self.stage.config, cluster.RING)
         self.scene.phase = "objects move to other partitions"
         self.scene.tell(f"a ring of {cluster.RING:,} slots: nearly every object moves to another partition")
@@ -80,8 +82,8 @@ class Moves:
     def _is_mapped(self) -> bool:
         return wishes.progress(self.stage.coordinator, cluster.POLICY).state == wishes.DONE
 
-    def leave(self, name: str) -> Change:
-        """A node is drained, then ended, then taken out of the configuration (P12)."""
+    def leave(self, name: str) -> PlannedChange:
+        """Drain a node, end it, and take it out of the configuration (P12)."""
         stage = self.stage
         had = stage.watch.hosted(name)
         self.scene.phase = f"node {name} leaves"
@@ -118,12 +120,12 @@ class Moves:
 
     # --- measured, told ---
 
-    def _measured(self, change: Callable[[], None]) -> Change:
+    def _measured(self, change: Callable[[], None]) -> PlannedChange:
         at, began = self.scene.seconds, time.monotonic()
         slowest = self.prober.through(change)
-        return Change(round(at, 1), round(time.monotonic() - began, 1), pause_ms=Spread.of(slowest.values()))
+        return PlannedChange(round(at, 1), round(time.monotonic() - began, 1), pause_ms=Latencies.of(slowest.values()))
 
-    def _tell(self, what: str, change: Change) -> None:
+    def _tell(self, what: str, change: PlannedChange) -> None:
         pause = change.pause_ms
         self.scene.tell(
             f"{what} after {change.seconds} s; the slowest write of each partition took {pause.median or 0:,.0f} ms "

@@ -1,4 +1,4 @@
-"""What a run of the demo is asked to do. Plain values; `halog.cli.cluster.demo` fills them in."""
+"""This module holds what a run of the demo is asked to do. `halog.cli.cluster.demo` fills in the plain values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DROP_COMMIT = "drop-commit"
-"""Sabotage: one transaction is journalled as acknowledged and never committed."""
+"""This sabotage notes one transaction as acknowledged and never commits it."""
 
 ALL_ROWS = 336_776
 """Every flight that left New York in 2013."""
@@ -14,7 +14,7 @@ ALL_ROWS = 336_776
 
 @dataclass(frozen=True)
 class Options:
-    """One run."""
+    """Describes one run."""
 
     rows: int = 20_000  # three weeks; two and a half minutes on 2 cores, with all that happens on the way
     partitions: int = 12  # divides evenly over 2, 3 and 4 nodes

@@ -1,8 +1,9 @@
-"""How long a fault is felt: the time to the first write, begun after the fault, that each partition acknowledges; and
-how long a write takes at worst while something is changed on purpose.
+"""This module measures how long a fault is felt: the time to the first write, begun after the fault, that each
+partition acknowledges. It also measures how long a write takes at worst while something is changed on purpose.
 
-One object per partition, one thread per partition, each blocked in an ordinary transaction until somebody serves it.
-Runs in the demo's own process, which has little else to do. Its writes are noted in a journal like the client's.
+There is one object and one thread per partition; each thread is blocked in an ordinary transaction until a node serves
+it. The prober runs in the demo's own process, which has little else to do. Its writes are noted in a journal like the
+client's.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from halog.demo.journal import ACKNOWLEDGED, Journal, Note
+from halog.demo.journal import ACKNOWLEDGED, PROBE, Journal, Note
 from halog.demo.model import Probe
 from halog.errors import HalogError
 from halog.transactions import Node, Transaction
 
 GIVE_UP_S = 30.0
-"""No answer by then is a partition that did not fail over; it is missing from the count."""
+"""A partition that has not answered by then did not fail over; it is missing from the count."""
 EVERY_S = 0.1
-"""Between two writes to a partition while something is changed: more of them would be load of their own."""
+"""Seconds between two writes to a partition while something is changed: more writes would be load of their own."""
 
 
 class Prober:
-    """Knows one object per partition."""
+    """A `Prober` writes to one object per partition."""
 
     def __init__(self, node: Node, journal: Journal, partitions: Collection[str]) -> None:
         self.node = node
@@ -44,13 +45,13 @@ class Prober:
         return found
 
     def prepare(self) -> None:
-        """Find names that belong to each partition now, create the objects, and so see that every one takes writes."""
+        """Find a name for each partition and create its object; so every partition is seen to take writes."""
         self.names = self._names()
         for partition, name in self.names.items():
             self._note(partition, self._again(name))
 
     def measure(self, partitions: Collection[str], fault: Callable[[], None]) -> dict[str, float]:
-        """Cause the fault; partition → ms until its first new acknowledged write."""
+        """Cause the fault; return partition → ms until its first new acknowledged write."""
         ready, done = threading.Event(), dict[str, float]()
         threads = [threading.Thread(target=self._wait, args=(p, ready, done), daemon=True) for p in partitions]
         for thread in threads:
@@ -63,7 +64,8 @@ class Prober:
         return dict(done)
 
     def through(self, change: Callable[[], None]) -> dict[str, float]:
-        """Write to every partition again and again while the change is made; partition → ms of its slowest write."""
+        """Write to every partition again and again while the change is made; return partition → ms of its slowest
+        write."""
         done, slowest = threading.Event(), dict[str, float]()
         threads = [threading.Thread(target=self._go_on, args=(p, done, slowest), daemon=True) for p in self.names]
         for thread in threads:
@@ -106,4 +108,4 @@ class Prober:
 
     def _note(self, partition: str, tx: Transaction) -> None:
         assert tx.id is not None
-        self.journal.write(Note(-1, "probe", partition, tx.id, ACKNOWLEDGED))
+        self.journal.write(Note(PROBE, tx.id.hex(), ACKNOWLEDGED, partition))

@@ -1,4 +1,5 @@
-"""The demo's children: node processes and the client. They cannot outlive the process that started them.
+"""This module runs the demo's children: node processes and the client. They cannot outlive the process that started
+them.
 
 A child asks the kernel for SIGKILL at its parent's death before it does anything else (`child`); the kernel means the
 parent *thread*, so children are started on the main thread. A group of their own keeps a Ctrl-C in the terminal from
@@ -22,11 +23,11 @@ from halog.embedded.archives import child_environment
 from halog.errors import HalogError
 
 STOP_S = 8.0
-"""An orderly end takes a hand-over and a few hundred ms; then SIGKILL."""
+"""An orderly end takes a hand-over and a few hundred ms; then SIGKILL follows."""
 
 
 class Child:
-    """One child process, `python -m` of `argv`; what it says on stderr goes to `<name>.log`."""
+    """A `Child` is one child process, `python -m` of `argv`; its stderr goes to `<name>.log`."""
 
     def __init__(self, name: str, argv: list[str], logs: Path, *, pipes: bool = False) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -59,35 +60,42 @@ class Child:
 
     @property
     def said(self) -> IO[bytes]:
-        """Its stdout."""
+        """Return the child's stdout."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def tell(self, line: str) -> None:
-        """A line to its stdin; nobody there to read it is found out elsewhere."""
+        """Write a line to its stdin. If nobody reads it, that is noticed elsewhere."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
     def kill(self) -> None:
-        """kill -9, without waiting."""
+        """Kill it (kill -9), without waiting."""
         os.kill(self.pid, signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: alive, connected, silent."""
+        """Stop it with SIGSTOP: it is alive, connected, and silent."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Wake it with SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
+
+    def check(self, called: str) -> None:
+        """Raise HalogError if it has ended, which nobody asked for."""
+        if not self.alive:
+            raise HalogError(
+                f"{called} ended unasked (exit code {self.exit_code}): {self.last_words()}; see {self.log}"
+            )
 
     def reap(self) -> None:
         """Wait for a process that was killed."""
         self._process.wait(STOP_S)
 
     def last_words(self) -> str:
-        """The last line of its log, for an error message."""
+        """Return the last line of its log, for an error message."""
         try:
             lines = [ln.strip() for ln in self.log.read_text(errors="replace").splitlines() if ln.strip()]
         except OSError:
@@ -95,13 +103,13 @@ class Child:
         return lines[-1][:200] if lines else "it said nothing"
 
     def terminate(self) -> None:
-        """SIGTERM, also to one that is stopped."""
+        """Send SIGTERM, also to a process that is stopped."""
         if self.alive:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
 
     def finish(self, until: float) -> None:
-        """Gone when it returns, by force after the deadline."""
+        """Wait until it has ended; kill it after the deadline."""
         try:
             self._process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -126,8 +134,8 @@ _told_to_end = False
 
 
 def listen() -> None:
-    """From now on SIGINT and SIGTERM interrupt the main thread, and are remembered: a KeyboardInterrupt that comes
-    while Python frees an object is lost, and libraries that it meets half-way raise something else instead."""
+    """Make SIGINT and SIGTERM interrupt the main thread from now on, and remember that. A KeyboardInterrupt that comes
+    while Python frees an object is lost, and a library that it interrupts may raise something else instead."""
 
     def hear(number: int, frame: object) -> None:
         global _told_to_end
@@ -139,13 +147,13 @@ def listen() -> None:
 
 
 def told_to_end() -> bool:
-    """Has one of them come since?"""
+    """Has one of these signals come since?"""
     return _told_to_end
 
 
 @contextlib.contextmanager
 def undivided() -> Iterator[None]:
-    """A signal that comes while a process is started is heard once it is known: else nobody would end it."""
+    """Delay a signal that comes while a process is started until the process is known: else nobody would end it."""
     heard: list[int] = []
     before = {n: signal.signal(n, lambda number, _: heard.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -159,7 +167,7 @@ def undivided() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C must not leave half of the processes behind."""
+    """Ignore a second Ctrl-C, which would leave half of the processes behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The result for people: the story in one table, on stdout."""
+"""This module prints the result for people: the story in one table, on stdout."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from halog.demo.result import Change, Result, Spread
+from halog.demo.result import Latencies, PlannedChange, Result
 from halog.demo.scene import Scene
 
 WIDTH = 120
-"""For pipes and files, which have no width of their own."""
+"""The width for pipes and files, which have none of their own."""
 
 
 OK = "ok: nothing was lost, nothing happened twice, every copy is the same"
 
 
 def report(result: Result, scene: Scene, console: Console | None = None) -> None:
-    """Print it."""
+    """Print the result."""
     tell(lines(result), scene, OK if result.ok else "", console)
 
 
 def tell(told: Iterable[tuple[str, str, str]], scene: Scene, ok: str, console: Console | None = None) -> None:
-    """A table, what was wrong, and the verdict; `ok` is empty where it is not."""
+    """Print a table, what was wrong, and the verdict; `ok` is empty if something was wrong."""
     out = console or Console()
     if not out.is_terminal:
         out = Console(file=out.file, width=WIDTH)
@@ -44,7 +44,7 @@ def tell(told: Iterable[tuple[str, str, str]], scene: Scene, ok: str, console: C
 
 
 def lines(r: Result) -> Iterator[tuple[str, str, str]]:
-    """What, how much, and what that means."""
+    """Yield rows of the table: what, how much, and what that means."""
     rows = r.rows
     total = rows.landed + rows.cancelled + rows.diverted
     ends = f"{rows.landed:,} landed, {rows.cancelled:,} cancelled, {rows.diverted:,} diverted"
@@ -71,8 +71,8 @@ def lines(r: Result) -> Iterator[tuple[str, str, str]]:
     yield "seconds", f"{r.seconds:,.1f}", "all in all"
 
 
-def _change(change: Change, what: str) -> tuple[str, str]:
-    """How long it took, and what it was; what of it a writer noticed."""
+def _change(change: PlannedChange, what: str) -> tuple[str, str]:
+    """Return how long a change took, and what it was; and what a writer noticed of it."""
     if change.seconds is None:
         return "-", what
     pause = f"slowest write of a partition {_spread(change.pause_ms)}"
@@ -83,7 +83,7 @@ def _ms(value: int | None) -> str:
     return "-" if value is None else f"{value:,} ms"
 
 
-def _spread(s: Spread) -> str:
+def _spread(s: Latencies) -> str:
     if s.median is None or s.worst is None:
         return "-"
     return f"{s.median:,.0f} ms (worst {s.worst:,.0f}, of {s.count})"

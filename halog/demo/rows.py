@@ -1,4 +1,5 @@
-"""A row of the CSV as the client replays it. Pure; the judge reads the same CSV by itself (`totals`)."""
+"""This module reads a row of the CSV as the client replays it. Pure; the judge reads the same CSV by itself
+(`totals`)."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from halog.demo.model import NO_TAIL, Status
+from halog.demo.model import NO_TAIL, FlightStatus
 
 MISSING = frozenset(("", "NA"))
-"""How the data set writes "no value"."""
+"""The data set writes "no value" so."""
 
 
-class Row(NamedTuple):
-    """One scheduled departure. `minutes` is set for a landing only."""
+class FlightRow(NamedTuple):
+    """Holds one scheduled departure. `minutes` is set for a landing only."""
 
     number: int
     time_hour: dt.datetime
@@ -22,21 +23,21 @@ class Row(NamedTuple):
     tail: str
     origin: str
     destination: str
-    status: Status
+    status: FlightStatus
     miles: int
     minutes: int | None
 
     @property
     def key(self) -> tuple[dt.datetime, str, int, str]:
-        """Of its `Flight`."""
+        """Return the key of its `Flight`."""
         return self.time_hour, self.carrier, self.flight, self.tail
 
 
-def parse(records: Iterable[Mapping[str, str]]) -> Iterator[Row]:
-    """Rows in file order, numbered from 0."""
+def parse(records: Iterable[Mapping[str, str]]) -> Iterator[FlightRow]:
+    """Yield rows in file order, numbered from 0."""
     for number, r in enumerate(records):
         minutes = None if r["air_time"] in MISSING else int(r["air_time"])
-        yield Row(
+        yield FlightRow(
             number,
             dt.datetime.fromisoformat(r["time_hour"]),
             r["carrier"],
@@ -50,8 +51,8 @@ def parse(records: Iterable[Mapping[str, str]]) -> Iterator[Row]:
         )
 
 
-def status_of(minutes: int | None, arr_time: str) -> Status:
-    """A diverted flight arrived, but not after a measured time in the air."""
+def status_of(minutes: int | None, arr_time: str) -> FlightStatus:
+    """Return how the flight ended. A diverted flight arrived, but not after a measured time in the air."""
     if minutes is not None:
-        return Status.LANDED
-    return Status.CANCELLED if arr_time in MISSING else Status.DIVERTED
+        return FlightStatus.LANDED
+    return FlightStatus.CANCELLED if arr_time in MISSING else FlightStatus.DIVERTED

@@ -1,7 +1,7 @@
-"""The play: start, replay, join, move, leave, kill, restart, stop, wake, and three questions at the end.
+"""This module is the play: start, replay, join, move, leave, kill, restart, stop, wake, and three questions at the end.
 
-`play` returns the result or raises one HalogError. The verdict is made of everything that was found wrong; each of it
-is told in the scene, so that a failed run says why.
+`play` returns the result or raises one HalogError. The verdict is made of everything that was found wrong; the scene
+tells all of it, so that a failed run says why.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from halog.adapters.kafka.log import KafkaLog
 from halog.demo import cluster, dataset, journal, totals, verify_copies, verify_log, verify_objects
-from halog.demo.moves import Moves
+from halog.demo.moves import PlannedChanges
 from halog.demo.options import DROP_COMMIT, Options
 from halog.demo.probe import Prober
-from halog.demo.result import Change, Copies, Result, RowCounts, Spread
+from halog.demo.result import CopyCheck, Latencies, PlannedChange, Result, RowCounts
 from halog.demo.scene import Scene
 from halog.demo.schedule import Schedule, plan, sabotaged_row
 from halog.demo.stage import Stage
@@ -26,29 +26,28 @@ from halog.embedded.progress import Progress
 from halog.errors import DeadlineError
 
 FROZEN_S = 3.0
-"""Three sessions long: by then everybody has gone on without the stopped node."""
+"""Three sessions long: by then all have gone on without the stopped node."""
 BACK_S = 90.0
 """A node catches up on seconds of records in well under one; a loaded machine may need longer."""
 LEVEL_S = 60.0
-"""For the copies to reach the same record once nobody writes."""
+"""Enough for the copies to reach the same record once nobody writes."""
 
 
 @dataclass
-class Findings:
-    """What a run measured and what it found wrong."""
+class RunFindings:
+    """Holds what a run measured."""
 
-    wrong: list[str] = field(default_factory=list)
     failover: dict[str, float] = field(default_factory=dict)
     frozen: dict[str, float] = field(default_factory=dict)
     restart_ms: int | None = None
     catch_up_ms: int | None = None
-    join: Change = field(default_factory=Change)
-    ring: Change = field(default_factory=Change)
-    leave: Change = field(default_factory=Change)
+    join: PlannedChange = field(default_factory=PlannedChange)
+    ring: PlannedChange = field(default_factory=PlannedChange)
+    leave: PlannedChange = field(default_factory=PlannedChange)
 
 
 class Play:
-    """One run on one stage."""
+    """A `Play` is one run on one stage."""
 
     def __init__(self, options: Options, scene: Scene, stage: Stage, flights: Path) -> None:
         self.options = options
@@ -56,12 +55,12 @@ class Play:
         self.stage = stage
         self.flights = flights
         self.schedule: Schedule = plan(options.rows, options.seed)
-        self.findings = Findings()
+        self.findings = RunFindings()
 
     # --- the replay and its faults ---
 
     def replay(self) -> None:
-        """All rows, with all that is done to the nodes on the way."""
+        """Replay all rows, with all that is done to the nodes on the way."""
         stage = self.stage
         notes = journal.Journal(stage.journal("probe"))
         self.prober = Prober(stage.node, notes, list(stage.watch.tables))
@@ -71,14 +70,14 @@ class Play:
             sabotaged = sabotaged_row(self.options.rows, self.options.seed)
         stage.start_client(self.flights, self.schedule.gate_join, sabotaged)
         self.scene.tell(f"a client process replays {self.options.rows:,} flights")
-        self._change_and_hurt(Moves(stage, self.scene, self.prober))
+        self._change_and_hurt(PlannedChanges(stage, self.scene, self.prober))
         stage.allow(self.options.rows)
         self.scene.phase = "replaying"
         stage.wait("the client", lambda: stage.reports is not None and stage.reports.done is not None)
         notes.close()
 
-    def _change_and_hurt(self, moves: Moves) -> None:
-        """Each at its row; the client stops at a gate until it is over."""
+    def _change_and_hurt(self, moves: PlannedChanges) -> None:
+        """Do each change at its row; the client stops at a gate until it is over."""
         stage, at, found = self.stage, self.schedule, self.findings
         self._reach(at.join_at)
         found.join = moves.join()
@@ -161,17 +160,17 @@ class Play:
         return round((time.monotonic() - since) * 1000)
 
     def _tell_spread(self, what: str, ms: dict[str, float], partitions: list[str]) -> None:
-        spread = Spread.of(ms.values())
+        spread = Latencies.of(ms.values())
         self.scene.tell(
             f"{what} after {spread.median or 0:,.0f} ms (median), {spread.worst or 0:,.0f} ms (worst of {spread.count})"
         )
         if missing := sorted(set(partitions) - ms.keys()):
-            self._blame(f"{len(missing)} partitions did not fail over: {', '.join(missing[:3])}")
+            self.scene.blame(f"{len(missing)} partitions did not fail over: {', '.join(missing[:3])}")
 
     # --- the verdict ---
 
     def judge(self) -> Result:
-        """The three questions."""
+        """Ask the three questions; return the result."""
         expected = totals.count(dataset.records(self.flights, self.options.rows))
         self._level()
         self._check_objects(expected)
@@ -184,20 +183,18 @@ class Play:
             join=self.findings.join,
             rebalance=replace(self.findings.ring, objects=result.rebalance.objects),
             leave=self.findings.leave,
-            failover_ms=Spread.of(self.findings.failover.values()),
-            frozen_ms=Spread.of(self.findings.frozen.values()),
+            failover_ms=Latencies.of(self.findings.failover.values()),
+            frozen_ms=Latencies.of(self.findings.frozen.values()),
             restart_ms=self.findings.restart_ms,
             catch_up_ms=self.findings.catch_up_ms,
         )
         if result.transactions != expected.transactions:
-            self._blame(f"{result.transactions:,} transactions were run, {expected.transactions:,} were called for")
+            self.scene.blame(
+                f"{result.transactions:,} transactions were run, {expected.transactions:,} were called for"
+            )
         if result.acknowledged != result.transactions:
-            self._blame(f"{result.acknowledged:,} of {result.transactions:,} transactions were acknowledged")
-        return replace(result, ok=not self.findings.wrong, seconds=round(self.scene.seconds, 1))
-
-    def _blame(self, text: str) -> None:
-        self.findings.wrong.append(text)
-        self.scene.tell(f"WRONG: {text}")
+            self.scene.blame(f"{result.acknowledged:,} of {result.transactions:,} transactions were acknowledged")
+        return replace(result, ok=not self.scene.wrong, seconds=round(self.scene.seconds, 1))
 
     def _counted(self, expected: Totals) -> Result:
         reports = self.stage.reports
@@ -217,18 +214,15 @@ class Play:
             stage.wait("all copies to be level", lambda: not uneven(stage.watch.latest, stage.watch.tables), LEVEL_S)
         except DeadlineError:
             which = uneven(stage.watch.latest, stage.watch.tables)
-            self._blame(f"copies of {len(which)} partitions are not level after {LEVEL_S:.0f} s: {which[:3]}")
+            self.scene.blame(f"copies of {len(which)} partitions are not level after {LEVEL_S:.0f} s: {which[:3]}")
 
     def _check_objects(self, expected: Totals) -> None:
         self.scene.phase = "checking every object against the CSV"
         check = verify_objects.check_objects(self.stage.node, expected)
-        for text in check.examples:
-            self._blame(text)
-        if check.wrong > len(check.examples):
-            self._blame(f"and {check.wrong - len(check.examples):,} more objects")
+        self.scene.blame_all(check.examples, check.wrong, " objects")
         self.scene.tell(f"{check.objects:,} objects read, {check.wrong:,} differ from the totals of the CSV")
 
-    def _check_copies(self) -> Copies:
+    def _check_copies(self) -> CopyCheck:
         self.scene.phase = "comparing every copy with every other"
         router = self.stage.node.runtime.router
         placed = {name: table.configured for name, table in self.stage.watch.tables.items()}
@@ -239,9 +233,9 @@ class Play:
             f"{copies.mismatches:,} differ, {copies.misplaced:,} are misplaced"
         )
         if copies.misplaced:
-            self._blame(f"{copies.misplaced:,} objects are in another partition than the mapper says")
+            self.scene.blame(f"{copies.misplaced:,} objects are in another partition than the mapper says")
         if copies.mismatches:
-            self._blame(f"{copies.mismatches:,} objects are not the same in every copy")
+            self.scene.blame(f"{copies.mismatches:,} objects are not the same in every copy")
         return copies
 
     def _check_log(self, result: Result) -> Result:
@@ -260,12 +254,12 @@ class Play:
             f"doubled; {len(claims.unknown):,} of unknown outcome, of which {verdict.happened_after_all:,} happened"
         )
         if verdict.lost or verdict.doubled:
-            self._blame(f"{verdict.lost:,} acknowledged transactions are lost, {verdict.doubled:,} doubled")
+            self.scene.blame(f"{verdict.lost:,} acknowledged transactions are lost, {verdict.doubled:,} doubled")
         if logged.torn:
-            self._blame(f"{logged.torn:,} transactions happened in some of their partitions only")
+            self.scene.blame(f"{logged.torn:,} transactions happened in some of their partitions only")
         return replace(
             result,
-            rebalance=Change(objects=logged.moved),
+            rebalance=PlannedChange(objects=logged.moved),
             acknowledged=claims.acknowledged_rows,
             unknown=len(claims.unknown),
             lost=verdict.lost,
@@ -274,7 +268,7 @@ class Play:
 
 
 def play(options: Options, scene: Scene, progress: Progress) -> Result:
-    """The whole demo. Call it on the main thread: the children die with it."""
+    """Run the whole demo. Call it on the main thread: the children die with it."""
     scene.phase = "fetching the flights"
     flights = dataset.ensure(progress)
     with Stage(options, scene, progress) as stage:

@@ -1,10 +1,10 @@
-"""What there is to see of a run: plain values, written by the demo and drawn by `view`."""
+"""This module holds what there is to see of a run: plain values, written by the demo and drawn by `view`."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 WINDOW_S = 2.0
@@ -12,13 +12,13 @@ WINDOW_S = 2.0
 
 
 class Rate:
-    """Events per second over the last seconds."""
+    """A `Rate` counts events per second over the last seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, total: int, now: float) -> None:
-        """The count is `total` now."""
+        """Note that the count is `total` now."""
         self._seen.append((now, total))
         while now - self._seen[0][0] > WINDOW_S:
             self._seen.popleft()
@@ -33,7 +33,7 @@ class Rate:
 
 @dataclass
 class NodeScene:
-    """One node's row."""
+    """Holds one node's row."""
 
     state: str = "starting"
     pid: int = 0
@@ -44,7 +44,7 @@ class NodeScene:
 
 @dataclass
 class Scene:
-    """Everything on the screen."""
+    """Holds everything on the screen."""
 
     rows: int
     phase: str = ""
@@ -55,19 +55,33 @@ class Scene:
     rate: Rate = field(default_factory=Rate)
     nodes: dict[str, NodeScene] = field(default_factory=dict)
     story: list[tuple[float, str]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """What was found wrong; it is in the story, too."""
     began: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Return the seconds since the beginning."""
         return time.monotonic() - self.began
 
     def tell(self, text: str) -> None:
-        """The story goes on."""
+        """Add a line to the story."""
         self.story.append((self.seconds, text))
 
+    def blame(self, text: str) -> None:
+        """Tell something that is wrong; the run has failed."""
+        self.wrong.append(text)
+        self.tell(f"WRONG: {text}")
+
+    def blame_all(self, examples: Sequence[str], count: int, what: str) -> None:
+        """Tell the examples of `count` things that are wrong, and how many more there are."""
+        for text in examples:
+            self.blame(text)
+        if count > len(examples):
+            self.blame(f"and {count - len(examples):,} more{what}")
+
     def progress(self, tally: Mapping[str, int], now: float) -> None:
-        """The client reports."""
+        """Show a client's report."""
         self.done = tally["rows"]
         self.acknowledged = tally["acknowledged"]
         self.repeated = tally["repeated"]

@@ -1,8 +1,9 @@
-"""At which rows nodes are hurt, join and leave, and objects move. Pure: a function of the number of rows and the seed.
+"""This module says at which rows nodes are hurt, join and leave, and objects move. Pure: a function of the number of
+rows and the seed.
 
 The client stops at a gate until what comes before it is over, so that a short run has all of it in the middle, too; a
-long one never notices. The jitter makes runs with different seeds hit different moments. What copies or moves objects
-comes early, while there are few of them.
+long one never notices. The jitter makes runs with different seeds hit different moments. Changes that copy or move
+objects come early, while there are few objects.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """Numbers of finished rows at which something happens, and rows the client must not pass before it is over."""
+    """Holds numbers of finished rows at which something happens, and rows the client must not pass before it is
+    over."""
 
     join_at: int
     ring_at: int
@@ -22,20 +24,20 @@ class Schedule:
     restart_at: int
     freeze_at: int
     gate_join: int
-    """Not passed before the new node has its share."""
+    """The client waits here until the new node has its share."""
     gate_ring: int
-    """Not passed before every object is where the other ring has it."""
+    """The client waits here until every object is where the other ring has it."""
     gate_leave: int
-    """Not passed before the node that leaves is gone."""
+    """The client waits here until the node that leaves is gone."""
     gate_restart: int
-    """Not passed before the killed node is back."""
+    """The client waits here until the killed node is back."""
     gate_freeze: int
-    """Not passed before the stopped node is back."""
+    """The client waits here until the stopped node is back."""
 
 
 def plan(rows: int, seed: int) -> Schedule:
-    """Join, move and leave at the beginning, kill in the first third, restart a little later, freeze behind the
-    middle."""
+    """Return a schedule: join, move and leave at the beginning, kill in the first third, restart a little later, freeze
+    behind the middle."""
     chance = random.Random(seed)
     kill = 0.22 + 0.08 * chance.random()
     freeze = 0.58 + 0.08 * chance.random()
@@ -55,5 +57,5 @@ def plan(rows: int, seed: int) -> Schedule:
 
 
 def sabotaged_row(rows: int, seed: int) -> int:
-    """The row whose commit is dropped."""
+    """Return the row whose commit is dropped."""
     return random.Random(seed).randrange(rows // 4, max(rows // 4 + 1, rows // 2))

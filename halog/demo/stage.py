@@ -1,78 +1,41 @@
-"""Everything that runs during the demo: the site, the node processes, the client, and the demo's own node.
+"""This module holds everything that runs during the demo: the site, the node processes, the client, and the demo's own
+node.
 
-Knows nothing of faults and verdicts.
+It knows nothing of faults and verdicts.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 import halog
 from halog.config import Config
 from halog.demo import cluster
-from halog.demo.client import Order
+from halog.demo.client import ReplayOrder
+from halog.demo.client_reports import ClientReports
 from halog.demo.options import Options
 from halog.demo.processes import Child, stop_all, undivided, uninterrupted
 from halog.demo.scene import NodeScene, Scene
-from halog.demo.staging import GRACE_S, UP_S, Staging
-from halog.demo.watch import Watch, is_up
+from halog.demo.staging import GRACE_S, UP_S, Staging, node_command
+from halog.demo.watch import ClusterWatch, is_up
 from halog.embedded import EmbeddedSite
 from halog.embedded.progress import Progress
-from halog.errors import DeadlineError, HalogError
+from halog.errors import HalogError
 from halog.metadata import config_versions as versions
 from halog.ports import Coordinator
 from halog.runtime.node.open import Node
 
 STALL_S = 90.0
-"""The client finished no row for so long: longer than it tries a single one."""
-
-
-class ClientReports:
-    """What the client says, read on a thread of its own."""
-
-    def __init__(self, child: Child, scene: Scene) -> None:
-        self.child = child
-        self.scene = scene
-        self.done: dict[str, Any] | None = None
-        self.error: str | None = None
-        self.moved = time.monotonic()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        for line in self.child.said:
-            said = json.loads(line)
-            if "error" in said:
-                self.error = said["error"]
-                continue
-            if said["rows"] != self.scene.done:
-                self.moved = time.monotonic()
-            self.scene.progress(said, time.monotonic())
-            if said.get("done"):
-                self.done = said
-
-    def check(self) -> None:
-        """HalogError if the client will never be done."""
-        if self.done is not None:
-            return
-        if not self.child.alive:
-            self._thread.join(1.0)
-            if self.done is None:
-                raise HalogError(f"the client ended early: {self.error or self.child.last_words()}")
-        if time.monotonic() - self.moved > STALL_S:
-            raise DeadlineError(f"the client finished no row for {STALL_S:.0f} s; see {self.child.log}")
+"""A client that has finished no row for so long is stuck: this is longer than it tries a single one."""
 
 
 class Stage(Staging):
-    """See the module."""
+    """A `Stage` runs the site, the nodes and the client of one run."""
 
     def __init__(self, options: Options, scene: Scene, progress: Progress) -> None:
         super().__init__(options.data_dir, scene)
@@ -84,7 +47,7 @@ class Stage(Staging):
         """Nodes whose end or silence is the demo's own doing."""
         self.reports: ClientReports | None = None
         self.node: Node
-        self.watch: Watch
+        self.watch: ClusterWatch
 
     # --- life ---
 
@@ -102,14 +65,14 @@ class Stage(Staging):
         for name in cluster.NODES:
             self.start_node(name)
         self.node = halog.node(self.config, name="demo")
-        self.watch = Watch(self.node.runtime.router)
+        self.watch = ClusterWatch(self.node.runtime.router)
         for name in cluster.NODES:
             self.watch.add(name)
         self.wait("all partitions to be active with all replicas", self._complete, UP_S)
         self.scene.tell(f"three nodes serve {self.options.partitions} partitions, each active, sync and async replica")
 
     def close(self) -> None:
-        """Nothing of this run is alive afterwards."""
+        """End everything of this run."""
         with uninterrupted():
             if hasattr(self, "watch"):
                 self.watch.close()
@@ -126,16 +89,15 @@ class Stage(Staging):
 
     def start_node(self, name: str) -> Child:
         """Start a node process, or start it again on its data."""
-        argv = ["halog.cli.main", "node", "start", "--config", str(self.config_path), "--name", name]
         with undivided():
-            child = self.nodes[name] = Child(name, [*argv, "--log-level", "info"], self.run_dir)
+            child = self.nodes[name] = Child(name, node_command(self.config_path, name), self.run_dir)
         self.scene.nodes[name] = NodeScene("starting", child.pid)
         if hasattr(self, "watch") and name not in self.watch.latest:
             self.watch.add(name)
         return child
 
     def end_node(self, name: str, limit_s: float) -> None:
-        """SIGTERM to a node that hosts nothing; it is gone, in order, when this returns. HalogError otherwise."""
+        """Send SIGTERM to a node that hosts nothing, and wait until it has ended in order; HalogError otherwise."""
         child = self.nodes[name]
         self.wounded.add(name)
         self.scene.nodes[name].state = "left"
@@ -149,7 +111,7 @@ class Stage(Staging):
 
     def start_client(self, flights: Path, allowed: int, sabotaged: int) -> None:
         """Start the client process."""
-        order = Order(
+        order = ReplayOrder(
             config=str(self.config_path),
             flights=str(flights),
             journal=str(self.journal("client")),
@@ -159,10 +121,12 @@ class Stage(Staging):
         )
         argv = ["halog.demo.client", msgspec.json.encode(order).decode()]
         with undivided():
-            self.reports = ClientReports(Child("client", argv, self.run_dir, pipes=True), self.scene)
+            child = Child("client", argv, self.run_dir, pipes=True)
+            self.reports = ClientReports(child, self.scene, stall_s=STALL_S)
 
     def activate(self, config: Config, why: str) -> None:
-        """Make it the cluster's configuration, as `halog config activate` does, and the file of nodes to be started."""
+        """Make this the cluster's configuration, as `halog config activate` does, and the file of nodes that start
+        later."""
         draft = versions.Draft(time.time_ns() // 1_000_000, "the demo", str(self.config_path), why, config)
         versions.activate(self.coordinator, versions.read(self.coordinator), draft)
         self.config = config
@@ -170,12 +134,8 @@ class Stage(Staging):
 
     @property
     def coordinator(self) -> Coordinator:
-        """The site's."""
+        """Return the site's coordinator."""
         return self.node.runtime.adapters.coordinator
-
-    def journal(self, name: str) -> Path:
-        """Where a journal is kept."""
-        return self.run_dir / f"{name}.journal"
 
     def allow(self, rows: int) -> None:
         """Let the client go on to this row."""
@@ -185,16 +145,14 @@ class Stage(Staging):
     # --- waiting ---
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, attentively."""
+        """Let time pass, and notice a child that ends meanwhile."""
         until = time.monotonic() + seconds
         self.wait("time", lambda: time.monotonic() >= until)
 
     def _look(self) -> None:
         for name, child in self.nodes.items():
-            if not child.alive and name not in self.wounded:
-                raise HalogError(
-                    f"node {name} ended unasked (exit code {child.exit_code}): {child.last_words()}; see {child.log}"
-                )
+            if name not in self.wounded:
+                child.check(f"node {name}")
         if self.reports is not None:
             self.reports.check()
         if hasattr(self, "watch"):
@@ -217,21 +175,21 @@ class Stage(Staging):
         return self.is_whole() and all(self.is_up(n) for n in self.nodes)
 
     def is_whole(self) -> bool:
-        """Whether every partition is where it is to be, with all its copies in the node list."""
+        """Say whether every partition is where it belongs, with all its copies in the node list."""
         tables = self.watch.tables.values()
         return bool(tables) and all(t.target is None and len(t.node_list) == len(t.configured) for t in tables)
 
     def is_up(self, name: str) -> bool:
-        """Whether this very process answers, with all its copies."""
+        """Say whether this very process answers, with all its copies."""
         return is_up(self.watch.latest[name], self.nodes[name].pid, self.watch.hosted(name))
 
     def answers_up(self, name: str) -> bool:
-        """The same, asked now."""
+        """Say the same, asked now."""
         self.watch.latest[name] = status = self.watch.ask(name)
         return is_up(status, self.nodes[name].pid, self.watch.hosted(name))
 
     def is_back(self, name: str) -> bool:
-        """Up, in every node list, level, and active for nothing but what the tables give it."""
+        """Is the node up, in every node list, level, and active for nothing except what the tables give it?"""
         if not self.watch.in_every_list(name) or not self.answers_up(name):
             return False
         status = self.watch.latest[name]

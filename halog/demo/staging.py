@@ -1,6 +1,7 @@
-"""What every demo's stage is: a with-block that leaves nothing behind but the evidence of a failure.
+"""This module holds what every demo's stage does: a with-block that leaves nothing behind except the evidence of a
+failure.
 
-`wait` is the only loop: whatever is waited for, a child that ended unasked is noticed, and the scene is up to date.
+`wait` is the only loop: while it waits, it notices a child that ended unasked, and the scene is up to date.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ LOOK_S = 0.02
 UP_S = 60.0
 """A node of ours is up in two seconds; a loaded machine may need ten times that."""
 GRACE_S = 0.2
-"""What is left then is killed: the data is judged or abandoned, and with all nodes leaving there is no successor."""
+"""Processes that are left after this are killed: the data is judged or abandoned, and with all nodes leaving there is
+no successor."""
 
 
-class Told(Protocol):
-    """Who hears what happens."""
+class StoryTeller(Protocol):
+    """A `StoryTeller` hears what happens."""
 
     def tell(self, text: str) -> None: ...
 
 
 class Staging(abc.ABC):
-    """One run, in a directory of its own below `data_dir`; None: one that is gone afterwards."""
+    """A `Staging` is one run, in a directory of its own below `data_dir`; None: one that is removed afterwards."""
 
-    def __init__(self, data_dir: Path | None, scene: Told) -> None:
+    def __init__(self, data_dir: Path | None, scene: StoryTeller) -> None:
         self.base = prepared(data_dir)
         self.run_dir = self.base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         self.keep = data_dir is not None
-        """Whether data, logs and journals stay; those of a failed run are evidence."""
+        """Do data, logs and journals stay? Those of a failed run are evidence."""
         self._told = scene
 
     @abc.abstractmethod
@@ -52,11 +54,11 @@ class Staging(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Nothing of this run is alive afterwards."""
+        """End everything of this run."""
 
     @abc.abstractmethod
     def _look(self) -> None:
-        """HalogError if a child ended unasked; the scene is up to date afterwards."""
+        """Bring the scene up to date; HalogError if a child ended unasked."""
 
     def __enter__(self) -> Self:
         try:
@@ -71,20 +73,24 @@ class Staging(abc.ABC):
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        """KeyboardInterrupt if that is what became of an interruption."""
+        """End the run. KeyboardInterrupt if the error came of an interruption."""
         if isinstance(error, Exception) and not told_to_end() and self._has_begun() and not self.keep:
             self.keep_evidence()
         self.close()
         if not isinstance(error, KeyboardInterrupt):
             _check()
 
+    def journal(self, name: str) -> Path:
+        """Return the path of a client's journal."""
+        return self.run_dir / f"{name}.journal"
+
     def keep_evidence(self) -> None:
-        """Something is wrong: leave data, logs and journals where they are."""
+        """Leave data, logs and journals where they are, since something is wrong."""
         self.keep = True
         self._told.tell(f"data, logs and journals are kept in {self.run_dir}")
 
     def wait(self, what: str, happened: Callable[[], bool], limit_s: float | None = None) -> None:
-        """Wait; DeadlineError names `what`, HalogError a child that ended unasked."""
+        """Wait until `happened()`; DeadlineError names `what`, HalogError a child that ended unasked."""
         until = None if limit_s is None else time.monotonic() + limit_s
         while not happened():
             _check()
@@ -95,14 +101,19 @@ class Staging(abc.ABC):
         self._look()
 
 
+def node_command(config: Path, name: str) -> list[str]:
+    """Return the arguments of a child that is a node of the cluster."""
+    return ["halog.cli.main", "node", "start", "--config", str(config), "--name", name, "--log-level", "info"]
+
+
 def _check() -> None:
-    """Was an interruption lost on its way?"""
+    """Raise KeyboardInterrupt if an interruption was lost on its way."""
     if told_to_end():
         raise KeyboardInterrupt
 
 
 def prepared(directory: Path | None) -> Path:
-    """The demo's directory; SiteError for one that holds other things."""
+    """Return the demo's directory; SiteError for one that holds other things."""
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="halog-demo-"))
     path = directory.absolute()

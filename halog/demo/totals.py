@@ -1,6 +1,6 @@
-"""What the objects must add up to, counted from the CSV's own text: no row, model or transaction takes part.
+"""This module counts what the objects must add up to, from the CSV's own text: no row, model or transaction takes part.
 
-The theory: a mistake of the client must not be repeated by its judge, so this shares no code with `rows`.
+The judge must not repeat a mistake of the client, so this shares no code with `rows`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Sums = tuple[int, int, int]
 
 @dataclass
 class Totals:
-    """The truth."""
+    """Holds the sums that are true."""
 
     flights: dict[FlightKey, str] = field(default_factory=dict)
     """Key → landed, cancelled or diverted."""
@@ -28,12 +28,12 @@ class Totals:
 
     @property
     def by_status(self) -> Counter[str]:
-        """Flights per status."""
+        """Return the number of flights per status."""
         return Counter(self.flights.values())
 
     @property
     def transactions(self) -> int:
-        """Each row is one."""
+        """Return the number of transactions: each row is one."""
         return self.rows
 
 

@@ -1,8 +1,8 @@
-"""The second question: is every copy equal to every other, object by object?
+"""This module asks the second question: is every copy equal to every other, object by object?
 
-Each copy is read from its own node's store, not through the active one. Equal means reference, version, key and value;
-a copy that lacks an object, or has one too many, differs. Never trusts a hash a node computed about itself. Is each
-object where it belongs? The mapper is asked anew, here, of every key.
+Each copy is read from its own node's store, not through the active node. Equal means reference, version, key and value;
+a copy that lacks an object, or has one too many, differs. A hash that a node computed about itself is not trusted. To
+see whether each object is where it belongs, the mapper is asked again, here, for every key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from halog.backend import Found
 from halog.config import Config
-from halog.demo.result import Copies
+from halog.demo.result import CopyCheck
 from halog.errors import HalogError
 from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
@@ -21,7 +21,7 @@ from mappers import ConsistentHash
 PAGE = 1_000
 """Objects per frame: about 200 kB."""
 READ_S = 20.0
-"""For one page of a busy node."""
+"""Seconds for one page of a busy node."""
 
 ReadCopy = Callable[[str, str], Iterable[Found]]
 """(node, partition) → its objects."""
@@ -31,7 +31,7 @@ Ask = Callable[[str, frames.Request, float], frames.Reply]
 
 
 def read_store(ask: Ask, node: str, partition: str) -> Iterator[Found]:
-    """Everything in one node's own copy of a partition."""
+    """Yield everything in one node's own copy of a partition."""
     after = b""
     while True:
         reply = ask(node, frames.Scan(partition, b"", after, PAGE, True), READ_S)
@@ -46,7 +46,7 @@ def read_store(ask: Ask, node: str, partition: str) -> Iterator[Found]:
 
 
 def placed_by(config: Config, policy: str, registry: Registry = DEFAULT) -> Belongs:
-    """What the mapper of this configuration says. The returned function raises HalogError for a key of no known
+    """Return what the mapper of this configuration says. The returned function raises HalogError for a key of no known
     type."""
     settings = config.policies[policy]
     ring = ConsistentHash(settings.partitions, settings.ring_size)
@@ -60,7 +60,7 @@ def placed_by(config: Config, policy: str, registry: Registry = DEFAULT) -> Belo
     return belongs
 
 
-def compare(placed: Mapping[str, Sequence[str]], read: ReadCopy, belongs: Belongs | None = None) -> Copies:
+def compare(placed: Mapping[str, Sequence[str]], read: ReadCopy, belongs: Belongs | None = None) -> CopyCheck:
     """Compare the copies of each partition (name → nodes that must hold one), and its objects with where each of them
     `belongs`."""
     objects = mismatches = misplaced = 0
@@ -69,11 +69,11 @@ def compare(placed: Mapping[str, Sequence[str]], read: ReadCopy, belongs: Belong
         objects += len(seen)
         mismatches += len(differing)
         misplaced += belongs is not None and sum(belongs(key) != partition for key in seen)
-    return Copies(len(placed), objects, mismatches, misplaced)
+    return CopyCheck(len(placed), objects, mismatches, misplaced)
 
 
 def compare_one(copies: Sequence[Iterable[Found]]) -> tuple[int, int]:
-    """(distinct objects, those not the same everywhere). A key that one copy holds twice is a mismatch, too."""
+    """Return (distinct objects, those not the same everywhere). A key that one copy holds twice is a mismatch, too."""
     seen, differing = _gathered(copies)
     return len(seen), len(differing)
 

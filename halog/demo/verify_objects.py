@@ -1,14 +1,14 @@
-"""The first question: do the objects add up to what the CSV says?
+"""This module asks the first question: do the objects add up to what the CSV says?
 
-Reads every object through the application's own verbs, as any program would, from the nodes that are active now.
+It reads every object through the application's own verbs, as any program would, from the nodes that are active now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from halog.demo.complaints import Complaints
 from halog.demo.model import Aircraft, Airport, Flight
 from halog.demo.totals import FlightKey, Sums, Totals
 from halog.transactions import Node
@@ -17,24 +17,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass
-class Check:
-    """What was read, and what is wrong with it in words (the first few) and number."""
+class ObjectCheck(Complaints):
+    """An `ObjectCheck` counts objects that were read, and those that are wrong."""
 
-    objects: int = 0
-    wrong: int = 0
-    examples: list[str] = field(default_factory=list)
+    most_examples = 5
 
-    def complain(self, text: str) -> None:
-        """One more object that is not as it should be."""
-        self.wrong += 1
-        if len(self.examples) < 5:
-            self.examples.append(text)
+    def __init__(self) -> None:
+        super().__init__()
+        self.objects = 0
 
 
-def check_objects(node: Node, totals: Totals) -> Check:
-    """Every flight, aircraft and airport against the totals."""
-    check = Check()
+def check_objects(node: Node, totals: Totals) -> ObjectCheck:
+    """Check every flight, aircraft and airport against the totals."""
+    check = ObjectCheck()
     with node.transaction():
         compare("flight", {flight_key(f): f.status.value for f in node.extent(Flight)}, totals.flights, check)
     with node.transaction():
@@ -43,8 +38,8 @@ def check_objects(node: Node, totals: Totals) -> Check:
     return check
 
 
-def compare(kind: str, found: Mapping[K, V], expected: Mapping[K, V], check: Check) -> None:
-    """Both ways: nothing missing, nothing different, nothing more."""
+def compare(kind: str, found: Mapping[K, V], expected: Mapping[K, V], check: ObjectCheck) -> None:
+    """Compare both ways: nothing missing, nothing different, nothing more."""
     check.objects += len(found)
     for key, want in expected.items():
         have = found.get(key)
@@ -56,18 +51,18 @@ def compare(kind: str, found: Mapping[K, V], expected: Mapping[K, V], check: Che
         check.complain(f"{kind} {key} should not exist")
 
 
-class Counted(Protocol):
-    """Miles and minutes."""
+class MilesAndMinutes(Protocol):
+    """Has miles and minutes."""
 
     miles: int
     minutes: int
 
 
-def sums(landings: int, of: Counted) -> Sums:
-    """As the totals have them."""
+def sums(landings: int, of: MilesAndMinutes) -> Sums:
+    """Return the sums as the totals have them."""
     return landings, of.miles, of.minutes
 
 
 def flight_key(flight: Flight) -> FlightKey:
-    """As the CSV writes it."""
+    """Return the flight's key as the CSV writes it."""
     return flight.time_hour.strftime("%Y-%m-%dT%H:%M:%SZ"), flight.carrier, flight.flight, flight.tail

@@ -1,12 +1,12 @@
-"""Draws a run on stderr: live where that is a terminal, else a line per event. stdout is never written to.
+"""This module draws a run on stderr: live on a terminal, else a line per event. It never writes to stdout.
 
-The live picture is redrawn by rich's own thread from the plain values of `scene`.
+rich's own thread redraws the live picture from the plain values of `scene`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -16,19 +16,25 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from halog.demo.scene import Scene
+from halog.demo.scene import NodeScene, Scene
 
 FRAMES_PER_S = 4
 """Enough to look alive; a frame costs 5 ms of a processor the cluster needs."""
 STORY_LINES = 9
 PLAIN_S = 5.0
-"""Without a terminal: one line of progress that often."""
+"""Seconds between two lines of progress without a terminal."""
 
 STYLE = {"up": "green", "killed": "bold red", "stopped": "bold yellow", "starting": "cyan", "silent": "red"}
+NODE_COLUMNS: Mapping[str, Callable[[NodeScene], str]] = {
+    "pid": lambda n: str(n.pid),
+    "active for": lambda n: str(n.active),
+    "replica of": lambda n: str(n.replicas),
+    "lag (records)": lambda n: f"{n.lag:,}",
+}
 
 
-class View:
-    """A with-block during which the scene is shown."""
+class LiveView:
+    """A `LiveView` is a with-block during which the scene is shown."""
 
     def __init__(
         self,
@@ -88,16 +94,21 @@ class View:
 
 
 def progress_line(scene: Scene) -> str:
-    """Where the run is."""
+    """Return a line that says where the run is."""
     lag = max((n.lag for n in scene.nodes.values()), default=0)
     counts = f"{scene.done:,} of {scene.rows:,} rows, {scene.rate.value:,.0f} transactions/s, lag {lag:,}"
     return f"{scene.seconds:6.1f} s  … {scene.phase}: {counts}"
 
 
 def draw(scene: Scene) -> RenderableType:
-    """The live picture."""
-    story = Text("\n".join(f"{at:6.1f} s  {text}" for at, text in scene.story[-STORY_LINES:]), style="dim")
-    return Group(_headline(scene), ProgressBar(total=scene.rows, completed=scene.done), _nodes(scene), story)
+    """Return the live picture."""
+    progress = ProgressBar(total=scene.rows, completed=scene.done)
+    return Group(_headline(scene), progress, nodes_table(scene, NODE_COLUMNS), story_of(scene))
+
+
+def story_of(scene: Scene) -> Text:
+    """Return the last lines of the story."""
+    return Text("\n".join(f"{at:6.1f} s  {text}" for at, text in scene.story[-STORY_LINES:]), style="dim")
 
 
 def _headline(scene: Scene) -> Text:
@@ -110,11 +121,11 @@ def _headline(scene: Scene) -> Text:
     return line
 
 
-def _nodes(scene: Scene) -> Table:
+def nodes_table(scene: Scene, columns: Mapping[str, Callable[[NodeScene], str]]) -> Table:
+    """Return a table of the nodes: name, state, and these columns."""
     table = Table(box=None, padding=(0, 2))
-    for column in ("node", "state", "pid", "active for", "replica of", "lag (records)"):
+    for column in ("node", "state", *columns):
         table.add_column(column, justify="left" if column in ("node", "state") else "right")
     for name, n in scene.nodes.items():
-        state = Text(n.state, style=STYLE.get(n.state, ""))
-        table.add_row(name, state, str(n.pid), str(n.active), str(n.replicas), f"{n.lag:,}")
+        table.add_row(name, Text(n.state, style=STYLE.get(n.state, "")), *(of(n) for of in columns.values()))
     return table

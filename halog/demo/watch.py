@@ -1,6 +1,6 @@
-"""What the demo sees of the cluster: partition tables and each node's own status, asked over the network.
+"""This module sees the cluster from outside: partition tables and each node's own status, asked over the network.
 
-Never guesses: a node that does not answer has no status. One thread asks, everybody reads.
+It never guesses: a node that does not answer has no status. One thread per node asks; all others read the answers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from halog.runtime.rpc.router import Router
 ASK_S = 0.5
 """A node that needs longer is shown as silent."""
 PAUSE_S = 0.3
-"""Between two rounds: three status answers cost the nodes 1 ms."""
+"""Seconds between two rounds: three status answers cost the nodes 1 ms."""
 
 
 class CopyStatus(msgspec.Struct, frozen=True):
-    """One copy, as its node describes it."""
+    """Holds one copy, as its node describes it."""
 
     partition: str
     role: str
@@ -35,7 +35,7 @@ class CopyStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """One node, as it describes itself."""
+    """Holds one node, as it describes itself."""
 
     node: str
     pid: int
@@ -43,24 +43,24 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Records behind, of the copy that is furthest behind."""
+        """Return how many records the copy that is furthest behind is behind."""
         return max((c.lag_records for c in self.copies), default=0)
 
     @property
     def failed(self) -> str | None:
-        """Why a copy cannot go on, if one cannot."""
+        """Say why a copy cannot go on, if one cannot."""
         return next((f"{c.partition}: {c.error}" for c in self.copies if c.error), None)
 
     def leads(self) -> set[str]:
-        """The partitions it believes to be active for."""
+        """Return the partitions it believes to be active for."""
         return {c.partition for c in self.copies if c.role in LEADING}
 
 
 LEADING = frozenset(role.value for role in roles.LEADING)
 
 
-class Watch:
-    """Asks all nodes again and again; `latest` holds the answers."""
+class ClusterWatch:
+    """A `ClusterWatch` asks all nodes again and again; `latest` holds the answers."""
 
     def __init__(self, router: Router) -> None:
         self.router = router
@@ -70,19 +70,19 @@ class Watch:
         self._threads: list[threading.Thread] = []
 
     def add(self, node: str) -> None:
-        """Begin to ask; one thread per node, so that a silent one hides no other."""
+        """Begin to ask a node; one thread per node, so that a silent one hides no other."""
         self.latest[node] = None
         thread = threading.Thread(target=self._ask_on, args=(node,), daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def forget(self, node: str) -> None:
-        """It has left: its status is nobody's any more."""
+        """Drop the status of a node that has left."""
         with self._lock:
             del self.latest[node]
 
     def close(self) -> None:
-        """No more questions."""
+        """End all asking."""
         self._closing.set()
         for thread in self._threads:
             thread.join(2 * ASK_S)
@@ -96,7 +96,7 @@ class Watch:
                 self.latest[node] = status
 
     def ask(self, node: str) -> NodeStatus | None:
-        """The node's answer now, or None."""
+        """Return the node's answer now, or None."""
         try:
             reply = self.router.request(node, frames.Status(), ASK_S)
             return msgspec.convert(reply.status, NodeStatus) if isinstance(reply, frames.StatusIs) else None
@@ -105,19 +105,20 @@ class Watch:
 
     @property
     def tables(self) -> dict[str, PartitionTable]:
-        """All partitions, by name."""
+        """Return all partitions, by name."""
         return {name: table for name, (_, table) in sorted(self.router.tables.items())}
 
     def led_by(self, node: str) -> list[str]:
-        """The partitions a node is active for."""
+        """Return the partitions a node is active for."""
         return [n for n, t in self.tables.items() if t.active is not None and t.active.node == node]
 
     def hosted(self, node: str) -> int:
-        """How many partitions it is to have a copy of."""
+        """Return how many partitions the node must have a copy of."""
         return sum(node in t.configured for t in self.tables.values())
 
     def in_every_list(self, node: str) -> bool:
-        """Whether the node is back in the node list of every partition it is configured for, in this incarnation."""
+        """Say whether the node is back in the node list of every partition it is configured for, in this
+        incarnation."""
         info = self.router.nodes.get(node)
         return info is not None and all(
             t.active == info.member or any(r.member == info.member for r in t.replicas)
@@ -127,14 +128,15 @@ class Watch:
 
 
 def is_up(status: NodeStatus | None, pid: int, partitions: int) -> bool:
-    """The very process answers, and its copies have left loading."""
+    """Say whether the very process answers, and its copies have left loading."""
     if status is None or status.pid != pid or len(status.copies) < partitions:
         return False
     return all(c.role != "loading" for c in status.copies)
 
 
 def uneven(statuses: Mapping[str, NodeStatus | None], partitions: Iterable[str]) -> list[str]:
-    """Partitions whose copies are not all at the same record of the same history; all of them if a node is silent."""
+    """Return partitions whose copies are not all at the same record of the same history; all of them if a node is
+    silent."""
     positions: dict[str, set[Any]] = {p: set() for p in partitions}
     for status in statuses.values():
         if status is None:

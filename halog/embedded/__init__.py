@@ -1,10 +1,10 @@
-"""Real Kafka (KRaft) and real ZooKeeper as child processes on loopback: an *embedded site* (O3).
+"""This package runs real Kafka (KRaft) and real ZooKeeper as child processes on loopback: an *embedded site* (O3).
 
     with EmbeddedSite("/tmp/site") as info:
         print(info.bootstrap, info.zookeeper)
 
 One supervisor process owns both servers. Whatever ends it (`stop`, `halog down`, kill -9, the death of the Python
-process that started it) ends them. This package imports nothing of halog but its errors, and never talks to the
+process that started it) ends them. This package imports nothing of halog except its errors, and never talks to the
 servers beyond asking whether they answer.
 """
 

@@ -1,8 +1,9 @@
-"""Class archives (AppCDS) of the two servers: built once per Java and jar set, they save 2.5 s of each start.
+"""This module builds class archives (AppCDS) of the two servers: once per Java and jar set; they save 2.5 s of each
+start.
 
-`python -m halog.embedded.archives JAVA JARS TARGET` starts both servers on a scratch directory, uses them a little,
-and stops them; the JVM writes the archive at its exit. Never a condition of a start: without an archive the servers
-start slower. A build that failed leaves a note beside the jars and is not tried again; one that was killed is.
+`python -m halog.embedded.archives JAVA JARS TARGET` starts both servers on a scratch directory, uses them a little, and
+stops them; the JVM writes the archive at its exit. A start never needs an archive: without one the servers start
+slower. A build that failed leaves a note beside the jars and is not tried again; one that was killed is.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ DUMP_S = 90.0  # writing an archive while stopping
 
 
 def directory(java: Java, jars: Path) -> Path:
-    """The archives' place: the JVM takes one only for the same Java and untouched jars."""
+    """Return the archives' directory. It depends on Java and jars: the JVM takes an archive only for the same Java and
+    untouched jars."""
     facts = [java.path, java.version, str(jars), *settings.ARCHIVED_FLAGS]
     facts += [f"{n} {(jars / n).stat().st_mtime_ns}" for n in sorted(manifest())]
     return caching.root() / f"cds-{hashlib.sha256(chr(10).join(facts).encode()).hexdigest()[:12]}"
 
 
 def ensure(java: Java, jars: Path, progress: Progress) -> tuple[str, bool]:
-    """The directory of archives ("" = none can be built here), and whether nothing had to be done."""
+    """Return the directory of archives ("" = none can be built here), and whether it was there already."""
     target = directory(java, jars)
     if target.exists():
         return _usable(target), True
@@ -54,7 +56,7 @@ def _usable(target: Path) -> str:
 
 
 def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress) -> None:
-    """In a process of its own: servers may only be children of a process with one thread (process.py)."""
+    """Build in a process of its own: servers may only be children of a process with one thread (process.py)."""
     with caching.scratch() as scratch:
         built = scratch / "cds"
         built.mkdir(mode=0o700)
@@ -67,10 +69,10 @@ def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress) ->
             progress.report(TEXT, min(int(time.monotonic() - began), 14), 15)
             time.sleep(0.1)
         too_slow = child.poll() is None
-        child.kill()  # if it is still there; its servers die with it
+        child.kill()  # if it still runs; its servers die with it
         said = child.communicate()[0].decode(errors="replace")
         if child.returncode < 0 and not too_slow:
-            return  # somebody has ended it
+            return  # it was killed
         if child.returncode != 0 or not all((built / f"{n}.jsa").exists() for n in SERVERS):
             (built / FAILED).write_text(said or f"exit code {child.returncode}\n")
         progress.report(TEXT, 15, 15)
@@ -78,7 +80,7 @@ def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress) ->
 
 
 def child_environment() -> dict[str, str]:
-    """Ours, and this halog importable whatever put it on our path."""
+    """Return this process's environment, with a path on which a child can import this halog."""
     package_root = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": package_root + (os.pathsep + inherited if inherited else "")}
@@ -88,7 +90,7 @@ def child_environment() -> dict[str, str]:
 
 
 def build(java: str, jars: Path, target: Path) -> None:
-    """Starts, uses and stops both servers with -XX:ArchiveClassesAtExit."""
+    """Start, use and stop both servers with -XX:ArchiveClassesAtExit."""
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="site-", dir=target.parent) as scratch:
         root = Path(scratch)
@@ -129,7 +131,7 @@ def _await(servers: list[Server]) -> None:
 
 
 def _check_whole(servers: list[Server]) -> None:
-    """A JVM that was killed may have been writing; another one that maps half an archive crashes."""
+    """Refuse the archive of a JVM that was killed: it may be half written, and another JVM that maps it crashes."""
     for server in servers:
         if server.process is not None and server.process.returncode < 0:
             by = signal.Signals(-server.process.returncode).name
@@ -137,7 +139,7 @@ def _check_whole(servers: list[Server]) -> None:
 
 
 def _use(chosen: Ports) -> None:
-    """A topic, an idempotent and a transactional record, a reader: the classes a node's first second needs."""
+    """Do what a node's first second does: a topic, an idempotent and a transactional record, a reader."""
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 

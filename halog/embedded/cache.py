@@ -1,4 +1,4 @@
-"""halog's cache directory: what can be fetched or built again. Never holds data of a site."""
+"""This module manages halog's cache directory: what can be fetched or built again. It never holds data of a site."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAKING = "making-"
 
 
 def root() -> Path:
-    """$HALOG_CACHE, else halog's place under XDG_CACHE_HOME."""
+    """Return $HALOG_CACHE, else halog's directory under XDG_CACHE_HOME."""
     if os.environ.get("HALOG_CACHE"):
         return Path(os.environ["HALOG_CACHE"]).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "halog").absolute()
@@ -27,7 +27,7 @@ def root() -> Path:
 
 @contextmanager
 def locked(progress: Progress) -> Iterator[None]:
-    """One process at a time changes the cache; the others wait, and say so."""
+    """Lock the cache: one process at a time changes it; the others wait, and say so."""
     path = root()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,8 +47,8 @@ def locked(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Where something is made before it is renamed to its place, by who has the cache locked. So nobody needs what
-    stands in such a directory by now: its owner was killed."""
+    """Yield a directory in which something is made before it is renamed to its place. The caller has the cache locked,
+    so any older such directory belongs to a process that was killed, and is removed."""
     for left in root().glob(f"{_MAKING}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_MAKING, dir=root()) as made:

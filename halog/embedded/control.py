@@ -1,6 +1,7 @@
-"""Speaks to the supervisor of a running site: where is it, stop it, hurt one of its servers (for fault tests).
+"""This module speaks to the supervisor of a running site: where is it, stop it, hurt one of its servers (for fault
+tests).
 
-One connection per request, one line of JSON each way (supervisor.py). Never starts a site.
+Each request takes one connection, with one line of JSON each way (supervisor.py). It never starts a site.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DOWN_S = 15.0  # the supervisor's grace for its servers and a little
 
 
 def read_site(data_dir: str | os.PathLike[str]) -> SiteInfo:
-    """The site running on this data directory. UnreachableError: none is."""
+    """Return the site running on this data directory. UnreachableError: none is."""
     path = Path(data_dir)
     try:
         if datadir.is_locked(path):
@@ -32,65 +33,65 @@ def read_site(data_dir: str | os.PathLike[str]) -> SiteInfo:
 
 
 def attach(data_dir: str | os.PathLike[str]) -> SiteControl:
-    """Control of a site somebody else started, e.g. `halog up`."""
+    """Return the control of a site that another process started, e.g. `halog up`."""
     read_site(data_dir)
     return SiteControl(data_dir)
 
 
 class SiteControl:
-    """What can be done to a running site. Each call returns when it is done, with the site as it is then."""
+    """A `SiteControl` acts on a running site. Each call returns when it is done, with the site as it is then."""
 
     def __init__(self, data_dir: str | os.PathLike[str]) -> None:
         self.data_dir = Path(data_dir).absolute()
 
     @property
     def info(self) -> SiteInfo:
-        """As last published."""
+        """Return the site as last published."""
         return read_site(self.data_dir)
 
     def kill(self, server: ServerName) -> SiteInfo:
-        """kill -9; it stays down until started."""
+        """Kill a server (kill -9); it stays down until started."""
         return self._ask("kill", server)
 
     def shut(self, server: ServerName) -> SiteInfo:
-        """An orderly stop of one server."""
+        """Stop one server in order."""
         return self._ask("stop", server)
 
     def start_server(self, server: ServerName) -> SiteInfo:
-        """On the same port and data; returns when it answers."""
+        """Start a server on the same port and data; return when it answers."""
         return self._ask("start", server)
 
     def restart(self, server: ServerName) -> SiteInfo:
-        """An orderly stop, then a start."""
+        """Stop a server in order, then start it."""
         self._ask("stop", server)
         return self._ask("start", server)
 
     def pause(self, server: ServerName) -> SiteInfo:
-        """SIGSTOP: alive, connected, silent."""
+        """Stop a server with SIGSTOP: it is alive, connected, and silent."""
         return self._ask("pause", server)
 
     def resume(self, server: ServerName) -> SiteInfo:
-        """SIGCONT."""
+        """Wake a paused server with SIGCONT."""
         return self._ask("resume", server)
 
     def kill_kafka(self) -> SiteInfo:
-        """`kill("kafka")`."""
+        """Call `kill("kafka")`."""
         return self.kill("kafka")
 
     def restart_kafka(self) -> SiteInfo:
-        """`restart("kafka")`."""
+        """Call `restart("kafka")`."""
         return self.restart("kafka")
 
     def kill_zookeeper(self) -> SiteInfo:
-        """`kill("zookeeper")`."""
+        """Call `kill("zookeeper")`."""
         return self.kill("zookeeper")
 
     def restart_zookeeper(self) -> SiteInfo:
-        """`restart("zookeeper")`."""
+        """Call `restart("zookeeper")`."""
         return self.restart("zookeeper")
 
     def down(self) -> None:
-        """Stops both servers and their supervisor; returns when all are gone."""
+        """Stop both servers and their supervisor; return when all are gone."""
         self._ask("down")
         deadline = time.monotonic() + DOWN_S
         while datadir.is_locked(self.data_dir):

@@ -1,10 +1,11 @@
-"""The data directory of a site: whose it is, whether it can be used, what lies where in it. Never starts anything.
+"""This module manages the data directory of a site: whose it is, whether it can be used, what lies where in it. It
+never starts anything.
 
-.halog-site         marker: version, cluster id, ports (written first, so that nothing of ours is without it)
-.halog-site.lock    flock held by the supervisor for as long as it lives
-site.json           the running site (SiteInfo); absent when it is down
-control.sock        how the supervisor is spoken to
-kafka/ zookeeper/ logs/ tmp/
+    .halog-site         marker: version, cluster id, ports (written first, so that each file of ours lies beside it)
+    .halog-site.lock    flock held by the supervisor for as long as it lives
+    site.json           the running site (SiteInfo); absent when it is down
+    control.sock        how the supervisor is spoken to
+    kafka/ zookeeper/ logs/ tmp/
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _NOT_FOREIGN = {MARKER, MARKER + ".new", LOCK, "lost+found"}
 
 
 @dataclass(frozen=True)
-class Marker:
-    """What makes a directory ours."""
+class SiteMarker:
+    """A `SiteMarker` shows that a directory is halog's."""
 
     cluster_id: str
     ports: Ports | None = None
@@ -45,7 +46,7 @@ class Marker:
 
 
 def default_data_dir() -> Path:
-    """$HALOG_SITE, else halog's place under XDG_DATA_HOME: the same from every working directory."""
+    """Return $HALOG_SITE, else halog's directory under XDG_DATA_HOME: the same from every working directory."""
     if os.environ.get("HALOG_SITE"):
         return Path(os.environ["HALOG_SITE"])
     base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
@@ -53,7 +54,7 @@ def default_data_dir() -> Path:
 
 
 def check(path: Path, min_free_mb: int = MIN_FREE_MB) -> None:
-    """Raises SiteError if the directory cannot become or be a site; creates nothing."""
+    """Raise SiteError if the directory cannot become or be a site; create nothing."""
     try:
         if path.exists():
             _check_existing(path)
@@ -73,15 +74,15 @@ def check(path: Path, min_free_mb: int = MIN_FREE_MB) -> None:
         )
 
 
-def prepare(path: Path) -> Marker:
-    """Makes the directory (0700) and its marker, or reads the marker that is there."""
+def prepare(path: Path) -> SiteMarker:
+    """Make the directory (0700) and its marker, or read the marker that is there."""
     check(path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
         if not (path / MARKER).exists():
             fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            save_marker(path, Marker(cluster_id=fresh))
+            save_marker(path, SiteMarker(cluster_id=fresh))
         for part in ("kafka/data", "zookeeper/data", LOGS, "tmp"):
             (path / part).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as e:
@@ -89,12 +90,12 @@ def prepare(path: Path) -> Marker:
     return read_marker(path)
 
 
-def read_marker(path: Path) -> Marker:
-    """The marker of a directory that is ours. SiteError: damaged, or of a newer halog."""
+def read_marker(path: Path) -> SiteMarker:
+    """Read the marker of a directory that is halog's. SiteError: it is damaged, or of a newer halog."""
     try:
         values = json.loads((path / MARKER).read_text())
         ports = Ports(**values["ports"]) if values.get("ports") else None
-        marker = Marker(str(values["cluster_id"]), ports, str(values["kafka"]), int(values["layout"]))
+        marker = SiteMarker(str(values["cluster_id"]), ports, str(values["kafka"]), int(values["layout"]))
     except OSError as e:
         raise _cannot(path, e) from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -104,20 +105,20 @@ def read_marker(path: Path) -> Marker:
     return marker
 
 
-def save_marker(path: Path, marker: Marker) -> None:
-    """Atomically, so that a crash leaves the old one or the new one."""
+def save_marker(path: Path, marker: SiteMarker) -> None:
+    """Write the marker atomically, so that a crash leaves the old one or the new one."""
     write_private(path / MARKER, asdict(marker))
 
 
-def save_ports(path: Path, marker: Marker, ports: Ports) -> Marker:
-    """Remembers the ports for the next start."""
+def save_ports(path: Path, marker: SiteMarker, ports: Ports) -> SiteMarker:
+    """Remember the ports for the next start."""
     updated = replace(marker, ports=ports)
     save_marker(path, updated)
     return updated
 
 
 def lock(path: Path) -> int:
-    """Takes the directory for this process' life. SiteError: a site runs there already."""
+    """Take the directory for this process' life. SiteError: a site runs there already."""
     try:
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as e:
@@ -133,12 +134,12 @@ def lock(path: Path) -> int:
 
 
 def is_deleted(lock_fd: int) -> bool:
-    """Of the directory that `lock` took: then nobody finds who holds it. One that was moved is not deleted."""
+    """Was the directory that `lock` took deleted? Then nobody can find its holder. A moved directory is not deleted."""
     return os.fstat(lock_fd).st_nlink == 0
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a supervisor lives there now."""
+    """Say whether a supervisor holds this directory now."""
     try:
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -153,7 +154,7 @@ def is_locked(path: Path) -> bool:
 
 
 def write_private(path: Path, values: dict[str, Any]) -> None:
-    """JSON, readable by its owner only, complete or not there."""
+    """Write JSON that only its owner can read; the file is complete or absent."""
     new = path.with_name(path.name + ".new")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w") as f:
@@ -164,7 +165,7 @@ def write_private(path: Path, values: dict[str, Any]) -> None:
 
 
 def at_socket(path: Path, use: Callable[[str], _T]) -> _T:
-    """Calls `use` with a short name of the control socket: socket addresses end at 107 bytes, directories do not."""
+    """Call `use` with a short name of the control socket: socket addresses end at 107 bytes, directories do not."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return use(f"/proc/self/fd/{fd}/{SOCKET}")
@@ -190,7 +191,7 @@ def _check_existing(path: Path) -> None:
 
 
 def nearest(path: Path) -> Path:
-    """The path itself, or the closest ancestor that exists: the disk that would hold it."""
+    """Return the path itself, or the closest ancestor that exists: the disk that would hold it."""
     return path if path.exists() else nearest(path.parent)
 
 

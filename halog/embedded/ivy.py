@@ -1,4 +1,5 @@
-"""Runs Ivy in a process of its own and turns its chatter into progress, its failure into one sentence."""
+"""This module runs Ivy in a process of its own. It turns Ivy's output into progress, and its failure into one
+sentence."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from typing import NamedTuple
 from halog.embedded.progress import Progress
 from halog.errors import SiteError
 
-SILENCE_S = 90.0  # Ivy prints a line per file; quiet for so long, the network swallows packets
+SILENCE_S = 90.0  # Ivy prints a line per file; if it is quiet for so long, the network swallows packets
 ADVICE = "check the network (or set HALOG_IVY_SETTINGS to an Ivy settings file naming your mirror) and try again"
 
 
-class Wanted(NamedTuple):
-    """What Ivy is to fetch: its name in messages, the `ivy.xml` that asks for it, and how many files it is."""
+class IvyRequest(NamedTuple):
+    """Says what Ivy fetches: its name in messages, the `ivy.xml` that asks for it, and the number of files."""
 
     what: str
     ivy_xml: str
     files: int
 
 
-def run_ivy(java: str, ivy: Path, wanted: Wanted, scratch: Path, target: Path, progress: Progress) -> None:
-    """Retrieves everything that is wanted into `target`. Its own Ivy cache, so that nothing stale is taken."""
+def run_ivy(java: str, ivy: Path, wanted: IvyRequest, scratch: Path, target: Path, progress: Progress) -> None:
+    """Fetch everything that is wanted into `target`. Ivy gets a cache of its own, so that nothing outdated is taken."""
     (scratch / "ivy.xml").write_text(wanted.ivy_xml)
     target.mkdir(mode=0o700)
     settings = os.environ.get("HALOG_IVY_SETTINGS")
@@ -54,8 +55,8 @@ def run_ivy(java: str, ivy: Path, wanted: Wanted, scratch: Path, target: Path, p
         process.wait()
 
 
-def _follow(process: subprocess.Popen[bytes], wanted: Wanted, progress: Progress) -> list[str]:
-    """Reads to the end; a file on its way or arrived is half a step."""
+def _follow(process: subprocess.Popen[bytes], wanted: IvyRequest, progress: Progress) -> list[str]:
+    """Read Ivy's output to the end; a file on its way or arrived is half a step."""
     assert process.stdout is not None
     lines: list[str] = []
     rest, steps, heard = b"", 0, time.monotonic()
@@ -78,7 +79,7 @@ def _follow(process: subprocess.Popen[bytes], wanted: Wanted, progress: Progress
 
 
 def _reason(lines: list[str]) -> str:
-    """The most telling of Ivy's lines."""
+    """Return the line of Ivy's output that says most about the failure."""
     for pattern in (
         r"(Connection refused|UnknownHostException|timed out|Host .* not found).*",
         r"(unresolved dependency: .*)",

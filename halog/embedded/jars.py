@@ -1,9 +1,10 @@
-"""Sets of jars: fetched once from Maven Central by the Ivy that pyspark ships, checked, cached, checked again.
+"""This module gets sets of jars from Maven Central, once, with the Ivy that pyspark ships; it checks them and caches
+them.
 
-The servers' set is this package's; `spark_jobs` has one of its own. `ivy.xml` says what is asked for,
-`jars.sha256` exactly what may come back. A fetch happens in a temporary directory that is renamed when every checksum
-is right, so the cache holds a complete set or none; a lock keeps two processes from fetching at once. Each start
-compares sizes and times with those noted at the full check, and hashes only what differs.
+The servers' set is this package's; `spark_jobs` has one of its own. `ivy.xml` says what is asked for, `jars.sha256`
+exactly what may come back. A fetch happens in a temporary directory that is renamed when every checksum is right, so
+the cache holds a complete set or none; a lock keeps two processes from fetching at once. Each start compares sizes and
+times with those noted at the full check, and hashes only files that differ.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from halog.embedded import cache as caching
-from halog.embedded.ivy import Wanted, run_ivy
+from halog.embedded.ivy import IvyRequest, run_ivy
 from halog.embedded.java import Java
 from halog.embedded.model import ServerName
 from halog.embedded.progress import Progress
@@ -29,7 +30,7 @@ STAMP = "checked.json"
 
 
 class JarSet(NamedTuple):
-    """Some jars that go together. `package` has `ivy.xml` and `jars.sha256`; `what` is their name in messages."""
+    """Names jars that go together. `package` has `ivy.xml` and `jars.sha256`; `what` is their name in messages."""
 
     package: str
     what: str
@@ -40,13 +41,13 @@ SERVERS = JarSet("halog.embedded", "the servers' jars")
 
 @cache
 def manifest(of: JarSet = SERVERS) -> dict[str, str]:
-    """File name → SHA-256 of every jar."""
+    """Return file name → SHA-256 of every jar."""
     text = resources.files(of.package).joinpath("jars.sha256").read_text()
     return {name: digest for digest, name in (line.split() for line in text.splitlines() if line.strip())}
 
 
 def directory(of: JarSet = SERVERS) -> Path:
-    """Where this version's set lives: another set is another directory."""
+    """Return the directory of this version's set; another set has another directory."""
     text = "".join(f"{d} {n}\n" for n, d in sorted(manifest(of).items()))
     return caching.root() / f"jars-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -56,7 +57,7 @@ _ZOOKEEPER = ("zookeeper", "log4j", "slf4j", "netty", "snappy", "metrics-core", 
 
 
 def classpath(jars: Path, server: ServerName) -> str:
-    """The named jars only: a file somebody added is never loaded."""
+    """Return the class path of the named jars only: a file that somebody added is never loaded."""
     names = sorted(manifest())
     if server == "zookeeper":
         names = [n for n in names if n.startswith(_ZOOKEEPER)]
@@ -64,7 +65,7 @@ def classpath(jars: Path, server: ServerName) -> str:
 
 
 def ensure(java: Java, progress: Progress, of: JarSet = SERVERS) -> tuple[Path, bool]:
-    """The checked directory, and whether it was there already."""
+    """Return the checked directory, and whether it was there already."""
     target = directory(of)
     if is_checked(target, of):
         return target, True
@@ -80,7 +81,7 @@ def ensure(java: Java, progress: Progress, of: JarSet = SERVERS) -> tuple[Path, 
 
 
 def is_checked(target: Path, of: JarSet = SERVERS) -> bool:
-    """The cheap check: every jar has the size and time it had when it was hashed."""
+    """Has every jar the size and time it had when it was hashed? This is the cheap check."""
     try:
         stamp = json.loads((target / STAMP).read_text())
         return all(stamp.get(name) == _size_and_time(target / name) for name in manifest(of))
@@ -89,12 +90,12 @@ def is_checked(target: Path, of: JarSet = SERVERS) -> bool:
 
 
 def mismatches(target: Path, of: JarSet = SERVERS) -> list[str]:
-    """The full check: names of jars that are missing or are not what they should be."""
+    """Return the names of jars that are missing or have a wrong hash. This is the full check."""
     return [name for name, digest in manifest(of).items() if _sha256(target / name) != digest]
 
 
 def find_ivy() -> Path:
-    """The Ivy jar inside the installed pyspark, which is not imported."""
+    """Return the Ivy jar inside the installed pyspark, without importing that."""
     spec = importlib.util.find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         found = sorted(Path(place, "jars").glob("ivy-*.jar"))
@@ -107,7 +108,7 @@ def _fetch(java: Java, ivy: Path, target: Path, progress: Progress, of: JarSet) 
     with caching.scratch() as scratch:
         fetched = scratch / "jars"
         asked = resources.files(of.package).joinpath("ivy.xml").read_text()
-        run_ivy(java.path, ivy, Wanted(of.what, asked, len(manifest(of))), scratch, fetched, progress)
+        run_ivy(java.path, ivy, IvyRequest(of.what, asked, len(manifest(of))), scratch, fetched, progress)
         wrong = mismatches(fetched, of)
         if wrong:
             raise SiteError(

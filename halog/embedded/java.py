@@ -1,4 +1,4 @@
-"""Finds a Java that can run the servers, without starting it. Never installs one."""
+"""This module finds a Java that can run the servers, without starting it. It never installs one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADVICE = "install openjdk-17-jre-headless (or newer), or set JAVA_HOME"
 
 @dataclass(frozen=True)
 class Java:
-    """One Java runtime."""
+    """Describes one Java runtime."""
 
     path: str  # of the `java` program, links resolved
     version: str  # as it names itself, e.g. 17.0.15+6-Debian-1deb12u1
@@ -25,7 +25,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """JAVA_HOME's, else the PATH's. SiteError: there is none, or it is too old."""
+    """Return JAVA_HOME's Java, else the PATH's. SiteError: there is none, or it is too old."""
     path = _program()
     version = _from_release_file(path) or _from_running(path)
     major = _major(version)
@@ -48,7 +48,8 @@ def _program() -> str:
 
 
 def _from_release_file(path: str) -> str:
-    """Every JDK since 9 describes itself in a file; reading it is 50 ms cheaper than `java -version`."""
+    """Return the version that a JDK notes in its `release` file (since 9); this is 50 ms cheaper than `java
+    -version`."""
     try:
         text = Path(path).parent.parent.joinpath("release").read_text()
     except OSError:
@@ -69,7 +70,7 @@ def _from_running(path: str) -> str:
 
 
 def _major(version: str) -> int:
-    """ "17.0.15" → 17, and the old style "1.8.0_292" → 8."""
+    """Return the major version: "17.0.15" → 17, and the old style "1.8.0_292" → 8."""
     numbers = re.findall(r"\d+", version)
     if not numbers:
         return 0

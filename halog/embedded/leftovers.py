@@ -1,4 +1,5 @@
-"""What a killed supervisor left in the data directory. Used with the directory locked, before anything starts."""
+"""This module removes what a killed supervisor left in the data directory. Use it with the directory locked, before
+anything starts."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from pathlib import Path
 
 from halog.embedded import datadir
 
-WAIT_S = 3.0  # the kernel is ending the old servers; wait for that rather than meet them on their ports
+WAIT_S = 3.0  # the kernel is ending the old servers, which still hold their ports
 POLL_S = 0.01
 
 
 def clear(root: Path, cluster_id: str) -> None:
-    """No server of this site runs, and nothing says that one does."""
+    """End all servers of this site, and remove the file that says one runs."""
     with suppress(OSError):
         (root / datadir.STATE).unlink()
     deadline = time.monotonic() + WAIT_S
@@ -30,7 +31,7 @@ def clear(root: Path, cluster_id: str) -> None:
 
 
 def servers_of(cluster_id: str) -> list[int]:
-    """Processes that were started for this site (settings.command marks them)."""
+    """Return the processes that were started for this site (settings.command marks them)."""
     mark = f"-Dhalog.site={cluster_id}".encode()
     found = []
     for entry in os.scandir("/proc"):

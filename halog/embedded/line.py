@@ -1,12 +1,13 @@
-"""The line to one server of another site: a TCP forwarder that can be cut, cut one way, slowed and made to flap.
+"""This module is the line to one server of another site: a TCP forwarder that can be cut, cut one way, slowed and made
+to flap.
 
-What a cut line has taken and not yet given on is held, not lost, as TCP holds it: what was sent into a short cut
-arrives after it, late. A cut line takes nothing more, so a sender's buffers fill, and nobody hears that a connection
-ended. A connection is made only while both ways are open; until then whoever calls is connected to nobody.
-`refuse` is the other kind of fault: the machine is there and the door is closed; connections are reset.
+Bytes that a cut line has taken and not yet delivered are held, not lost, as TCP holds them: bytes sent into a short cut
+arrive after it, late. A cut line takes nothing more, so a sender's buffers fill, and neither end hears that a
+connection ended. A connection is made only while both ways are open; until then a caller's connection leads nowhere.
+`refuse` is the other kind of fault: the machine is there and the port is closed; connections are reset.
 
-For demos and tests of sites that lose each other. One thread per line looks after all its connections; it moves bytes
-and knows no frames.
+It serves demos and tests of sites that lose each other. One thread per line looks after all its connections; it moves
+bytes and knows no frames.
 """
 
 from __future__ import annotations
@@ -30,34 +31,34 @@ HELD: Final = 1 << 20
 """Bytes a line holds in one direction of a connection; more stay with their sender."""
 BACKLOG: Final = 128
 ANSWER_S: Final = 10.0
-"""The thread takes up a change within a few ms; more means that it is gone."""
+"""The thread takes up a change within a few ms; if this passes, the thread is gone."""
 
 THERE: Final = "there"
-"""From whoever calls to the server."""
+"""The direction from the caller to the server."""
 BACK: Final = "back"
-"""The server's answers."""
+"""The direction of the server's answers."""
 BOTH: Final = frozenset((THERE, BACK))
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What a line does now."""
+    """Says what a line does now."""
 
     cut: frozenset[str] = frozenset()
     refuses: bool = False
     delay_s: float = 0.0
     flaps: tuple[float, float] | None = None
-    """So long open, so long cut, and again."""
+    """Seconds open and seconds cut, in turn."""
     since: float = 0.0
 
     def blocked(self, now: float) -> frozenset[str]:
-        """The directions in which nothing passes now."""
+        """Return the directions in which nothing passes now."""
         if self.flaps is not None and (now - self.since) % sum(self.flaps) >= self.flaps[0]:
             return BOTH
         return self.cut
 
     def next_turn(self, now: float) -> float | None:
-        """When flapping changes what is blocked."""
+        """Return the time of flapping's next change."""
         if self.flaps is None:
             return None
         into = (now - self.since) % sum(self.flaps)
@@ -66,21 +67,21 @@ class Mode:
 
 @dataclass(eq=False)
 class Flow:
-    """One direction of a connection."""
+    """A `Flow` is one direction of a connection."""
 
     direction: str
     source: socket.socket
     target: socket.socket
     held: deque[tuple[float, bytes]] = field(default_factory=deque)
-    """(due, bytes)"""
+    """Chunks on their way: (due, bytes)."""
     size: int = 0
     ended: bool = False
-    """The source says no more."""
+    """The source has closed its side."""
     done: bool = False
-    """And the target knows."""
+    """The target has been told so."""
 
     def take(self, now: float, delay_s: float) -> None:
-        """Read what is there; OSError: the connection broke."""
+        """Read the bytes that have come; OSError: the connection broke."""
         data = self.source.recv(CHUNK)
         if data:
             self.held.append((now + delay_s, data))
@@ -89,7 +90,7 @@ class Flow:
             self.ended = True
 
     def give(self, now: float) -> None:
-        """Write what is due, as far as the target takes it."""
+        """Write the bytes that are due, as far as the target takes them."""
         while self.held and self.held[0][0] <= now:
             due, data = self.held[0]
             try:
@@ -111,11 +112,13 @@ class Flow:
         return bool(self.held) and self.held[0][0] <= now
 
 
-class Line:
-    """Listens on a port of its own (`address`) and forwards to `target` on loopback from the moment it is made.
+class SiteLine:
+    """A `SiteLine` listens on a port of its own (`address`) and forwards to `target` on loopback from the moment it is
+    made.
 
-    The server need not be there yet; whoever calls before is refused. Each change has been taken up when its call
-    returns: nothing passes a cut line from then on."""
+    The server need not run yet; earlier callers are refused. Each change holds when its call returns: nothing passes a
+    cut line from then on.
+    """
 
     def __init__(self, target: int, port: int | None = None) -> None:
         self.target = target
@@ -139,30 +142,30 @@ class Line:
     # --- what it can be told ---
 
     def heal(self) -> None:
-        """All passes at once again; what was held goes on its way."""
+        """Let everything pass at once again; held bytes go on their way."""
         self._become(Mode())
 
     def cut(self, *directions: str) -> None:
-        """Nothing passes, or nothing in these directions (`THERE`, `BACK`); the rest stays as it is."""
+        """Let nothing pass, or nothing in these directions (`THERE`, `BACK`); the rest stays as it is."""
         self._become(replace(self._wanted, cut=frozenset(directions) or BOTH, refuses=False, flaps=None))
 
     def refuse(self) -> None:
-        """Connections are reset, and new ones refused."""
+        """Reset connections, and refuse new ones."""
         self._become(replace(self._wanted, refuses=True, flaps=None))
 
     def delay(self, seconds: float) -> None:
-        """Each byte takes so much longer, each way."""
+        """Make each byte take so much longer, each way."""
         self._become(replace(self._wanted, delay_s=seconds))
 
     def flap(self, open_s: float, cut_s: float) -> None:
-        """Open, cut, open, … until told otherwise."""
+        """Open and cut the line in turn until another call changes that."""
         assert open_s > 0, "a line that is never open is cut"
         assert cut_s > 0, "a line that is never cut does not flap"
         now = time.monotonic()
         self._become(replace(self._wanted, cut=frozenset(), refuses=False, flaps=(open_s, cut_s), since=now))
 
     def close(self) -> None:
-        """Connections are reset; its port is free."""
+        """Reset all connections and free the port."""
         self._closing = True
         self._wake.send(b"x")
         self._thread.join(ANSWER_S)
@@ -201,7 +204,7 @@ class Line:
             self._changed.notify_all()
 
     def _turn(self) -> None:
-        """Wait for what can be done now, and do it."""
+        """Wait until something can be done, and do it."""
         now = time.monotonic()
         with selectors.DefaultSelector() as selector:
             for sock, events in self._interests(now):
@@ -220,7 +223,8 @@ class Line:
                 self._pass(flow, now, flow.source in ready)
 
     def _interests(self, now: float) -> Iterator[tuple[socket.socket, int]]:
-        """Each socket once. One that nothing is asked of stands for no event, not even its end."""
+        """Yield each socket once with its events. A socket with none is left out: it would report its end all the
+        time."""
         blocked, wanted = self._mode.blocked(now), dict[socket.socket, int]()
         for flow in self._flows:
             if flow.direction in blocked:
@@ -285,7 +289,7 @@ class Line:
 
     def _shut(self) -> None:
         if self._door is not None:
-            self._door.close()  # those who wait before it are reset
+            self._door.close()  # waiting callers are reset
         self._door = None
 
     def _reset_all(self) -> None:

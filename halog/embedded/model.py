@@ -1,4 +1,4 @@
-"""The plain values of an embedded site. Never starts, stops or writes anything."""
+"""This module holds the plain values of an embedded site. It never starts, stops or writes anything."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ZOOKEEPER_VERSION = "3.9.3"
 LOOPBACK = "127.0.0.1"
 
 _ADDRESS = re.compile(r"[A-Za-z0-9._-]+:([0-9]{1,5})")
-"""host:port; nothing else becomes part of a broker's properties."""
+"""Matches host:port; nothing else becomes part of a broker's properties."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The three ports of a site; kept in its data directory so that a restart gets the same."""
+    """Holds the three ports of a site; they are kept in its data directory so that a restart gets the same."""
 
     kafka: int
     controller: int
@@ -37,13 +37,13 @@ class Ports:
 
 @dataclass(frozen=True)
 class RemoteListener:
-    """A second door of the broker, for who comes another way: a broker names its own address to its clients, so what
-    stands in front of it (a tunnel, a proxy) needs a listener that names its address."""
+    """Describes a second listener of the broker, for clients that come another way. A broker names its own address to
+    its clients, so a tunnel or proxy in front of it needs a listener that names the proxy's address."""
 
     port: int
     """Where the broker listens, on loopback."""
     advertised: str
-    """host:port it names to who comes in there."""
+    """The host:port that it names to clients of this listener."""
 
     def __post_init__(self) -> None:
         found = _ADDRESS.fullmatch(self.advertised)
@@ -53,7 +53,7 @@ class RemoteListener:
 
 @dataclass(frozen=True)
 class SiteInfo:
-    """A running site: where it listens, who runs it, and how long it took to answer."""
+    """Describes a running site: where it listens, who runs it, and how long it took to answer."""
 
     bootstrap: str  # "127.0.0.1:port" of Kafka, or where the site was told to listen
     zookeeper: str  # the same of ZooKeeper
@@ -65,22 +65,22 @@ class SiteInfo:
 
     @property
     def pid(self) -> int:
-        """The supervisor's."""
+        """Return the supervisor's process id."""
         return self.pids.get("supervisor", 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As written to site.json and printed by `halog up --format json`."""
+        """Return the values as written to site.json and printed by `halog up --format json`."""
         return {**asdict(self), "pid": self.pid}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SiteInfo:
-        """The inverse of `to_dict`; keys a newer halog added are ignored."""
+        """Make it of `to_dict`'s values; keys that a newer halog added are ignored."""
         return cls(**{k: v for k, v in values.items() if k in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a supervisor is told at its start (JSON in argv: nothing in it is secret)."""
+    """Holds what a supervisor is told at its start (JSON in argv: nothing in it is secret)."""
 
     data_dir: str
     java: str
@@ -95,19 +95,20 @@ class Launch:
     host: str = LOOPBACK  # where the servers listen
 
     def to_json(self) -> str:
-        """As it stands in argv."""
+        """Return it as it stands in argv."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Launch:
-        """The inverse of `to_json`."""
+        """Read what `to_json` wrote."""
         values = json.loads(text)
         remote = values.pop("remote", None)
         return cls(**values, remote=None if remote is None else RemoteListener(**remote))
 
 
 def checked_host(host: str) -> str:
-    """The same. ConfigError: it is no IPv4 address; nothing else becomes part of the servers' configuration."""
+    """Return the host if it is an IPv4 address; ConfigError if not: nothing else becomes part of the servers'
+    configuration."""
     try:
         return str(ipaddress.IPv4Address(host))
     except ValueError:
@@ -115,23 +116,24 @@ def checked_host(host: str) -> str:
 
 
 def error_to(error: HalogError) -> dict[str, Any]:
-    """An error as one process tells it to another."""
+    """Return an error as one process sends it to another."""
     return {"error": error.message, "kind": type(error).__name__, "evidence": error.evidence}
 
 
 def error_from(answer: dict[str, Any]) -> HalogError:
-    """The inverse of `error_to`: of its own class, where this halog has it."""
+    """Return the error that `error_to` sent: of its own class, if this halog has that."""
     kind = getattr(errors, str(answer.get("kind")), SiteError)
     known = isinstance(kind, type) and issubclass(kind, HalogError)
     return (kind if known else SiteError)(str(answer["error"]), **answer.get("evidence", {}))
 
 
 def boot_clock() -> float:
-    """Seconds since boot: one clock for all processes, the one /proc uses for start times."""
+    """Return the seconds since boot: one clock for all processes, the one /proc uses for start times."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def process_start() -> float:
-    """When this process began, on `boot_clock()`, to the kernel's 10 ms: before Python had read a line of ours."""
+    """Return when this process began, on `boot_clock()`, to the kernel's 10 ms: before Python had read a line of
+    ours."""
     fields = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""Free ports of this machine, outside the kernel's ephemeral range. Never keeps a socket open.
+"""This module finds free ports of this machine, outside the kernel's ephemeral range. It never keeps a socket open.
 
-Why outside: a client that reconnects to a closed loopback port *in* that range can be given the very port it calls as
-its own, and is then connected to itself; the server cannot come back (TCP simultaneous open).
+Why outside: a client that reconnects to a closed loopback port *in* that range can get the very port it calls as its
+own. It is then connected to itself, and the server cannot come back (TCP simultaneous open).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 from halog.embedded.model import LOOPBACK, Ports
 from halog.errors import ConfigError, SiteError
 
-LOWEST = 20_000  # below are the well-known services
+LOWEST = 20_000  # well-known services are below it
 HIGHEST = 65_000
 TRIES = 2_000
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a server could listen there now."""
+    """Say whether a server could listen there now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the JVM does: TIME_WAIT is no obstacle
         try:
@@ -31,7 +31,7 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def ephemeral_range() -> tuple[int, int]:
-    """The ports the kernel hands to outgoing connections."""
+    """Return the range of ports the kernel hands to outgoing connections."""
     try:
         low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
         return int(low), int(high)
@@ -46,7 +46,8 @@ def _candidates() -> list[int]:
 
 
 def pick(taken: set[int], host: str = LOOPBACK) -> int:
-    """A free port that is not in `taken`. Random, so that sites starting together rarely meet."""
+    """Return a free port that is not in `taken`. It is random, so that sites starting together rarely choose the
+    same."""
     candidates = _candidates()
     for _ in range(TRIES):
         port = random.choice(candidates)
@@ -69,7 +70,7 @@ def _wanted(port: int, option: str, host: str) -> int:
 def asked_for(
     kafka: int | None, zookeeper: int | None, remote: int | None = None, host: str = LOOPBACK
 ) -> dict[str, int]:
-    """The ports given as options, if they can be had; asked before anything slow is done."""
+    """Return the ports given as options, if they are free; called before anything slow is done."""
     if remote is not None and remote in (kafka, zookeeper):
         raise ConfigError(f"the remote listener's port {remote} is that of a server: it needs its own")
     if kafka is not None and kafka == zookeeper:
@@ -87,12 +88,12 @@ def choose(
     remote: int | None = None,
     host: str = LOOPBACK,
 ) -> Ports:
-    """Asked-for ports first (taken = error), then the last start's where still free, then new ones."""
+    """Return ports: the options' first (taken = error), then the last start's if still free, then new ones."""
     chosen = asked_for(kafka, zookeeper, remote, host)
     for name, where in (("kafka", host), ("controller", LOOPBACK), ("zookeeper", host)):
         if name not in chosen:
             taken = set(chosen.values())
             last = getattr(saved, name) if saved else 0
             chosen[name] = last if last and last not in taken and is_free(last, where) else pick(taken, where)
-    chosen.pop("remote", None)  # asked for anew at each start
+    chosen.pop("remote", None)  # each start names it anew
     return Ports(**chosen)

@@ -1,7 +1,8 @@
-"""Asks a server on this machine whether it answers, in its own protocol. Never keeps a connection, never raises.
+"""This module asks a server on this machine whether it answers, in its own protocol. It never keeps a connection, never
+raises.
 
-The broker is asked with a hand-written Metadata request (version 1, no topics): the supervisor needs no Kafka client,
-and a refused connection costs microseconds instead of a client's back-off.
+The broker gets a hand-written Metadata request (version 1, no topics): the supervisor needs no Kafka client, and a
+refused connection costs microseconds instead of a client's back-off.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _METADATA = struct.pack(">hhih5si", 3, 1, 7, 5, b"halog", 0)
 
 
 def kafka_answers(port: int, timeout_s: float = TIMEOUT_S, host: str = LOOPBACK) -> bool:
-    """True once a metadata answer names at least one live broker."""
+    """Return True once a metadata answer names at least one live broker."""
     try:
         with socket.create_connection((host, port), timeout_s) as s:
             s.sendall(struct.pack(">i", len(_METADATA)) + _METADATA)
@@ -32,7 +33,7 @@ def kafka_answers(port: int, timeout_s: float = TIMEOUT_S, host: str = LOOPBACK)
 
 
 def zookeeper_answers(port: int, timeout_s: float = TIMEOUT_S, host: str = LOOPBACK) -> bool:
-    """True once `srvr` names a mode: before that the server listens but serves nobody."""
+    """Return True once `srvr` names a mode: before that the server listens but does not serve."""
     try:
         with socket.create_connection((host, port), timeout_s) as s:
             s.sendall(b"srvr")

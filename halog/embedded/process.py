@@ -1,7 +1,7 @@
-"""One server as a child process that dies with its parent. Never decides when; the supervisor does.
+"""This module runs one server as a child process that dies with its parent. The supervisor decides when.
 
-The child asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG). The kernel means the parent *thread*;
-so this is used by single-threaded processes only: the supervisor, and the builder of class archives.
+The child asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG). The kernel means the parent *thread*; so
+only single-threaded processes use this: the supervisor, and the builder of class archives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def dies_with(parent: int) -> Callable[[], None]:
-    """To run in the child between fork and exec."""
+    """Return a function to run in the child between fork and exec: it makes the child die with its parent."""
 
     def ask() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -36,7 +36,7 @@ def dies_with(parent: int) -> Callable[[], None]:
 
 @dataclass
 class Server:
-    """Kafka or ZooKeeper of one site."""
+    """A `Server` is Kafka or ZooKeeper of one site."""
 
     name: ServerName
     root: Path
@@ -58,7 +58,7 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def spawn(self) -> None:
-        """Starts it; `answers` tells when it serves."""
+        """Start it; `answers` tells when it serves."""
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
                 self.argv,
@@ -73,7 +73,7 @@ class Server:
         self.wanted = True
 
     def note_ready(self, since: float) -> bool:
-        """Asks once; remembers how long the first answer took."""
+        """Ask once whether it answers; remember how long the first answer took."""
         if not self.ready_ms and self.answers():
             self.ready_ms = max(1, round((boot_clock() - since) * 1000))
         return self.ready_ms > 0
@@ -83,21 +83,21 @@ class Server:
             self.process.send_signal(number)
 
     def pause(self) -> None:
-        """Stops it where it is. Behind this call none of its threads does anything; of the signal that is not known:
-        on a busy machine a broker went on for some ms, and answered."""
+        """Stop it where it is. When this returns, none of its threads runs any more. The signal alone does not promise
+        that: on a busy machine a broker went on for some ms, and answered."""
         if self.process is not None and self.alive():
             self.process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would."""
+        """End it at once, as a crash would."""
         self.wanted = False
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def last_words(self) -> str:
-        """The last line it wrote, for an error message."""
+        """Return the last line it wrote, for an error message."""
         for path in (self._out, self.root / "logs" / f"{self.name}.log"):
             lines = _tail(path)
             if lines:
@@ -106,7 +106,7 @@ class Server:
 
 
 def stop_all(servers: list[Server], grace_s: float) -> None:
-    """SIGTERM to all at once, SIGKILL to those still there after `grace_s`."""
+    """Send SIGTERM to all at once, and SIGKILL to those that still run after `grace_s`."""
     for server in servers:
         server.wanted = False
         server.signal(signal.SIGCONT)  # a paused process does not hear SIGTERM

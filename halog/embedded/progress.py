@@ -1,4 +1,5 @@
-"""Tells a person what takes long on the first start. On stderr only; never a condition of anything."""
+"""This module tells a person what takes long on the first start. It writes to stderr only; nothing ever depends on
+it."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ log = logging.getLogger("halog.embedded")
 
 
 class Progress(Protocol):
-    """`total` 0 = nobody knows."""
+    """A `Progress` takes reports of work; `total` 0 means that the amount is not known."""
 
     def report(self, text: str, done: int, total: int) -> None: ...
 
 
 class LogProgress:
-    """One INFO line per kind of work: for Python callers without a terminal."""
+    """Logs one INFO line per kind of work: for Python callers without a terminal."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -33,7 +34,7 @@ class LogProgress:
 
 
 class PlainProgress:
-    """One line per kind of work on a stderr that is no terminal, and only for what takes longer than a moment."""
+    """Writes one line per kind of work to a stderr that is no terminal, and only if it takes longer than a moment."""
 
     PATIENCE_S = 10.0  # a failure before that is the only line there is
 
@@ -49,7 +50,7 @@ class PlainProgress:
 
 
 class BarProgress:
-    """A bar on stderr, drawn from the first report on: a cached start never imports rich."""
+    """Draws a bar on stderr, from the first report on: a cached start never imports rich."""
 
     def __init__(self) -> None:
         self._plain = None if sys.stderr.isatty() else PlainProgress()

@@ -1,7 +1,6 @@
-"""What the two servers are told: their configuration files and their command lines. Every value that differs from the
-server's own default has its reason beside it. Writes files into the data directory, never anywhere else; every path in
-them is relative to it, so a data directory may have any name and may be moved.
-"""
+"""This module makes the configuration files and command lines of the two servers. Every value that differs from the
+server's own default has its reason beside it. It writes files into the data directory, never anywhere else; every path
+in them is relative to it, so a data directory may have any name and may be moved."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _FLAGS = (
     "-Xshare:auto",  # an archive that does not fit is left out, not an error
     "-Xlog:disable",  # … and not a warning
     "-Xlog:all=error:stderr",
-    "-XX:-UsePerfData",  # no /tmp/hsperfdata: others have no business there
+    "-XX:-UsePerfData",  # no /tmp/hsperfdata, which others could read
     "-XX:+DisableAttachMechanism",  # nobody attaches an agent
     "-XX:+ExitOnOutOfMemoryError",  # a broken server is ended, not limping
     "-Djava.awt.headless=true",
@@ -50,7 +49,7 @@ _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_
 
 
 def kafka_properties(ports: Ports, remote: RemoteListener | None = None, host: str = LOOPBACK) -> dict[str, str | int]:
-    """server.properties of a KRaft broker that is its own controller."""
+    """Return server.properties of a KRaft broker that is its own controller."""
     return _broker(ports, host) | ({} if remote is None else _second_door(ports, remote, host))
 
 
@@ -93,7 +92,7 @@ def _broker(ports: Ports, host: str) -> dict[str, str | int]:
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 1,
-        "group.initial.rebalance.delay.ms": 0,  # no crowd to wait for
+        "group.initial.rebalance.delay.ms": 0,  # no other members to wait for
         "group.min.session.timeout.ms": 500,
         # A broker killed without a word comes back only when its controller has given up the old one (default: 9 s).
         "broker.session.timeout.ms": 3000,
@@ -108,7 +107,7 @@ def _broker(ports: Ports, host: str) -> dict[str, str | int]:
 
 
 def zookeeper_properties(ports: Ports, host: str = LOOPBACK) -> dict[str, str | int]:
-    """zoo.cfg of a standalone server."""
+    """Return zoo.cfg of a standalone server."""
     return {
         "tickTime": 500,  # sessions from 2 to 20 ticks: 1,000 ms is granted
         "dataDir": "./zookeeper/data",
@@ -119,8 +118,8 @@ def zookeeper_properties(ports: Ports, host: str = LOOPBACK) -> dict[str, str | 
         "maxClientCnxns": 0,  # all clients come from one address
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
-        "snapCount": 10_000,  # restart reads at most so many changes
-        "preAllocSize": 4096,  # KB; the default puts down 64 MB per log file
+        "snapCount": 10_000,  # a restart reads at most so many changes
+        "preAllocSize": 4096,  # KB; the default allocates 64 MB per log file
     }
 
 
@@ -145,7 +144,7 @@ rootLogger.appenderRef.f.ref=F
 def write(
     root: Path, ports: Ports, cluster_id: str, remote: RemoteListener | None = None, host: str = LOOPBACK
 ) -> None:
-    """Everything the servers read at their start. Idempotent; never touches their data."""
+    """Write everything the servers read at their start. Idempotent; never touches their data."""
     _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote, host))
     _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports, host))
     for name in MAIN:
@@ -158,7 +157,7 @@ def _write_properties(path: Path, values: dict[str, str | int]) -> None:
 
 
 def _format(data: Path, cluster_id: str) -> None:
-    """What `kafka-storage format` leaves, without its JVM (0.6 s): an identity, and the features of this version.
+    """Write what `kafka-storage format` leaves, without its JVM (0.6 s): an identity, and the features of this version.
 
     bootstrap.checkpoint is the file `kafka-storage format` of 4.3.0 wrote; it holds feature levels only.
     """
@@ -174,7 +173,7 @@ def _format(data: Path, cluster_id: str) -> None:
 
 
 def command(name: ServerName, java: str, classpath: str, archive: str, cluster_id: str) -> list[str]:
-    """The server's command line, to be run in the data directory."""
+    """Return the server's command line, to be run in the data directory."""
     heap = HEAP_MB[name]
     return [
         java,
@@ -193,5 +192,5 @@ def command(name: ServerName, java: str, classpath: str, archive: str, cluster_i
 
 
 def environment() -> dict[str, str]:
-    """The little of ours that the servers may see."""
+    """Return the few variables of this process that the servers may see."""
     return {k: os.environ[k] for k in _ENVIRONMENT if k in os.environ}

@@ -1,7 +1,7 @@
-"""Several sites side by side in one directory, each in a part of its own: the data centres of a cluster on one machine.
+"""This module runs several sites side by side in one directory, each in a part of its own: the data centres of a
+cluster on one machine.
 
-Knows no more of a site than that it is one. All are up, or none: whatever stands against one of them is found before
-any is begun, and what fails later takes the others with it.
+Either all are up, or none: obstacles of each site are found before any is started, and a later failure stops all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from halog.errors import HalogError, SiteError
 
 
 def part_of(root: Path, name: str) -> Path:
-    """Where a site of this name has its data."""
+    """Return the directory of a site of this name."""
     return root / name
 
 
 def check_root(root: Path) -> None:
-    """SiteError: the directory is itself a site."""
+    """Raise SiteError if the directory is itself a site."""
     if (root / datadir.MARKER).exists():
         raise SiteError(
             f"data directory {root} is that of one site: choose another --data-dir for several, or leave --sites out"
@@ -32,7 +32,7 @@ def check_root(root: Path) -> None:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """An error says which site it is about."""
+    """Make an error say which site it is about."""
     try:
         yield
     except HalogError as e:
@@ -40,7 +40,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 def start_all(sites: Mapping[str, EmbeddedSite]) -> dict[str, SiteInfo]:
-    """Start them at the same time; returns when all servers of all of them answer."""
+    """Start them at the same time; return when all servers of all of them answer."""
     for name, site in sites.items():
         with _named(name):
             site.check()
@@ -53,7 +53,7 @@ def start_all(sites: Mapping[str, EmbeddedSite]) -> dict[str, SiteInfo]:
         for site in sites.values():
             site.abandon()
         for site in sites.values():
-            if site.ended() is None:  # ours, not one that somebody else has just started
+            if site.ended() is None:  # ours, not one that another process has just started
                 site.stop()
         raise
 
@@ -64,7 +64,8 @@ def _begun(name: str, site: EmbeddedSite) -> SiteInfo:
 
 
 def stop_all(directories: Mapping[str, Path]) -> dict[str, bool]:
-    """Stop those that run; whether each did. One that does not stop keeps none of the others up; its error is last."""
+    """Stop those that run; say of each whether it ran. If one does not stop, the others are stopped all the same; then
+    its error is raised."""
     ran, failed = {}, list[HalogError]()
     for name, path in directories.items():
         ran[name] = datadir.is_locked(path)

@@ -1,6 +1,7 @@
-"""`EmbeddedSite`: brings a site up and down from Python or for the command line. The caller is the parent.
+"""This module is `EmbeddedSite`: it brings a site up and down from Python or for the command line. The caller is the
+parent.
 
-Never runs a server itself: it prepares (Java, jars, class archives) and starts the supervisor, which does.
+It never runs a server itself: it prepares (Java, jars, class archives) and starts the supervisor, which does.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from halog.errors import HalogError, SiteError
 
 
 class EmbeddedSite(SiteControl):
-    """A Kafka and a ZooKeeper on loopback, for as long as this process lives (`detach=True`: until stopped).
+    """An `EmbeddedSite` runs a Kafka and a ZooKeeper on loopback, for as long as this process lives (`detach=True`:
+    until stopped).
 
-    Use as a context manager, or `start()` and `stop()`. The data directory outlives both: starting on it again
-    finds the same data on, where they are free, the same ports.
+    Use it as a context manager, or call `start()` and `stop()`. The data directory outlives both: starting on it again
+    finds the same data on the same ports, if these are free.
 
-    `host` is another IPv4 address of this machine for the servers to listen on, and to be named by. They ask nobody who
-    he is: it is for networks in which there is nobody else, as between two network namespaces.
+    `host` is another IPv4 address of this machine for the servers to listen on, and to be named by. They authenticate
+    nobody: it is for networks that nobody else uses, as between two network namespaces.
     """
 
     def __init__(
@@ -55,19 +57,19 @@ class EmbeddedSite(SiteControl):
         self._supervisor: subprocess.Popen[bytes] | None = None
 
     def start(self) -> SiteInfo:
-        """Returns when both servers answer. SiteError: they cannot be brought up, in one sentence."""
+        """Start both servers and return when they answer. SiteError: they cannot be brought up, in one sentence."""
         self.begin()
         return self.begun()
 
     def check(self) -> None:
-        """SiteError, ConfigError: it cannot be started here and now. Starts and makes nothing."""
+        """Raise SiteError or ConfigError if it cannot be started here and now. This starts and makes nothing."""
         datadir.check(self.data_dir)
         if datadir.is_locked(self.data_dir):
-            os.close(datadir.lock(self.data_dir))  # the sentence, before anything is fetched
+            os.close(datadir.lock(self.data_dir))  # raises the right error, before anything is fetched
         ports.asked_for(*self._ports, self._remote.port if self._remote else None, self._host)
 
     def begin(self) -> None:
-        """Start without waiting: `begun` is to be asked next, or `abandon`."""
+        """Start without waiting. Call `begun` next, or `abandon`."""
         self._pid = os.getpid()
         since = self._since if self._since is not None else boot_clock()
         self.check()
@@ -98,7 +100,7 @@ class EmbeddedSite(SiteControl):
         )
 
     def begun(self) -> SiteInfo:
-        """What began answers. SiteError: it does not, in one sentence."""
+        """Wait until the site that `begin` started answers. SiteError: it does not, in one sentence."""
         process = self._starting
         assert process is not None, "begin() comes first"
         assert process.stdout is not None
@@ -107,7 +109,7 @@ class EmbeddedSite(SiteControl):
             with process.stdout, process.stderr:
                 line = process.stdout.readline()
                 said = process.stderr.read().decode(errors="replace") if not line else ""
-        except BaseException:  # Ctrl-C: nothing half-started stays behind
+        except BaseException:  # after Ctrl-C no half-started process stays behind
             self.abandon()
             raise
         self._starting = None
@@ -121,7 +123,8 @@ class EmbeddedSite(SiteControl):
         raise SiteError(f"the supervisor ended before the servers answered: {last}; see {self.data_dir}/logs")
 
     def abandon(self) -> None:
-        """Give up what began; nothing of it is left when this returns. In a forked child it is the parent's."""
+        """Give up a start that `begin` made; no process of it is left when this returns. In a forked child it belongs
+        to the parent."""
         if os.getpid() != self._pid:
             return
         process = self._starting
@@ -135,8 +138,8 @@ class EmbeddedSite(SiteControl):
         process.wait()
 
     def stop(self) -> None:
-        """Both servers and the supervisor are gone when it returns. Does nothing where nothing runs, and in a child
-        forked from the process that started them, whose they are."""
+        """Stop both servers and the supervisor; all are gone when this returns. It does nothing if nothing runs, or in
+        a child forked from the process that started them."""
         if os.getpid() != self._pid:
             return
         if datadir.is_locked(self.data_dir):
@@ -151,7 +154,7 @@ class EmbeddedSite(SiteControl):
             self._supervisor = None
 
     def ended(self) -> int | None:
-        """The supervisor's exit code; None while it runs."""
+        """Return the supervisor's exit code; None while it runs."""
         return self._supervisor.poll() if self._supervisor else 0
 
     def __enter__(self) -> SiteInfo:

@@ -1,11 +1,12 @@
-"""The one process that owns both servers of a site: `python -m halog.embedded.supervisor '<Launch as JSON>'`.
+"""This module is the one process that owns both servers of a site: `python -m halog.embedded.supervisor '<Launch as
+JSON>'`.
 
-Single-threaded, standard library only. Its law: *the servers live exactly as long as it does*. It ends when told
-(control socket, SIGTERM), when the process that started it ends (`Launch.parent`, watched through a pidfd, which no
-thread's end and no inherited pipe can fool), or when its directory is deleted; killed itself, the kernel ends the
-servers. It never restarts a server by itself: a crash under test must be seen.
+It is single-threaded and uses the standard library only. Its law: *the servers live exactly as long as it does*. It
+ends when told (control socket, SIGTERM), when the process that started it ends (`Launch.parent`, watched through a
+pidfd, which no thread's end and no inherited pipe can fool), or when its directory is deleted. If it is killed itself,
+the kernel ends the servers. It never restarts a server by itself: a crash under test must be seen.
 
-It says one line of JSON on stdout, {"ok": SiteInfo} or {"error": sentence}, and then goes silent.
+It writes one line of JSON to stdout, {"ok": SiteInfo} or {"error": sentence}, and then goes silent.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from halog.errors import HalogError, SiteError
 
 START_TIMEOUT_S = 90.0  # a cold disk and no archive: 5 s measured; a laptop on battery may need ten times that
 STOP_GRACE_S = 10.0  # an orderly Kafka stop takes about a second
-PLACINGS = 3  # of the ports that we choose: each time somebody must have taken one within the second of a start
-ORPHAN_GRACE_S = 1.0  # nobody waits any more, but logs are better closed than torn
+PLACINGS = 3  # choices of ports: each time another process must have taken one within the second of a start
+ORPHAN_GRACE_S = 1.0  # no caller waits any more, but logs should be closed, not torn
 
 
 class Supervisor:
-    """Servers, the control socket, and the loop that watches them."""
+    """A `Supervisor` holds the servers and the control socket, and runs the loop that watches them."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -49,7 +50,7 @@ class Supervisor:
         self.control: socket.socket
 
     def run(self) -> int:
-        """From the lock to the last server's end; the exit code."""
+        """Run from the lock to the last server's end; return the exit code."""
         try:
             self._open()
             self._start_somewhere()
@@ -78,7 +79,7 @@ class Supervisor:
             raise self._not_written(e) from None
 
     def _place(self) -> None:
-        """Gives the servers their ports."""
+        """Give the servers their ports."""
         marker, remote = datadir.read_marker(self.root), self.launch.remote
         self.ports = ports.choose(
             marker.ports,
@@ -120,8 +121,9 @@ class Supervisor:
     # ---- starting servers
 
     def _start_somewhere(self) -> None:
-        """A port is free when it is chosen and bound a JVM's start later: where others took it in between, on other
-        ones. Those that were asked for are not replaced; SiteError says that they are taken."""
+        """Start on free ports. A port is free when it is chosen, and bound a JVM's start later; if other programs took
+        it in between, start on other ports. Ports given as options are not replaced: SiteError says that they are
+        taken."""
         for left in reversed(range(PLACINGS)):
             try:
                 self._start(list(SERVERS))
@@ -134,13 +136,13 @@ class Supervisor:
                 self._place()
 
     def _is_displaced(self) -> bool:
-        """Is somebody else where none of ours is any more?"""
+        """Has another program taken one of our ports?"""
         own, host = self.ports, self.launch.host
         chosen = ((own.kafka, host), (own.zookeeper, host), (own.controller, LOOPBACK))
         return not all(ports.is_free(port, where) for port, where in chosen)
 
     def _start(self, names: list[ServerName], since: float | None = None) -> None:
-        """Spawns them in parallel and waits until each has answered. SiteError if one ends or never answers."""
+        """Spawn them in parallel and wait until each has answered. SiteError if one ends or never answers."""
         chosen = [self.servers[n] for n in names]
         for server in chosen:
             server.spawn()
@@ -164,7 +166,7 @@ class Supervisor:
         return ready
 
     def _publish(self) -> SiteInfo:
-        """site.json says what runs now; if the disk has no room it says so later, and the servers live on."""
+        """Write what runs now to site.json; if the disk is full, this is tried again later, and the servers live on."""
         info = SiteInfo(
             bootstrap=f"{self.launch.host}:{self.ports.kafka}",
             zookeeper=f"{self.launch.host}:{self.ports.zookeeper}",
@@ -200,7 +202,7 @@ class Supervisor:
                     self._publish()
 
     def _look(self, wait_ms: int, control: socket.socket | None = None) -> None:
-        """One look at the parent and, if given, at the control socket."""
+        """Look once at the parent and, if given, at the control socket."""
         poller = select.poll()
         for fd in (self.wake_fd, self.parent_fd, control.fileno() if control else -1):
             if fd >= 0:
@@ -264,7 +266,7 @@ class Supervisor:
             raise
 
     def on_signal(self, *_: object) -> None:
-        """SIGTERM, SIGINT: an orderly end."""
+        """End in order, at SIGTERM or SIGINT."""
         self.ending = True
 
 
@@ -273,13 +275,13 @@ def _watch(parent: int) -> int:
         fd = os.pidfd_open(parent)
     except ProcessLookupError:
         raise SystemExit(1) from None
-    if os.getppid() != parent:  # it ended before we looked, and its number may be somebody else's
+    if os.getppid() != parent:  # it ended before we looked, and its number may be another process's
         raise SystemExit(1)
     return fd
 
 
 def _wake_on_signals() -> int:
-    """A descriptor that becomes readable at any signal, so that the loop need not poll for them."""
+    """Return a descriptor that becomes readable at any signal, so that the loop need not poll for them."""
     out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     return out
@@ -300,7 +302,7 @@ def _names(servers: list[Server]) -> str:
 
 
 def _say(message: dict[str, Any]) -> None:
-    """The one line for whoever started us; then stdout is closed, for a daemon must hold nobody's pipe."""
+    """Write the one line for the parent; then close stdout, since a daemon must not hold its parent's pipe."""
     with suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
     null = os.open(os.devnull, os.O_RDWR)
@@ -320,9 +322,9 @@ def _log_to(path: Path) -> None:
 
 
 def main() -> int:
-    """Entry point of the process."""
+    """Run the process."""
     os.umask(0o077)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked some; the servers inherit it
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent may have blocked some; the servers would inherit that
     supervisor = Supervisor(Launch.from_json(sys.argv[1]))
     signal.signal(signal.SIGTERM, supervisor.on_signal)
     signal.signal(signal.SIGINT, supervisor.on_signal)

@@ -1,8 +1,9 @@
-"""The policy of every type, as the cluster holds it: `bindings`, one znode, JSON {type: policy} (P4, P6).
+"""This module keeps the policy of every type, as the cluster holds it: `bindings`, one znode, JSON {type: policy} (P4,
+P6).
 
 A type is entered when the first node that declares it starts, by the rule of `Config.policy_of`; what is entered stays.
-So a node that would look for a type's objects under another policy is refused by name. The types of a cluster that was
-made before there was this znode are entered as their objects were placed then: by their own name, else by "*".
+So a node that would look for a type's objects under another policy is refused by name. In a cluster that was made
+before there was this znode, types are entered as their objects were placed then: by their own name, else by "*".
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from halog.schema import Definition
 
 PATH = "bindings"
 ATTEMPTS = 50
-"""Nodes that start together enter the same types: each attempt that fails is another one's that went through."""
+"""Nodes that start together enter the same types: each attempt that fails means that another node's went through."""
 
 _DECODER = msgspec.json.Decoder(dict[str, str])
 
 
 def read(coordinator: Coordinator) -> dict[str, str]:
-    """{type: policy}; empty in a cluster that has none."""
+    """Return {type: policy}; empty in a cluster that has none."""
     return _decoded(coordinator.get(PATH))
 
 
@@ -41,8 +42,9 @@ def agree(
     declared: Iterable[Definition],
     stored: Callable[[], Iterable[str]],
 ) -> dict[str, str]:
-    """Enter the types that are new; {type: policy} of all there are. `stored`: types the cluster knew before it had
-    bindings. ConfigError, and nothing changed, if the cluster keeps a declared type under another policy."""
+    """Enter the types that are new; return {type: policy} of all there are. `stored` returns the types that the cluster
+    knew before it had bindings. Raises ConfigError, and changes nothing, if the cluster keeps a declared type under
+    another policy."""
     declared = list(declared)
     for _ in range(ATTEMPTS):
         found = coordinator.get(PATH)
@@ -71,7 +73,7 @@ def agree(
 
 
 def _enter(config: Config, definition: Definition, held: dict[str, str]) -> None:
-    """Of a type whose policy is of other sites alone nothing is kept here, unless the cluster says so."""
+    """Enter a type. Where its policy is of other sites alone, nothing is kept here, unless the cluster says so."""
     policy = config.policy_of(definition.name, definition.bases)
     if policy is None or (policy not in config.policies and definition.name not in held):
         return

@@ -1,13 +1,13 @@
-"""What a site keeps of its own log while a partition of it has parted from another site's: the branch that a merge will
-read (M2).
+"""This module holds a site's own log while a partition of it has parted from another site's: the branch that a merge
+will read (M2).
 
 holders/<partition>/site-<other>     from where that site has read this log up to, or all that was there when the
-                                     parting was told first; prolonged as long as it is told, by who counts it
-holders/<partition>/branch-<other>   of a site whose branch was merged there: for who looks at it afterwards
+                                     parting was told first; whoever counts it prolongs it as long as it is told
+holders/<partition>/branch-<other>   of a site whose branch was merged there: for a look at it afterwards
 
-An operator who has not the room for it lets go of it (`halog log release`): what is gone is not held anew. Once the
-other site's history has this branch in it nobody reads the branch to merge it; to undo a merge takes only what was
-decided, which is in the log behind it, at both sites.
+An operator who has no room for it lets go of it (`halog log release`): what is gone is not held anew. Once the other
+site's history has this branch in it, nobody reads the branch to merge it. To undo a merge takes only what was decided,
+which is in the log behind it, at both sites.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from halog.ports import Coordinator
 logger = logging.getLogger("halog.retention")
 
 KEEP_S: Final = 60.0
-"""How often the time of a hold is begun anew: long before it is over, also where nodes are away for days."""
+"""How often a hold is prolonged: long before it is over, also where nodes are away for days."""
 
 
 def begin(coordinator: Coordinator, partition: str, site: str) -> None:
-    """It is about to be told that it has parted from that site: hold what is there, unless it is held already. A hold
-    whose time is over, as of a site that was away for long, is begun anew: it ends with the next trim."""
+    """Hold what is there, unless it is held already: the partition is about to be reported as parted from that site. A
+    hold whose time is over, as of a site that was away for long, is begun anew: it ends with the next trim."""
     now = retention.holds(coordinator, partition).get(_site(site))
     if now is not None and (not now.until_ms or now.until_ms > retention.now_ms()):
         return
@@ -42,14 +42,15 @@ def begin(coordinator: Coordinator, partition: str, site: str) -> None:
 
 
 def keep(coordinator: Coordinator, partition: str, told: str, sites: Iterable[str]) -> None:
-    """It goes on: what is held for any of these sites is held for another week. Of three that have parted only one is
-    `told`."""
+    """Prolong what is held for any of these sites by another week: the parting goes on. Of three sites that have parted
+    only one is `told`."""
     for site in sites:
         retention.prolong(coordinator, partition, _site(site), _until(), _why(site) if site == told else "")
 
 
 def merged(coordinator: Coordinator, partition: str, site: str) -> None:
-    """Its history there has this site's branch in it: a week from now on to look at what was, and to undo it."""
+    """Hold for a week from now on, to look at what was and to undo the merge: the other site's history has this site's
+    branch in it."""
     held = retention.holds(coordinator, partition)
     offsets = [held[name].offset for name in (_site(site), branch(site)) if name in held]
     if offsets:
@@ -59,13 +60,13 @@ def merged(coordinator: Coordinator, partition: str, site: str) -> None:
 
 
 def hold_branch(coordinator: Coordinator, partition: str, site: str, first: int = 0) -> None:
-    """Of the site whose branch is merged at `site`: what is there from `first` on, for a week from now on."""
+    """Hold what is there from `first` on, for a week from now on, at the site whose branch is merged at `site`."""
     why = f"the branch that is merged at site {site}"
     retention.hold_the_rest(coordinator, partition, branch(site), first, why, _until())
 
 
 def branch(site: str) -> str:
-    """The name of that hold."""
+    """Return the name of that hold."""
     return f"branch-{site}"
 
 

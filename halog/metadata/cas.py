@@ -1,4 +1,4 @@
-"""Znodes that several may write: by compare-and-set, and again until it is done."""
+"""This module writes znodes that several may write: by compare-and-set, and again until it is done."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from halog.errors import VersionError
 from halog.ports import Coordinator, UnknownResult
 
 ATTEMPTS: Final = 10
-"""Each fails only because somebody else was quicker, or an answer was lost."""
+"""Each fails only because somebody else was quicker, or because an answer was lost."""
 
 
 def put(coordinator: Coordinator, path: str, made: Callable[[bytes | None], bytes | None]) -> bool:
-    """Write what `made` makes of what is there, which is None where nothing is; None from it: that stays. What it makes
-    may be written twice, where an answer was lost. False: others were quicker each time."""
+    """Write what `made` makes of what is there; `made` gets None where nothing is. If it returns None, what is there
+    stays. What it makes may be written twice, where an answer was lost. Returns False if others were quicker each
+    time."""
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
         data = made(None if found is None else found.data)

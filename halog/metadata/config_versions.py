@@ -1,8 +1,9 @@
-"""The versions of a cluster's configuration in the coordinator (P11): which is active, and those before it.
+"""This module keeps the versions of a cluster's configuration in the coordinator (P11): which is active, and those
+before it.
 
 Compare-and-set of one node is all there is to an activation, so it happens whole or not at all, and of two operators
-one is refused. The version that is to be replaced is put aside first; who dies in between leaves a copy of what is
-still active, which the next one finds as it is to be.
+one is refused. The version that is to be replaced is put aside first. A process that dies in between leaves a copy of
+what is still active, which the next one finds as it is to be.
 
 config/active        Version as JSON, changed by compare-and-set only; absent: every process runs with its file
 config/versions/<n>  Version as JSON, never changed: what was active before
@@ -30,7 +31,7 @@ ACTIVE = "config/active"
 OLD = "config/versions"
 
 KEPT = 20
-"""Older versions that are kept: months of changes; a znode each of some kB, and files have repositories beyond."""
+"""Older versions that are kept: months of changes, a znode of some kB each. Repositories of files keep the rest."""
 
 MAX_BYTES = 900_000
 """ZooKeeper takes no znode of 1 MB; thousands of nodes fit."""
@@ -40,8 +41,8 @@ ATTEMPTS = 3
 
 
 class Version(msgspec.Struct, frozen=True):
-    """An activated configuration. `made_ms`: since 1970, by the clock of who activated it; `by`: user@host, as that
-    machine says; `digest`: SHA-256 of `config`, of which `halog config` shows the beginning."""
+    """A `Version` is an activated configuration. `made_ms` is since 1970, by the clock of who activated it. `by` is
+    user@host, as that machine says. `digest` is the SHA-256 of `config`; `halog config` shows its beginning."""
 
     number: int
     made_ms: int
@@ -53,25 +54,27 @@ class Version(msgspec.Struct, frozen=True):
     """The tables as `halog.config.changes.tree` gives them; relative paths as they stand in the file."""
 
     def to_bytes(self) -> bytes:
-        """The znode's content."""
+        """Return the znode's content."""
         return msgspec.json.encode(self)
 
     @staticmethod
     def from_bytes(path: str, data: bytes) -> Version:
-        """Decode; fields of newer versions of halog are passed over. CoordinatorError for anything else."""
+        """Decode a version; fields of newer versions of halog are passed over. Raises CoordinatorError for anything
+        else."""
         try:
             return msgspec.json.decode(data, type=Version)
         except msgspec.MsgspecError as e:
             raise CoordinatorError(f"znode {path} holds no version of a configuration: {e}") from e
 
     def parsed(self, *, checked: bool = True) -> Config:
-        """As a configuration; ConfigError names what this halog does not know of it, or, if it is to be `checked`, does
-        not run with: an older one may have activated what is refused by now, and it is to be replaced."""
+        """Return it as a configuration. Raises ConfigError, which names what this halog does not know of it or, if it
+        is to be `checked`, does not run with. Unchecked, a version can be replaced that an older halog activated and
+        that is refused by now."""
         return parse_config(self.config, f"version {self.number}", Path(), checked=checked)
 
 
 class Draft(NamedTuple):
-    """What an operator brings along; the rest of a version follows from what is active."""
+    """Holds what an operator brings along; the rest of a version follows from what is active."""
 
     made_ms: int
     by: str
@@ -80,36 +83,37 @@ class Draft(NamedTuple):
     config: Config
 
 
-class Standing(NamedTuple):
-    """What is active, and the znode's version for the compare-and-set. None: nothing was ever activated."""
+class ActiveVersion(NamedTuple):
+    """Holds what is active, and the znode's version for the compare-and-set. `version` is None if nothing was ever
+    activated."""
 
     version: Version | None
     znode: int
 
     @property
     def number(self) -> int:
-        """0: nothing."""
+        """Return its number; 0: nothing is active."""
         return 0 if self.version is None else self.version.number
 
 
 def digest(config: Config) -> str:
-    """The same for the same values, whatever their order in the file, but for partitions placed by hand: theirs is
-    their index."""
+    """Return a digest: the same for the same values, whatever their order in the file, except for partitions placed by
+    hand, whose order is their index."""
     order = [[name, *policy.static] for name, policy in sorted(config.all_sites.policies.items()) if policy.static]
     said = json.dumps(tree(config), sort_keys=True) + (json.dumps(order) if order else "")
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def read(coordinator: Coordinator) -> Standing:
-    """What is active now."""
+def read(coordinator: Coordinator) -> ActiveVersion:
+    """Return what is active now."""
     found = coordinator.get(ACTIVE)
     if found is None:
-        return Standing(None, -1)
-    return Standing(Version.from_bytes(ACTIVE, found.data), found.version)
+        return ActiveVersion(None, -1)
+    return ActiveVersion(Version.from_bytes(ACTIVE, found.data), found.version)
 
 
 def find(coordinator: Coordinator, number: int) -> Version:
-    """One version; ConfigError names those that are kept."""
+    """Return one version. Raises ConfigError, which names those that are kept."""
     for version in history(coordinator):
         if version.number == number:
             return version
@@ -118,7 +122,7 @@ def find(coordinator: Coordinator, number: int) -> Version:
 
 
 def history(coordinator: Coordinator) -> list[Version]:
-    """The active version and the kept ones, the newest first."""
+    """Return the active version and the kept ones, the newest first."""
     active = read(coordinator).version
     return [] if active is None else [active, *_old(coordinator, active.number)]
 
@@ -134,9 +138,9 @@ def _numbers(coordinator: Coordinator) -> list[int]:
     return [int(name) for name in coordinator.children(OLD) if name.isdecimal()]
 
 
-def activate(coordinator: Coordinator, standing: Standing, draft: Draft) -> Version:
-    """Make it the version behind `standing`, on which the operator's comparison rests. RefusedError if that is not the
-    active one any more, or if it is too large: then nothing was changed."""
+def activate(coordinator: Coordinator, standing: ActiveVersion, draft: Draft) -> Version:
+    """Make the draft the version behind `standing`, on which the operator's comparison rests. Raises RefusedError, and
+    changes nothing, if that is not the active one any more, or if the draft is too large."""
     config, mark = tree(draft.config), digest(draft.config)
     new = Version(standing.number + 1, draft.made_ms, draft.by, draft.file, mark, draft.comment, config)
     data = new.to_bytes()
@@ -159,7 +163,7 @@ def activate(coordinator: Coordinator, standing: Standing, draft: Draft) -> Vers
     )
 
 
-def _replace(coordinator: Coordinator, standing: Standing, data: bytes) -> None:
+def _replace(coordinator: Coordinator, standing: ActiveVersion, data: bytes) -> None:
     if standing.version is not None:
         coordinator.create(f"{OLD}/{standing.number}", standing.version.to_bytes())
         coordinator.set(ACTIVE, data, standing.znode)
@@ -168,7 +172,8 @@ def _replace(coordinator: Coordinator, standing: Standing, data: bytes) -> None:
 
 
 def _check_ours(coordinator: Coordinator, new: Version) -> None:
-    """Somebody was quicker; or an attempt of this very call, whose answer did not come."""
+    """Raise RefusedError if somebody else was quicker; not if it was an attempt of this very call, whose answer did not
+    come."""
     now = read(coordinator).version
     if now == new:
         return
@@ -177,7 +182,8 @@ def _check_ours(coordinator: Coordinator, new: Version) -> None:
 
 
 def _drop_old(coordinator: Coordinator, number: int) -> None:
-    """The version is active whatever becomes of this; the next activation finds what is left."""
+    """Delete versions that are too old. The new one is active whatever becomes of this; the next activation finds what
+    is left."""
     try:
         for old in _numbers(coordinator):
             if old < number - KEPT:

@@ -1,7 +1,7 @@
-"""What operators change about a partition's group while it runs (Q2, Q3).
+"""This module makes the changes that operators make to a partition's group while it runs (Q2, Q3).
 
-Everything stands in the partition's znode and is changed by compare-and-set like everything there, so it cannot cross
-an election: whoever claims the partition does it with the group of the very version he replaces. Nobody need be up.
+Everything stands in the partition's znode and is changed by compare-and-set like everything there. So it cannot cross
+an election: whoever claims the partition does it with the group of the very version it replaces. Nobody need be up.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from halog.metadata.partition_tables import change_table
 from halog.ports import Coordinator
 
 Change = Callable[[PartitionTable], Group]
-"""What becomes of a table's group; RefusedError says why not."""
+"""Returns what becomes of a table's group; RefusedError says why not."""
 
 
 def priority_of(node: str, level: str) -> Change:
-    """How much `node` is to be active: never, normal, high or highest (Q2)."""
+    """Return a change of how much `node` is to be active: never, normal, high or highest (Q2)."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_priority(table, node, LEVELS[level]))
@@ -33,8 +33,8 @@ def priority_of(node: str, level: str) -> Change:
 
 
 def required(nodes: int, *, until_ms: int = 0, reason: str = "", may_fork: bool = False) -> Change:
-    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again, `reason` is why then.
-    Refused where two halves could go on without each other and `may_fork` does not confirm it."""
+    """Return a change to so many nodes for commits and elections instead of the quorum (Q3). 0: the quorum again, and
+    `reason` says why. Refused where two halves could go on without each other and `may_fork` does not confirm it."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_required(table, nodes, may_fork=may_fork))
@@ -47,7 +47,8 @@ def required(nodes: int, *, until_ms: int = 0, reason: str = "", may_fork: bool 
 
 
 def designated(node: str, *, until_ms: int = 0, reason: str = "") -> Change:
-    """In a group of two: `node` may go on alone (Q3); "" takes it back, `reason` is why then."""
+    """Return a change by which `node` may go on alone in a group of two (Q3). "" takes that back, and `reason` says
+    why."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_designated(table, node))
@@ -67,14 +68,14 @@ def _refuse(table: PartitionTable, why_not: str | None) -> None:
 
 
 class GiveUpUnlogged:
-    """What only nodes that do not come back have in memory is given up, so that others may be elected (E3). `up`: the
-    nodes there are, and their incarnations. Refused while one that may have it is among them. Asked again, it changes
+    """Gives up what only nodes that do not come back have in memory, so that others may be elected (E3). `up` has the
+    nodes that are up, and their incarnations. Refused while one that may have it is among them. Asked again, it changes
     nothing where none of those it has given up is a holder any more."""
 
     def __init__(self, up: Mapping[str, int]) -> None:
         self._up = up
         self.given: frozenset[Member] = frozenset()
-        """Whom it has given up, once it was asked; of an epoch of number `epoch`."""
+        """Whom it has given up, once it was asked, in the epoch of number `epoch`."""
         self.epoch = 0
 
     def __call__(self, table: PartitionTable) -> PartitionTable:
@@ -83,7 +84,7 @@ class GiveUpUnlogged:
             return table  # no answer had come, and perhaps somebody leads by now
         there = sorted(m.node for m in wanted if self._up.get(m.node) == m.incarnation)
         if not wanted:
-            _refuse(table, f"{table.name} waits for nobody's memory: its log has all that was acknowledged")
+            _refuse(table, f"{table.name} has nothing to give up: its log has all that was acknowledged")
         if there:
             _refuse(table, f"{', '.join(there)} may have what was acknowledged in {table.name}, and is up: wait for it")
         self.given = wanted
@@ -92,10 +93,10 @@ class GiveUpUnlogged:
 
     @property
     def names(self) -> list[str]:
-        """The nodes it has given up."""
+        """Return the nodes it has given up."""
         return sorted(m.node for m in self.given)
 
 
 def change_group(coordinator: Coordinator, partition: str, change: Change) -> PartitionTable:
-    """Set what `change` makes of the group as it is now; returns the new table."""
+    """Set what `change` makes of the group as it is now; return the new table."""
     return change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, group=change(table)))

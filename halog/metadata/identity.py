@@ -1,4 +1,4 @@
-"""Who asks for something, for whoever reads of it later."""
+"""This module says who asks for something, for whoever reads of it later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 
 def who() -> str:
-    """user@host."""
+    """Return user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

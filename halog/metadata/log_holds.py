@@ -1,11 +1,12 @@
-"""What keeps a partition's log from being trimmed: holds in the coordinator, and the floor they are checked against.
+"""This module keeps a partition's log from being trimmed: by holds in the coordinator, and the floor they are checked
+against.
 
 Another site, a running job, an undo or a restore registers the first offset it still needs, under a name of its own and
-with an expiry, or as long as its session. Who trims looks at the holds, announces the new beginning, the floor, and
-looks at the holds *again*; who registers looks at the floor *after* its hold is there. So of the two at least one sees
-the other: either the hold stops the trim, or it is refused. The floor never goes down: a trim that was announced may
-happen at any time, even by a node that was replaced long ago. A hold that was acknowledged is trimmed over by nobody
-before it expires, by the clock of the partition's active node, or of the one that mirrors it.
+with an expiry, or as long as its session. The node that trims looks at the holds, announces the new beginning, the
+floor, and looks at the holds *again*. Whoever registers looks at the floor *after* its hold is there. So at least one
+of the two sees the other: either the hold stops the trim, or it is refused. The floor never goes down: a trim that was
+announced may happen at any time, even by a node that was replaced long ago. No node trims over a hold that was
+acknowledged before it expires, by the clock of the partition's active node, or of the one that mirrors it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from halog.ports import Coordinator, UnknownResult, Versioned
 logger = logging.getLogger("halog.retention")
 
 ATTEMPTS = 10
-"""At changing a znode somebody else changes, too: each loss means that the other one succeeded."""
+"""Attempts at changing a znode that somebody else changes, too: each loss means that the other one succeeded."""
 
 FOREVER_MS = 253_402_300_799_000
 """The last second of the year 9999."""
 
 
 class Hold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands under `holders/<partition>/<name>`."""
+    """Holds what stands under `holders/<partition>/<name>`."""
 
     offset: int
-    """The first one still needed."""
+    """The first offset that is still needed."""
     until_ms: int = 0
     """When it ends by itself, in ms since 1970; 0: with the session that made it."""
     why: str = ""
@@ -43,7 +44,7 @@ _HOLD = msgspec.json.Decoder(Hold)
 
 
 def now_ms() -> int:
-    """Of the clock that expiries are told in."""
+    """Return the time, in ms since 1970, by the clock that expiries are told in."""
     return time.time_ns() // 1_000_000
 
 
@@ -52,9 +53,9 @@ def _path(partition: str, name: str = "") -> str:
 
 
 def hold(coordinator: Coordinator, partition: str, name: str, wanted: Hold, begins: int = 0) -> None:
-    """Register or replace a hold; `until_ms` 0 ends it with this session; `begins`: the log's first offset.
-    RefusedError, and everything is as it was, if the log is trimmed beyond the hold's offset, or about to be;
-    ConfigError if it has expired."""
+    """Register or replace a hold; `until_ms` 0 ends it with this session; `begins` is the log's first offset. Raises
+    RefusedError, and leaves everything as it was, if the log is trimmed beyond the hold's offset, or about to be;
+    ConfigError if the hold has expired."""
     if wanted.until_ms and wanted.until_ms <= now_ms():
         raise ConfigError(f"the hold {name} of {partition} would end before it begins: give it a time to come")
     _check(partition, wanted, max(begins, floor(coordinator, partition)))
@@ -76,7 +77,7 @@ def _check(partition: str, wanted: Hold, first: int) -> None:
 
 
 def _put(coordinator: Coordinator, partition: str, name: str, wanted: Hold) -> tuple[Versioned | None, int]:
-    """What was there before, and the version of what is there now."""
+    """Write a hold. Returns what was there before, and the version of what is there now."""
     path, data = _path(partition, name), msgspec.json.encode(wanted)
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
@@ -117,8 +118,8 @@ def hold_the_rest(coordinator: Coordinator, partition: str, name: str, first: in
 
 def prolong(coordinator: Coordinator, partition: str, name: str, until_ms: int, why: str = "") -> None:
     """Let a hold that is there end later, and say `why` by now; one that ends with a session stays as it is. Where its
-    time was over, and the log was trimmed meanwhile, it holds what is left. RefusedError if others change it all the
-    time."""
+    time was over, and the log was trimmed meanwhile, it holds what is left. Raises RefusedError if others change it all
+    the time."""
     path = _path(partition, name)
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
@@ -135,17 +136,17 @@ def prolong(coordinator: Coordinator, partition: str, name: str, until_ms: int, 
 
 
 def release(coordinator: Coordinator, partition: str, name: str) -> None:
-    """End a hold; NotFoundError if there is none of this name."""
+    """End a hold. Raises NotFoundError if there is none of this name."""
     try:
         there = coordinator.delete(_path(partition, name))
     except UnknownResult as e:
-        raise UnreachableError(f"nobody said whether the hold {name} of {partition} has ended: {e}") from None
+        raise UnreachableError(f"it is not known whether the hold {name} of {partition} has ended: {e}") from None
     if not there:
         raise NotFoundError(f"nothing of the log of {partition} is held as {name}")
 
 
 def holds(coordinator: Coordinator, partition: str) -> dict[str, Hold]:
-    """All that are registered, by name; those that have expired and were not looked at since, too."""
+    """Return all holds that are registered, by name; also those that have expired and were not looked at since."""
     return {name: _read(partition, name, found.data) for name, found in _registered(coordinator, partition)}
 
 
@@ -156,7 +157,7 @@ def _registered(coordinator: Coordinator, partition: str) -> list[tuple[str, Ver
 
 
 def _read(partition: str, name: str, data: bytes) -> Hold:
-    """One that cannot be read, of a later version perhaps, holds everything."""
+    """Decode a hold. One that cannot be read, of a later version perhaps, holds everything."""
     try:
         return _HOLD.decode(data)
     except msgspec.MsgspecError as e:
@@ -165,7 +166,7 @@ def _read(partition: str, name: str, data: bytes) -> Hold:
 
 
 def floor(coordinator: Coordinator, partition: str) -> int:
-    """Up to where the log is trimmed, or may be soon. It never goes down."""
+    """Return up to where the log is trimmed, or may be soon. It never goes down."""
     path = f"trimmed/{partition}"
     coordinator.sync(path)
     found = coordinator.get(path)
@@ -173,8 +174,9 @@ def floor(coordinator: Coordinator, partition: str) -> int:
 
 
 def allowed(coordinator: Coordinator, partition: str, wanted: int) -> int:
-    """Up to where the log may be trimmed now, if it were up to `wanted` without any holds. Ends holds that have
-    expired. To be called by the node that takes the partition's snapshots; another one trims over nobody either."""
+    """Return up to where the log may be trimmed now, if it were up to `wanted` without any holds. Ends holds that have
+    expired. To be called by the node that takes the partition's snapshots; another node that calls it respects all
+    holds, too."""
     first = _lowest(coordinator, partition, wanted)
     _announce(coordinator, partition, first)
     return _lowest(coordinator, partition, first)

@@ -1,4 +1,4 @@
-"""policies/<name>: the mapping of a policy, and a change of it under way (T8).
+"""This module reads and writes policies/<name>: the mapping of a policy, and a change of it under way (T8).
 
 policies/<name>    JSON: what all nodes must agree on of a policy; what decides where a key belongs is among it:
                    `mapper`, `partitions`, `ring_size`, and `mapper_version`, `names` where there are any; `mapping`:
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.core.keys.mapping import Changing, Layout, PolicyMapping
+from halog.core.keys.mapping import Layout, MappingChange, PolicyMapping
 from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 
@@ -26,11 +26,11 @@ LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
 STATE = ("mapping", "changing")
 
 ATTEMPTS = 50
-"""Nodes that note their clean partitions meet: each attempt that fails is another one's that went through."""
+"""Nodes that note their clean partitions meet: each attempt that fails means that another node's went through."""
 
 
-class Standing(NamedTuple):
-    """What a znode holds: the mapping, everything else, and its version for the compare-and-set."""
+class PolicyZnode(NamedTuple):
+    """Holds what a znode has: the mapping, everything else, and its version for the compare-and-set."""
 
     mapping: PolicyMapping
     said: Mapping[str, Any]
@@ -38,28 +38,29 @@ class Standing(NamedTuple):
 
 
 def path_of(policy: str) -> str:
-    """The policy's znode."""
+    """Return the path of the policy's znode."""
     return f"policies/{policy}"
 
 
-def parse(path: str, found: Versioned) -> Standing:
-    """CoordinatorError for what is no mapping."""
+def parse(path: str, found: Versioned) -> PolicyZnode:
+    """Decode a policy's znode. Raises CoordinatorError for what is no mapping."""
     try:
         said = msgspec.json.decode(found.data, type=dict[str, Any])
-        return Standing(told(said), said, found.version)
+        return PolicyZnode(told(said), said, found.version)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CoordinatorError(f"znode {path} does not hold a policy's mapping: {error}") from error
 
 
 def told(said: Mapping[str, Any]) -> PolicyMapping:
-    """The mapping among all that is said of a policy."""
+    """Return the mapping among all that is said of a policy."""
     now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
-    changing = None if "changing" not in said else msgspec.convert(said["changing"], Changing)
+    changing = None if "changing" not in said else msgspec.convert(said["changing"], MappingChange)
     return PolicyMapping(now, int(said.get("mapping", 0)), changing)
 
 
 def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
-    """The znode's content: what a mapping does not use is absent, so that one never changed reads as it always did."""
+    """Return the znode's content. What a mapping does not use is absent, so that one never changed reads as it always
+    did."""
     kept = {name: value for name, value in said.items() if name not in STATE}
     layout = msgspec.to_builtins(mapping.now)
     kept = {name: value for name, value in kept.items() if name not in LAYOUT or name in layout} | layout
@@ -70,8 +71,8 @@ def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
     return msgspec.json.encode(kept)
 
 
-def read(coordinator: Coordinator, policy: str) -> Standing:
-    """What the cluster holds of a policy. UnknownNameError if it has no such policy."""
+def read(coordinator: Coordinator, policy: str) -> PolicyZnode:
+    """Return what the cluster holds of a policy. Raises UnknownNameError if it has no such policy."""
     found = coordinator.get(path_of(policy))
     if found is None:
         raise UnknownNameError.of("policy", policy, sorted(coordinator.children("policies")))
@@ -79,13 +80,13 @@ def read(coordinator: Coordinator, policy: str) -> Standing:
 
 
 def read_all(coordinator: Coordinator) -> dict[str, PolicyMapping]:
-    """Of every policy that the cluster has."""
+    """Return the mapping of every policy that the cluster has."""
     return {name: read(coordinator, name).mapping for name in coordinator.children("policies")}
 
 
 def step(coordinator: Coordinator, policy: str, taken: Callable[[PolicyMapping], PolicyMapping]) -> PolicyMapping:
-    """Take one step of a change by compare-and-set, and again from what others have made of it; the mapping then.
-    What `taken` raises passes."""
+    """Take one step of a change by compare-and-set, and again from what others have made of it; return the mapping
+    then. Passes on what `taken` raises."""
     path = path_of(policy)
     for _ in range(ATTEMPTS):
         standing = read(coordinator, policy)
@@ -102,7 +103,7 @@ def step(coordinator: Coordinator, policy: str, taken: Callable[[PolicyMapping],
 
 
 def with_all_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Config:
-    """The configuration with as many partitions as the cluster has, or is about to have."""
+    """Return the configuration with as many partitions as the cluster has, or is about to have."""
     policies = dict(config.policies)
     for name, policy in config.policies.items():
         if name in held and not policy.static:
@@ -111,8 +112,8 @@ def with_all_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Co
 
 
 def with_made_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Config:
-    """The same without those that a change is about to add: before it is open nobody has made them for certain, nor
-    needs them."""
+    """Return the same without the partitions that a change is about to add: before it is open nobody has made them for
+    certain, nor needs them."""
     made = {
         name: PolicyMapping(mapping.now) if mapping.changing is not None and not mapping.changing.open else mapping
         for name, mapping in held.items()

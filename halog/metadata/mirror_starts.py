@@ -1,15 +1,16 @@
-"""Where another site can begin to read a log whose beginning a site that only mirrored it has trimmed (F2).
+"""This module keeps where another site can begin to read a log whose beginning was trimmed by a site that only mirrored
+it (F2).
 
 places/<partition>   JSON: `Checkpoint`, in the coordinator of the site whose log it is
 
-Who mirrors a log reads it from where he stood last, or from its beginning; a site that has served until now has never
-stood in the log of the one that takes over. What the other log led to at the offset of its last snapshot is all that he
-needs instead: the site that is mirrored has everything that was mirrored from it. The place is written before the log
-is trimmed up to it at most, by whoever takes that snapshot, and never goes back: so it is behind no trimmed offset,
-as long as the site only mirrors. Where a site merges another's branch it offers the place in front of that: there the
-other one can begin, whatever it has, since its own branch is in what comes next. Once it serves, its active node trims
-by its holds alone: whoever asked for the switch has registered one for the other site before
-(`halog.runtime.sites.switchover`), and what is held then has the place in it.
+A site that mirrors reads a log from where it stood last, or from its beginning. A site that has served until now has
+never stood in the log of the one that takes over. What the other log led to at the offset of its last snapshot is all
+that it needs instead: the site that is mirrored has everything that was mirrored from it. Whoever takes that snapshot
+writes the place before the log is trimmed, and the log is trimmed up to the place at most. The place never goes back.
+So it is behind no trimmed offset, as long as the site only mirrors. A site that merges another's branch offers the
+place in front of the merge: there the other one can begin, whatever it has, since its own branch is in what comes next.
+Once the site serves, its active node trims by its holds alone. Whoever asked for the switch has registered a hold for
+the other site before (`halog.runtime.sites.switchover`), and what is held then has the place in it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _CHECKPOINT = msgspec.json.Decoder(Checkpoint)
 
 
 def offered(coordinator: Coordinator, partition: str) -> Checkpoint | None:
-    """The place in the log of this coordinator's site; None if there is none, or none that can be read."""
+    """Return the place in the log of this coordinator's site; None if there is none, or none that can be read."""
     found = coordinator.get(f"places/{partition}")
     return None if found is None else _read(partition, found.data)
 
@@ -44,12 +45,12 @@ def _read(partition: str, data: bytes) -> Checkpoint | None:
 
 
 def leads_on(place: Checkpoint, own: ChainState, begins: int) -> bool:
-    """Can who holds `own` begin there, in a log that begins at that offset?"""
+    """Say whether a site that holds `own` can begin there, in a log that begins at the offset `begins`."""
     return place.offset >= begins and place.state.log_id == own.log_id
 
 
 def offer(coordinator: Coordinator, partition: str, place: Checkpoint) -> None:
-    """Others may begin there from now on, unless they may at a later place by now. To be called before the log is
+    """Let others begin there from now on, unless they may at a later place by now. To be called before the log is
     trimmed."""
     data = msgspec.json.encode(place)
 

@@ -1,6 +1,6 @@
-"""mirrors/<partition>: how far this site's mirror of a partition is (M5).
+"""This module keeps how far this site's mirror of a partition is (M5).
 
-mirrors/<partition>    JSON: `Standing`, in the coordinator of the site that mirrors
+mirrors/<partition>    JSON: `MirrorStatus`, in the coordinator of the site that mirrors
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from halog.ports import Coordinator
 logger = logging.getLogger("halog.mirror")
 
 HOLD_MS = 7 * 24 * 3_600_000
-"""How long a log is held for another site that does not come back: what both did since then can be merged; while it is
-told that both have gone on, from each moment of that. A week of working days; who has not the room for that lets go of
-it earlier (`halog log release`)."""
+"""How long a log is held for another site that does not come back: what both did since then can be merged. While it is
+told that both have gone on, the time begins anew. It is a week of working days; an operator who has no room for that
+lets go of the log earlier (`halog log release`)."""
 
 COMPARES = "this site's log is compared with the other one's, before it is given away"
-"""What a standing says as long as a node is at that."""
+"""What a status says as long as a node compares."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How a mirror stands, as the coordinator holds it."""
+class MirrorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Says how a mirror stands, as the coordinator holds it."""
 
     site: str
-    """The other one."""
+    """The other site."""
     by: str
     """The node that mirrors."""
     at_ms: int
@@ -42,20 +42,20 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Why nothing is mirrored."""
     parted: bool = False
-    """That is because both sites have gone on."""
+    """Is that because both sites have gone on?"""
     epoch: int | None = None
     """The number of the epoch in this site's table as it was mirrored: what this site served later has a higher one,
     and so has the fence behind that. -1: it is not mirrored now; None: of a node that does not say it."""
 
     @property
     def level(self) -> bool:
-        """Was everything of the other log here when this was written?"""
+        """Say whether everything of the other log was here when this was written."""
         return not self.error and not self.behind
 
 
-def standing(coordinator: Coordinator, partition: str) -> Standing | None:
-    """How the mirror of a partition stood last; None before the first, and for what cannot be read, of another version
-    perhaps: then it is begun anew, which does no harm."""
+def standing(coordinator: Coordinator, partition: str) -> MirrorStatus | None:
+    """Return how the mirror of a partition stood last. None before the first status, and for what cannot be read, of
+    another version perhaps: then it is begun anew, which does no harm."""
     found = coordinator.get(f"mirrors/{partition}")
     if found is None:
         return None
@@ -66,19 +66,19 @@ def standing(coordinator: Coordinator, partition: str) -> Standing | None:
         return None
 
 
-def followed(coordinator: Coordinator, table: PartitionTable, site: str) -> Standing | None:
-    """How this site stands with that one, if it mirrors it now: what was told before this site served by itself, or
-    fenced its log, is over. `table`: as it is now."""
+def followed(coordinator: Coordinator, table: PartitionTable, site: str) -> MirrorStatus | None:
+    """Return how this site stands with that one, if it mirrors it now: what was told before this site served by itself,
+    or fenced its log, is over. `table` is as it is now."""
     now = standing(coordinator, table.name)
     if now is None or now.site != site or now.error or table.owner != site:
         return None
     return now if now.epoch in (None, table.epoch.number) else None
 
 
-def write(coordinator: Coordinator, partition: str, now: Standing) -> None:
-    """Say how the mirror stands; what another node says at the same moment is as true."""
+def write(coordinator: Coordinator, partition: str, now: MirrorStatus) -> None:
+    """Write how the mirror stands; what another node writes at the same moment is as true."""
     data = msgspec.json.encode(now)
     put(coordinator, f"mirrors/{partition}", lambda before: data)
 
 
-_STANDING = msgspec.json.Decoder(Standing)
+_STANDING = msgspec.json.Decoder(MirrorStatus)

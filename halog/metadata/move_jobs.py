@@ -1,13 +1,14 @@
-"""A job that moves the objects of a change for the nodes (S1, T8): it announces itself, and they leave the bulk to it.
+"""This module keeps which job moves the objects of a change for the nodes (S1, T8): it announces itself, and they leave
+the bulk to it.
 
-sweeps/<policy>    JSON: who (`by`), for which `version` of the mapping, and for how long it is believed (`for_ms`)
-                   behind each renewal; by compare-and-set only. Whoever announces himself last is the one
+sweeps/<policy>    JSON: the job (`by`), for which `version` of the mapping, and for how long it is believed (`for_ms`)
+                   behind each renewal; by compare-and-set only. The last job that announces itself is the one
 
-Nothing depends on a job but who does the work: a node that believes an announcement only puts off looking at all
-objects of its partitions, and it looks at all of them before it notes one as clean, whoever moved what. It believes it
-for `for_ms`, at most `LONGEST_MS`, by its own clock, since it first saw this version of the znode. So no two clocks are
-compared: a driver that dies, or whose clock is a year ahead, holds a change up for that long and no longer. A driver
-that lives and does nothing is not renewed either (`halog.runtime.remap.announcement`).
+A job only changes who does the work. A node that believes an announcement only puts off looking at all objects of its
+partitions, and it looks at all of them before it notes one as clean, whoever moved what. It believes it for `for_ms`,
+at most `LONGEST_MS`, by its own clock, since it first saw this version of the znode. So no two clocks are compared: a
+driver that dies, or whose clock is a year ahead, holds a change up for that long and no longer. A driver that lives and
+does nothing is not renewed either (`halog.runtime.remap.announcement`).
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ LONGEST_MS: Final = 120_000
 """No node believes an announcement for longer, whatever it says."""
 
 
-class Announced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands under `sweeps/<policy>`."""
+class JobAnnouncement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Holds what stands under `sweeps/<policy>`."""
 
     by: str
-    """Of one run of one job; for people, too."""
+    """Names one run of one job; for people, too."""
     version: int
     for_ms: int = FOR_MS
 
 
-_ANNOUNCED = msgspec.json.Decoder(Announced)
+_ANNOUNCED = msgspec.json.Decoder(JobAnnouncement)
 
 
 def path_of(policy: str) -> str:
-    """The znode of a policy's job."""
+    """Return the path of the znode of a policy's job."""
     return f"sweeps/{policy}"
 
 
-def parse(found: Versioned) -> Announced | None:
+def parse(found: Versioned) -> JobAnnouncement | None:
     """Return what stands there; None for what is no announcement: of a later version perhaps, which this node cannot
     leave anything to."""
     try:
@@ -55,8 +56,8 @@ def parse(found: Versioned) -> Announced | None:
         return None
 
 
-class Jobs:
-    """What a node believes."""
+class MoveJobs:
+    """Knows the jobs that a node believes."""
 
     def __init__(self, coordinator: Coordinator, clock: Callable[[], float] = time.monotonic) -> None:
         self._coordinator = coordinator
@@ -65,7 +66,7 @@ class Jobs:
         """By policy: what stands there, and when this node saw it first."""
 
     def at_work(self, policy: str, version: int) -> str | None:
-        """The job that says that it moves the objects of this change, if it is believed."""
+        """Return the job that says that it moves the objects of this change, if it is believed."""
         with suppress(HalogError):  # what was seen is believed as long as it said
             self._look(policy)
         found, since = self._seen.get(policy, (None, 0.0))

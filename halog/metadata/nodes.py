@@ -1,4 +1,4 @@
-"""nodes/<name>: who is registered, for as long as its session lasts (N4).
+"""This module keeps who is registered, in nodes/<name>, for as long as its session lasts (N4).
 
 nodes/<name>    ephemeral, JSON: `NodeInfo`
 """
@@ -16,7 +16,7 @@ from halog.ports import Coordinator
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """A node's registration: the znode below `nodes/`."""
+    """A `NodeInfo` is a node's registration: the znode below `nodes/`."""
 
     name: str
     incarnation: int
@@ -42,8 +42,8 @@ _INFO = msgspec.json.Decoder(NodeInfo)
 
 
 def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
-    """Register this node. An older run of this very node (same installation) is waited for until its session ends;
-    any other holder of the name is an error."""
+    """Register this node. An older run of this very node (same installation) is waited for until its session ends; any
+    other holder of the name is an error (DuplicateNodeError)."""
     path, data = f"nodes/{info.name}", msgspec.json.encode(info)
     until = time.monotonic() + wait_s
     while not coordinator.create(path, data, ephemeral=True):
@@ -64,7 +64,7 @@ def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
 
 
 def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, NodeInfo]:
-    """The registrations below `nodes/`."""
+    """Return the registrations below `nodes/`."""
     infos = {}
     for name in names:
         found = coordinator.get(f"nodes/{name}")
@@ -74,11 +74,11 @@ def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, Node
 
 
 def is_registration(data: bytes, info: NodeInfo) -> bool:
-    """Is this registration the very one `info` made?"""
+    """Say whether this registration is the very one that `info` made."""
     return _INFO.decode(data) == info
 
 
 def running(coordinator: Coordinator) -> set[Member]:
-    """The runs of nodes that are registered: a node that was restarted serves nothing that its last run did."""
+    """Return the runs of nodes that are registered: a node that was restarted serves nothing that its last run did."""
     nodes = read_nodes(coordinator, coordinator.children("nodes"))
     return {Member(info.name, info.incarnation) for info in nodes.values()}

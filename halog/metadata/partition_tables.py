@@ -1,4 +1,4 @@
-"""partitions/<name>: one partition's table.
+"""This module reads and changes partitions/<name>: one partition's table.
 
 partitions/<name>    JSON: `halog.core.table.table.PartitionTable`, changed by compare-and-set only
 """
@@ -12,14 +12,14 @@ from halog.errors import CoordinatorError, HalogError, OutcomeUnknownError, Refu
 from halog.ports import Coordinator, UnknownResult
 
 ATTEMPTS = 20
-"""A znode changes with each node that joins or leaves: somebody else is this often quicker in no real cluster."""
+"""A znode changes with each node that joins or leaves: in no real cluster is somebody else quicker so often."""
 
 Told = Callable[[PartitionTable, PartitionTable], None]
-"""Is told of a change once it is set: what it was made of, and what it came to."""
+"""Called with a change once it is set: what it was made of, and what it came to."""
 
 
 def untold(before: PartitionTable, now: PartitionTable) -> None:
-    """Nobody is to hear of it, or nodes tell it."""
+    """Tell nobody: the change is not reported, or nodes report it."""
 
 
 def change_table(
@@ -28,9 +28,12 @@ def change_table(
     change: Callable[[PartitionTable], PartitionTable],
     told: Told = untold,
 ) -> PartitionTable:
-    """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
-    and changes nothing then of what it has done already; `told` hears of that, too. OutcomeUnknownError where it ends
-    in another error behind that, unless that one says it has looked (`judged`): it may have changed, or not."""
+    """Set what `change` makes of the table as it is now; return the new table.
+
+    `change` is asked again where no answer came, and then changes nothing of what it has done already; `told` is called
+    then, too. Raises OutcomeUnknownError where an unanswered change ends in another error, unless that error says that
+    it has looked (`judged`): the table may have changed, or not.
+    """
     unanswered: list[tuple[PartitionTable, PartitionTable]] = []
     try:
         return _changed(coordinator, partition, change, told, unanswered)
@@ -76,7 +79,7 @@ def _changed(
 
 
 def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
-    """As the site of this coordinator has it. CoordinatorError if it has none."""
+    """Return the table as the site of this coordinator has it. Raises CoordinatorError if it has none."""
     found = coordinator.get(f"partitions/{partition}")
     if found is None:
         raise CoordinatorError(f"there is no partition {partition}", partition=partition)
@@ -84,25 +87,26 @@ def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
 
 
 def serves(there: Coordinator, table: PartitionTable) -> bool:
-    """Is the other site to serve this very history, by its own word? (One set up anew has another one of this name.)"""
+    """Say whether the other site is to serve this very history, by its own word. (One set up anew has another history
+    of this name.)"""
     theirs = its_table(there, table)
     return theirs is not None and not theirs.owner
 
 
 def its_table(there: Coordinator, table: PartitionTable) -> PartitionTable | None:
-    """What the other site has of this very history."""
+    """Return what the other site has of this very history."""
     found = there.get(f"partitions/{table.name}")
     theirs = None if found is None else PartitionTable.from_bytes(found.data)
     return theirs if theirs is not None and theirs.log_id == table.log_id else None
 
 
 def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
-    """Every partition's, by its name."""
+    """Return every partition's table, by its name."""
     return {name: table for name, (_, table) in read_versions(coordinator, coordinator.children("partitions")).items()}
 
 
 def read_versions(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
-    """Return those of these that there are, each with its znode's version."""
+    """Return the tables of those of these partitions that exist, each with its znode's version."""
     listed = list(names)
     found = zip(listed, coordinator.get_many([f"partitions/{name}" for name in listed]), strict=True)
     return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found if z is not None}

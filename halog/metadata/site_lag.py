@@ -1,4 +1,5 @@
-"""What a site lacks of what another one has acknowledged, as far as it was told before that one fell silent (M5)."""
+"""This module says what a site lacks of what another one has acknowledged, as far as it was told before that one fell
+silent (M5)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from halog.metadata.sync_waits import FRESH_S, awaited
 from halog.ports import Coordinator
 
 OLD_MS = int(3 * FRESH_S * 1000)
-"""That commits wait for this site is asked every few seconds: what was so that long before the mirror's last word says
-nothing of then."""
+"""Whether commits wait for this site is asked every few seconds: an answer that is so much older than the mirror's last
+word says nothing of then."""
 
 
 def lacking(coordinator: Coordinator, partition: str, site: str) -> str:
-    """What may be missing here of what `site` has acknowledged, if it is not asked; "": nothing, unless an operator
-    there let go of this site since it was seen last, seconds before the mirror's last word, or after it."""
+    """Return what may be missing here of what `site` has acknowledged, if it is not asked. "": nothing, unless an
+    operator there let go of this site after it was seen last: seconds before the mirror's last word, or after it."""
     known, now = awaited(coordinator, partition, site), standing(coordinator, partition)
     now = now if now is not None and now.site == site else None
     known = known if known is not None and known.waits else None

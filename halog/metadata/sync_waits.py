@@ -1,6 +1,6 @@
-"""awaited/<partition>: do commits at the site that serves wait for this site's log (M5)?
+"""This module keeps whether commits at the site that serves wait for this site's log, in awaited/<partition> (M5).
 
-awaited/<partition>    JSON: `Awaited`, in the coordinator of the site that mirrors
+awaited/<partition>    JSON: `SyncWait`, in the coordinator of the site that mirrors
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from halog.ports import Coordinator
 logger = logging.getLogger("halog.mirror")
 
 FRESH_S = 10.0
-"""How old that may be where nothing changes."""
+"""How old a note may be where nothing changes."""
 
 
-class Awaited(msgspec.Struct, frozen=True):
-    """Do commits at the site that serves wait for this one's log?"""
+class SyncWait(msgspec.Struct, frozen=True):
+    """Says whether commits at the site that serves wait for this one's log."""
 
     site: str
-    """The one that serves."""
+    """The site that serves."""
     waits: bool
     may_drop: bool
     """May its nodes go on without this one by themselves?"""
@@ -30,17 +30,17 @@ class Awaited(msgspec.Struct, frozen=True):
     """When it was so, in ms since 1970."""
 
 
-_AWAITED = msgspec.json.Decoder(Awaited)
+_AWAITED = msgspec.json.Decoder(SyncWait)
 
 
-def note(coordinator: Coordinator, partition: str, now: Awaited) -> None:
+def note(coordinator: Coordinator, partition: str, now: SyncWait) -> None:
     """Write it down; what another node says at the same moment is as true."""
     data = msgspec.json.encode(now)
     put(coordinator, f"awaited/{partition}", lambda before: data)
 
 
-def awaited(coordinator: Coordinator, partition: str, site: str) -> Awaited | None:
-    """What was last known of commits at `site`; None: nothing."""
+def awaited(coordinator: Coordinator, partition: str, site: str) -> SyncWait | None:
+    """Return what was last known of commits at `site`; None: nothing."""
     found = coordinator.get(f"awaited/{partition}")
     if found is None:
         return None

@@ -1,6 +1,7 @@
-"""A zone's quorum switched off, and on again, while the cluster runs (Q1): what stands in `zones/<name>`.
+"""This module switches a zone's quorum off, and on again, while the cluster runs (Q1): `zones/<name>`.
 
-Compare-and-set like everything in the coordinator; nobody need be up. Who is in the zone hears of it by its watch.
+It is compare-and-set like everything in the coordinator; nobody need be up. The nodes of the zone hear of it by their
+watch.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 
 ATTEMPTS = 20
-"""Two operators at once are rare; twenty turns of theirs never happen."""
+"""Two operators at once are rare; twenty lost turns never happen."""
 
 
 class ZoneSwitch(msgspec.Struct, frozen=True):
-    """How a zone's quorum stands. `since_ms`: since 1970, by the clock of who switched it; 0: it never was."""
+    """Says how a zone's quorum stands. `since_ms` is since 1970, by the clock of who switched it; 0: it never was."""
 
     off: bool = False
     reason: str = ""
     since_ms: int = 0
 
     def to_bytes(self) -> bytes:
-        """The znode's content."""
+        """Return the znode's content."""
         return msgspec.json.encode(self)
 
     @staticmethod
     def from_bytes(zone: str, data: bytes) -> ZoneSwitch:
-        """Decode what stands for `zone`; fields of newer versions are passed over. CoordinatorError for anything
+        """Decode what stands for `zone`; fields of newer versions are passed over. Raises CoordinatorError for anything
         else."""
         try:
             return msgspec.json.decode(data, type=ZoneSwitch)
@@ -36,18 +37,19 @@ class ZoneSwitch(msgspec.Struct, frozen=True):
 
 
 def path_of(zone: str) -> str:
-    """Where the zone's switch is."""
+    """Return the path of the zone's switch."""
     return f"zones/{zone}"
 
 
 def read_switch(coordinator: Coordinator, zone: str) -> ZoneSwitch:
-    """As it stands now."""
+    """Return the switch as it stands now."""
     found = coordinator.get(path_of(zone))
     return ZoneSwitch() if found is None else ZoneSwitch.from_bytes(zone, found.data)
 
 
 def set_switch(coordinator: Coordinator, zone: str, switch: ZoneSwitch) -> ZoneSwitch:
-    """Set it, unless it stands that way already; returns what stands. RefusedError if others change it all the time."""
+    """Set the switch, unless it stands that way already; return what stands. Raises RefusedError if others change it
+    all the time."""
     path = path_of(zone)
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)

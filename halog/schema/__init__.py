@@ -1,8 +1,9 @@
-"""Schemas: how classes are declared, and how their objects become bytes and come back, also after the class changed.
+"""This package holds schemas: how classes are declared, and how their objects become bytes and come back, also after
+the class changed.
 
-Pure: no I/O, no threads, no clock, no chance; it never imports by name and never unpickles or evaluates foreign text.
-Annotations become *shapes*, shapes become codecs, Avro schemas and canonical definitions; a definition's hash is the
-type id that stands in front of every object's bytes. See `declare`, `typeinfo`, `evolution`, `foreign`.
+It is pure: no I/O, no threads, no clock, no chance. It never imports by name and never unpickles or evaluates foreign
+text. Annotations become *shapes*; shapes become codecs, Avro schemas and canonical definitions. A definition's hash is
+the type id that stands in front of every object's bytes. See `declare`, `typeinfo`, `evolution`, `foreign`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Annotations to shapes.
+"""This module turns annotations into shapes.
 
-Reads the application's own classes and nothing else; whatever it does not know, it refuses with class, field,
-annotation and what is allowed. The theory: an annotation is a promise about every value that will ever be stored, so
-only those are taken whose values have one stored form and come back equal on every node.
+It reads the application's own classes and nothing else. It refuses whatever it does not know, with class, field,
+annotation and what is allowed. An annotation is a promise about every value that will ever be stored, so only those are
+taken whose values have one stored form and come back equal on every node.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ _SCALARS: Final[dict[Any, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """`Annotated[Decimal, Decimals(10, 2)]`: at most 10 digits, 2 of them behind the point."""
+    """`Decimals` says how many digits a Decimal field holds: `Annotated[Decimal, Decimals(10, 2)]` takes at most 10
+    digits, 2 of them behind the point. `precision` is 1 to 38, `scale` 0 to `precision`. A bare `Decimal` is
+    `Decimals(38, 9)`."""
 
     precision: int
     scale: int
@@ -81,7 +83,7 @@ class Undeclared:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What an annotation belongs to, for messages and to notice recursion."""
+    """Says what an annotation belongs to, for messages and to notice recursion."""
 
     owner: str
     field: str
@@ -89,7 +91,7 @@ class Where:
     inside: tuple[type[Any], ...] = ()
 
     def fail(self, annotation: Any, why: str) -> DeclarationError:
-        """The error that names class, field and annotation."""
+        """Make the error that names class, field and annotation."""
         text = annotation if isinstance(annotation, str) else _show(annotation)
         return DeclarationError(f"{self.owner}.{self.field}: {text}: {why}", type=self.owner, field=self.field)
 
@@ -100,7 +102,8 @@ def _show(annotation: Any) -> str:
 
 
 class _Names(dict[str, Any]):
-    """An annotation's names: the class's own, its module's, the built-in ones; what is unknown becomes `Undeclared`."""
+    """Resolves an annotation's names: the class's own, its module's, the built-in ones; an unknown name becomes
+    `Undeclared`."""
 
     def __init__(self, module: str, own: dict[str, Any]) -> None:
         super().__init__(own)
@@ -114,7 +117,7 @@ class _Names(dict[str, Any]):
 
 
 def type_hints(cls: type[Any]) -> dict[str, Any]:
-    """The class's annotations, inherited ones included, each resolved in the module that wrote it."""
+    """Return the class's annotations, inherited ones included, each resolved in the module that wrote it."""
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         annotations = inspect.get_annotations(base)
@@ -124,7 +127,7 @@ def type_hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def call_hints(func: Any, own: dict[str, Any]) -> dict[str, Any]:
-    """A function's annotations, resolved."""
+    """Return a function's annotations, resolved."""
     return _resolve(func, func.__module__, own, func)
 
 
@@ -136,7 +139,7 @@ def _resolve(holder: Any, module: str, own: dict[str, Any], culprit: Any) -> dic
 
 
 def shape_of(annotation: Any, where: Where) -> Shape:
-    """The shape an annotation declares; DeclarationError for what cannot be kept."""
+    """Return the shape an annotation declares; DeclarationError for an annotation whose values cannot be kept."""
     if len(where.inside) >= MAX_DEPTH:
         raise where.fail(annotation, f"nested deeper than {MAX_DEPTH}")
     if isinstance(annotation, typing.NewType):
@@ -167,7 +170,7 @@ def _generic(annotation: Any, where: Where) -> Shape | None:
         if len(rest) != 1:
             raise where.fail(annotation, "a union may only be T | None")
         of = shape_of(rest[0], where)
-        return of if isinstance(of, OptionalShape) else OptionalShape(of)  # None is None, however often it is said
+        return of if isinstance(of, OptionalShape) else OptionalShape(of)  # an optional of an optional is one
     return None
 
 
@@ -240,8 +243,8 @@ def _record(cls: type[Any], where: Where) -> Shape:
 
 
 def check_made(cls: type[Any], fail: Callable[[Any, str], DeclarationError]) -> None:
-    """DeclarationError for a class whose instances cannot be made from their fields alone: what is stored of them could
-    not be read."""
+    """Raise DeclarationError for a class whose instances cannot be made from their fields alone: their stored form
+    could not be read."""
     try:
         object.__new__(cls)
     except TypeError:
@@ -252,7 +255,7 @@ def check_made(cls: type[Any], fail: Callable[[Any, str], DeclarationError]) -> 
 
 
 def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:
-    """The fields of a dataclass, in order."""
+    """Yield the fields of a dataclass, in order."""
     hints = type_hints(cls)
     for name, hint in hints.items():
         if isinstance(hint, dataclasses.InitVar) or hint is dataclasses.InitVar:
@@ -269,7 +272,8 @@ def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:
 
 
 def _default(item: dataclasses.Field[Any], shape: Shape, where: Where) -> Default | None:
-    """Only `list` and `dict` are factories known to make the same value every time, on every node."""
+    """Return a field's default. Only `list` and `dict` are factories known to make the same value every time, on every
+    node."""
     if item.default is not dataclasses.MISSING:
         value = item.default
         return Default(_checked_plain(shape, value, where), make=lambda: value)

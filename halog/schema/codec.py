@@ -1,10 +1,10 @@
-"""Codecs: a shape compiled to closures that write and read its Avro bytes.
+"""This module compiles a shape to closures that write and read its Avro bytes.
 
 It never evaluates generated text: composition of closures is the whole compiler. Two dialects share it. *Bound*: enums
 and records are the application's classes. *Unbound*: an enum is its symbol and a record a dict, for tools that import
-no application code. The theory: each closure checks what it writes and what it reads, so a value that encodes always
-decodes to one of the same type and `repr` (but for the zone of a datetime), and bytes that decode were written by some
-value of the shape.
+no application code. Each closure checks what it writes and what it reads. So a value that encodes always decodes to one
+of the same type and `repr` (except for the zone of a datetime), and bytes that decode were written by some value of the
+shape.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from halog.schema.special import (
 
 
 def same_name(type_name: str, target: str) -> bool:
-    """The `Accepts` of those who know no subtypes."""
+    """Accept a reference by its exact type name: the `Accepts` of callers that know no subtypes."""
     return type_name == target
 
 
 def encoder(shape: Shape, accepts: Accepts = same_name, *, bound: bool = True) -> Encoder:
-    """The closure that checks a value and writes its bytes; raises `Misfit`."""
+    """Return the closure that checks a value and writes its bytes; it raises `Misfit`."""
     match shape:
         case Scalar(kind):
             return SCALAR_CODECS[kind][0]
@@ -76,12 +76,12 @@ def encoder(shape: Shape, accepts: Accepts = same_name, *, bound: bool = True) -
 
 
 def key_encoder(shape: Shape, *, bound: bool = True) -> Encoder:
-    """The same of a part of a key: equal numbers have the same bytes, so that they are one key."""
+    """Return the encoder for a part of a key. Equal numbers get the same bytes, so that they are one key."""
     return decimal_encoder(shape, key=True) if isinstance(shape, DecimalShape) else encoder(shape, bound=bound)
 
 
 def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
-    """The closure that checks bytes and reads their value; raises one of `DECODE_ERRORS`."""
+    """Return the closure that checks bytes and reads their value; it raises one of `DECODE_ERRORS`."""
     match shape:
         case Scalar(kind):
             return SCALAR_CODECS[kind][1]
@@ -102,15 +102,15 @@ def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
 
 
 def misfit_at(encoders: Sequence[tuple[str, Encoder]], values: Sequence[Any]) -> Misfit:
-    """Which of the values does not fit: the slow path, run after the fast one failed. One whose class is the
-    application's may run code of its own, and that may raise anything."""
+    """Find out which of the values does not fit. This is the slow path, run after the fast one failed. A value of an
+    application's class may run code of its own, which may raise anything."""
     for (name, encode), value in zip(encoders, values, strict=True):
         try:
             encode(value)
         except Misfit as misfit:
             misfit.path = name + misfit.path
             return misfit
-        except HalogError:  # of what that code has asked halog for
+        except HalogError:  # that code has called halog
             raise
         except Exception as error:
             raised = Misfit(f"a value that raises no {type(error).__name__} while it is encoded", value)
@@ -137,7 +137,7 @@ def _list_encoder(item: Encoder) -> Encoder:
 
 
 def list_decoder(item: Decoder) -> Decoder:
-    """Items of at least one byte each, so a count beyond the bytes left is a lie."""
+    """Return a decoder of lists. Each item takes at least one byte, so a count beyond the bytes left is refused."""
 
     def decode(data: bytes, at: int) -> tuple[list[Any], int]:
         out: list[Any] = []
@@ -153,7 +153,7 @@ def list_decoder(item: Decoder) -> Decoder:
 
 
 def _block(data: bytes, at: int) -> tuple[int, int]:
-    """The item count of an array or map block. A negative one is followed by the block's size (Avro's skip aid)."""
+    """Read the item count of an array or map block. Behind a negative one stands the block's size (Avro's skip aid)."""
     count, at = read_long(data, at)
     if count < 0:
         count = -count
@@ -183,7 +183,7 @@ def _map_encoder(item: Encoder) -> Encoder:
 
 
 def map_decoder(item: Decoder) -> Decoder:
-    """String keys, each once."""
+    """Return a decoder of maps with string keys, each once."""
 
     def decode(data: bytes, at: int) -> tuple[dict[str, Any], int]:
         out: dict[str, Any] = {}
@@ -218,7 +218,7 @@ def _optional_encoder(inner: Encoder) -> Encoder:
 
 
 def optional_decoder(inner: Decoder) -> Decoder:
-    """Avro's union of null and one other; any other branch number is refused."""
+    """Return a decoder of Avro's union of null and one other; any other branch number is refused."""
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         branch = data[at]
@@ -260,22 +260,22 @@ def _record_encoder(shape: RecordShape, accepts: Accepts, bound: bool) -> Encode
 
 
 def _names_inside(cls: type[Any], names: Sequence[str]) -> int | None:
-    """How many of the fields an instance's `__dict__` has; None: it has no `__dict__`."""
+    """Return how many of the fields are in an instance's `__dict__`; None: it has no `__dict__`."""
     if not getattr(cls, "__dictoffset__", 0):
         return None
     return sum(not hasattr(getattr_static(cls, name, None), "__set__") for name in names)
 
 
 def _check_nothing_else(name: str, fields: Sequence[str], value: Any) -> None:
-    """Misfit for an attribute that is no field: it would be lost. As of managed objects, one that begins with _ may be,
-    and what the class has (a cached property) is made again."""
+    """Raise Misfit for an attribute that is no field: it would be lost. As in managed objects, an attribute that begins
+    with _ is allowed, and so is one that the class has (a cached property), which is made again."""
     for found in value.__dict__:
         if found not in fields and not found.startswith("_") and not hasattr(type(value), found):
             raise Misfit(f"a {name} without an attribute {found!r}, which is no field and would be lost", value)
 
 
 def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """The named attributes of an object as a tuple, also where it is only one."""
+    """Return a function that takes the named attributes of an object as a tuple, even if it is only one."""
     if len(names) > 1:
         return attrgetter(*names)
     only = attrgetter(names[0])
@@ -289,7 +289,7 @@ def _items_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def maker(shape: RecordShape, bound: bool) -> Callable[[dict[str, Any]], Any]:
-    """What turns a record's values into what the dialect calls a record, without running `__init__`."""
+    """Return a function that makes a record of the dialect from its values, without running `__init__`."""
     cls = shape.cls
     if not bound or cls is None:
         return lambda values: values
@@ -310,7 +310,7 @@ def maker(shape: RecordShape, bound: bool) -> Callable[[dict[str, Any]], Any]:
 
 
 def record_decoder(fields: Sequence[tuple[str, Decoder]], make: Callable[[dict[str, Any]], Any]) -> Decoder:
-    """Fields in order, then `make`."""
+    """Return a decoder that reads the fields in order and calls `make`."""
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         values: dict[str, Any] = {}

@@ -1,6 +1,7 @@
-"""Copies: what a caller may change in place without changing what halog holds; whether he has, and whether he can.
+"""This module copies values that can be changed in place. It also says whether a copy has been changed, and whether
+somebody else holds a part of a value.
 
-Never copies what cannot change; `copier` says so with None, so that flat objects cost one dict copy.
+It never copies values that cannot change; `copier` returns None for them, so flat objects cost one dict copy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Copier = Callable[[Any], Any]
 
 
 def copier(shape: Shape) -> Copier | None:
-    """What copies a bound value so that changing the copy in place leaves the value alone; None: nothing can change."""
+    """Return a function that copies a bound value, so that changing the copy in place leaves the value alone. None:
+    values of this shape cannot be changed in place."""
     if not is_mutable(shape):
         return None
     match shape:
@@ -62,8 +64,8 @@ Same = Callable[[Any, Any], bool]
 
 
 def unchanged(shape: Shape) -> Same:
-    """What says whether a value, and all that is in it, is what `copier` made of another one, with the very same values
-    in it that cannot be changed. Never by equality: `1 == True`."""
+    """Return a function that says whether a value is a copy that `copier` made of another one, and still unchanged.
+    Inside, values that cannot be changed must be the very same objects. It never goes by equality: `1 == True`."""
     if not is_mutable(shape):
         return is_
     match shape:
@@ -102,7 +104,7 @@ def _record_same(shape: RecordShape) -> Same:
             return all(map(call, inside, values_of(a), values_of(b)))
         except HalogError:
             raise
-        except Exception:  # it is encoded then, which names the field
+        except Exception:  # the caller encodes it then, which names the field
             return False
 
     return same
@@ -113,12 +115,12 @@ def _record_same(shape: RecordShape) -> Same:
 _refs: Final = sys.getrefcount
 _EMPTY: Final[list[list[Any]]] = [[]]
 _ALONE: Final = [_refs(one) for one in _EMPTY][0]  # noqa: RUF015 - counted just as below
-"""References to what only its holder holds, while one variable goes over what that has."""
+"""References to an object that only its container holds, while one variable iterates over the container."""
 
 
 def kept(shape: Shape) -> Callable[[Iterable[Any]], bool] | None:
-    """What says whether somebody holds a list, a dict or a nested object of these values besides who has them; None:
-    they cannot be changed in place. Ask it with an iterator that holds nothing itself."""
+    """Return a function that says whether somebody besides their holder holds a list, a dict or a nested object of
+    these values. Call it with an iterator that holds nothing itself. None: such values cannot be changed in place."""
     if not is_mutable(shape):
         return None
     match shape:

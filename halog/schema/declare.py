@@ -1,8 +1,8 @@
-"""`halog.managed`: declaring a class whose objects halog keeps.
+"""This module is `halog.managed`: it declares a class whose objects halog keeps.
 
-Turns an annotated class into a dataclass, compiles its `TypeInfo`, wraps its public methods, and registers it. Never
-changes what the class does while its objects are not bound to a node: they are plain objects with a guarded key.
-The theory: everything that can be wrong with a class is found here, at import, and named; nothing is found in traffic.
+It turns an annotated class into a dataclass, compiles its `TypeInfo`, wraps its public methods, and registers it. While
+its objects are not bound to a node, the class does what it did: they are plain objects with a guarded key. Everything
+that can be wrong with a class is found here, at import, and named; nothing is found in traffic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Names = str | tuple[str, ...]
 
 
 class KeyField:
-    """Guards a key field: set once, by construction. Reading it does not pass here, since it has no `__get__`."""
+    """A `KeyField` guards a key field: it is set once, by construction. Reading does not pass here: there is no
+    `__get__`."""
 
     def __init__(self, owner: str, name: str) -> None:
         self.owner = owner
@@ -58,11 +59,12 @@ def managed(
     version: int | None = None,
     registry: Registry | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """Declare a class whose objects halog keeps: `@managed(key="tail")`.
+    """Declare a class whose objects halog keeps: `@managed(key="tail")`. It becomes a dataclass.
 
-    `key` names the field or fields that identify an object; `partition_by` those of them that decide its partition
-    (default: the whole key). A subclass inherits both, and shares one key space with its managed bases. `name` is the
-    type's name in the log (default: the class's, without the module); `version` orders definitions (U2).
+    `key` names the field or fields that identify an object; they cannot change. `partition_by` names those of them that
+    decide its partition (default: the whole key). A subclass inherits both, and shares one key space with its managed
+    bases. `name` is the type's name in the log (default: the class's, without the module). `version` orders
+    definitions: a larger one is newer (U2). DeclarationError names what is wrong with the class.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -114,7 +116,8 @@ def _check_class(cls: type[Any], name: str, options: _Options) -> None:
 
 
 def _managed_bases(cls: type[Any], name: str) -> list[TypeInfo]:
-    """The managed bases, nearest first; they must form one family, whose key a subclass leaves alone."""
+    """Return the managed bases, nearest first. They must form one family, and a subclass does not declare its key
+    again."""
     bases: list[TypeInfo] = [vars(c)["__halog__"] for c in cls.__mro__[1:] if "__halog__" in vars(c)]
     for field in inspect.get_annotations(cls):
         if any(field in b.key_fields for b in bases):

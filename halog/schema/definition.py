@@ -1,9 +1,9 @@
-"""Definitions: what a managed type is, as stored and compared (protocol.md, "schemas" topic).
+"""This module holds definitions: what a managed type is, as stored and compared (protocol.md, "schemas" topic).
 
-Never holds or imports application code; a definition that comes from outside is checked for size, depth, counts and
-names before anything is built from it. The theory: the type id is 8 bytes of SHA-256 over halog's own canonical JSON,
-because Avro's fingerprint ignores logical types and defaults, so that a decimal of scale 2 would be read at scale 4
-without an error. Equal ids mean: the same bytes mean the same values.
+It never holds or imports application code. A definition that comes from outside is checked for size, depth, counts and
+names before anything is built from it. The type id is 8 bytes of SHA-256 over halog's own canonical JSON. Avro's own
+fingerprint ignores logical types and defaults, so a decimal of scale 2 would be read at scale 4 without an error. Equal
+ids mean: the same bytes mean the same values.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ ID_BYTES: Final = 8
 MAX_DEFINITION_BYTES: Final = 512 * 1024
 """A thousand fields with long names and defaults fit; a definition larger than this is an attack or an accident."""
 KEY_SCALARS: Final = frozenset({"str", "int", "bytes", "bool", "date", "datetime", "uuid"})
-"""What identifies an object must have one stored form: no float (-0.0, NaN), nothing that can change or be absent."""
+"""Scalars that may identify an object, since each value has one stored form: no float (-0.0, NaN), no container, no
+None."""
 
 
 def short_id(text: str) -> bytes:
-    """The first 8 bytes of SHA-256."""
+    """Return the first 8 bytes of SHA-256."""
     return hashlib.sha256(text.encode()).digest()[:ID_BYTES]
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A type: its name, managed bases (nearest first), version, key, partition_by and fields."""
+    """Holds a type: its name, managed bases (nearest first), version, key, partition_by and fields."""
 
     name: str
     bases: tuple[str, ...]
@@ -101,11 +102,11 @@ class Definition:
 
     @cached_property
     def text(self) -> str:
-        """The canonical JSON."""
+        """Return the definition as canonical JSON."""
         return json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
     def as_json(self) -> dict[str, Any]:
-        """The definition as JSON values."""
+        """Return the definition as JSON values."""
         return {
             "name": self.name,
             "bases": list(self.bases),
@@ -117,26 +118,27 @@ class Definition:
 
     @cached_property
     def type_id(self) -> bytes:
-        """Identifies this definition: 8 bytes."""
+        """Return the 8 bytes that identify this definition."""
         return short_id(self.text)
 
     @property
     def root(self) -> str:
-        """The topmost managed base, whose name is the family's."""
+        """Return the name of the topmost managed base, which is the family's name."""
         return self.bases[-1] if self.bases else self.name
 
     @cached_property
     def family_id(self) -> bytes:
-        """Identifies the key space that bases and subclasses share: 8 bytes."""
+        """Return the 8 bytes that identify the key space of bases and subclasses."""
         return short_id(self.root)
 
     def shape(self, field: str) -> Shape:
-        """The shape of a field."""
+        """Return the shape of a field."""
         return next(f.shape for f in self.record.fields if f.name == field)
 
     @staticmethod
     def parse(raw: str | bytes | Mapping[str, Any], type_id: bytes | None = None) -> Definition:
-        """A definition from outside, checked, also against the id it came under; RecordFormatError if it is none."""
+        """Read a definition from outside and check it, also against the id it was stored under. RecordFormatError if it
+        is wrong."""
         try:
             found = _parse(raw)
             if type_id not in (None, found.type_id):
@@ -151,7 +153,7 @@ def _may_be_key(shape: Shape) -> bool:
 
 
 def _check_named(record: RecordShape) -> None:
-    """Avro names a record or enum once per schema, so two different ones of one name cannot stand in one type."""
+    """Refuse two different nested types of one name: Avro names a record or enum once per schema."""
     seen: dict[str, Shape] = {}
     for shape in walk(record):
         if isinstance(shape, RecordShape | EnumShape) and seen.setdefault(shape.name, shape) != shape:

@@ -1,10 +1,10 @@
-"""Evolution: reading what an older definition wrote with the class declared now (U2, U3).
+"""This module reads what an older definition wrote with the class declared now (U2, U3).
 
-Never converts in place and never guesses: a change is read soundly, for every value the old definition allowed, or
-refused with SchemaChangedError before the first object is read. Read are: an added field with a constant default, a
-removed field, int to float, a decimal with more digits at the same scale, T to T | None, an enum with more symbols,
-and these inside lists, maps and nested dataclasses. The theory: a reader is compiled from both shapes, old bytes go in
-and new values come out; the key, partition_by and the bases decide where an object lives, so they may not change.
+It never converts in place and never guesses. A change is read soundly, for every value the old definition allowed, or
+refused with SchemaChangedError before the first object is read. These changes are read: an added field with a constant
+default, a removed field, int to float, a decimal with more digits at the same scale, T to T | None, an enum with more
+symbols, and these inside lists, maps and nested dataclasses. A reader is compiled from both shapes: old bytes go in and
+new values come out. The key, partition_by and the bases decide where an object lives, so they cannot change.
 
 int to float is what Avro calls promotion: beyond 2**53 the nearest float is read.
 """
@@ -47,7 +47,7 @@ class _Changed(Exception):
 
 
 def body_reader(name: str, type_id: bytes, fields: list[tuple[str, Decoder]]) -> Reader:
-    """Decodes an object's bytes: the type id, then the fields, then nothing."""
+    """Return a reader of an object's bytes: the type id, then the fields, then nothing."""
     prefix = len(type_id)
 
     def read(data: bytes) -> dict[str, Any]:
@@ -68,7 +68,8 @@ def body_reader(name: str, type_id: bytes, fields: list[tuple[str, Decoder]]) ->
 
 
 def evolved_reader(stored: Definition, declared: Definition) -> Reader:
-    """Reads what `stored` wrote into the shape of `declared`; SchemaChangedError where that is not sound."""
+    """Return a reader of what `stored` wrote into the shape of `declared`; SchemaChangedError where that is not
+    sound."""
     try:
         _check_identity(stored, declared)
         reads, fills = _record_plan(stored.record, declared.record, "")
@@ -110,14 +111,14 @@ def _check_identity(stored: Definition, declared: Definition) -> None:
 
 
 def _same_key_bytes(old: Shape, new: Shape) -> bool:
-    """A key's bytes are looked up, not read: they may not change. An enum may grow at its end."""
+    """Does a key keep its bytes? Keys are looked up by their bytes. An enum may grow at its end."""
     if isinstance(old, EnumShape) and isinstance(new, EnumShape):
         return old.name == new.name and new.symbols[: len(old.symbols)] == old.symbols
     return old == new
 
 
 def _record_plan(old: RecordShape, new: RecordShape, path: str) -> _Plan:
-    """Which old fields to read under which name (None: removed), and which new ones to fill."""
+    """Return the old fields with the names to read them under (None: removed), and the new fields to fill."""
     wanted = {f.name: f for f in new.fields}
     reads: list[tuple[str | None, Decoder]] = []
     for field in old.fields:
@@ -150,7 +151,7 @@ def _text(shape: Shape) -> str:
 
 
 def _resolve(old: Shape, new: Shape, path: str) -> Decoder:
-    """The decoder from old bytes to a new value."""
+    """Return the decoder from old bytes to a new value."""
     found = None if old == new else _widened(old, new, path)
     if old == new:
         return decoder(new)

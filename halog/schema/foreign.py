@@ -1,7 +1,8 @@
-"""Foreign types: objects read and written by their stored definition alone, for tools that import no application code.
+"""This module reads and writes objects of foreign types by their stored definition alone, for tools that import no
+application code.
 
-Never touches a class. The theory: a definition says everything about the bytes; values go out and come in as plain
-JSON values (`plain`), and the same checks hold as for declared classes.
+It never touches a class. A definition says everything about the bytes; values go out and come in as plain JSON values
+(`plain`), with the same checks as for declared classes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from halog.schema.shapes import to_avro
 
 
 class ForeignType:
-    """Reads and writes objects of one definition as plain values."""
+    """A `ForeignType` reads and writes objects of one definition as plain values."""
 
     def __init__(self, definition: Definition) -> None:
         self.parsed = definition
@@ -36,12 +37,12 @@ class ForeignType:
         self._read = body_reader(definition.name, definition.type_id, readers)
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        """An object's bytes as plain values."""
+        """Return an object's bytes as plain values."""
         values = self._read(data)
         return {f.name: to_plain(f.shape, values[f.name]) for f in self._fields}
 
     def encode(self, plain: Mapping[str, Any]) -> bytes:
-        """The inverse of `decode`: checked like a declared class's fields."""
+        """Return the bytes of plain values: the inverse of `decode`, checked like a declared class's fields."""
         if plain.keys() != {f.name for f in self._fields}:
             odd = sorted(plain.keys() ^ {f.name for f in self._fields})
             raise FieldTypeError(f"{self.name}: missing or unknown field {odd[0]!r}", type=self.name, field=odd[0])
@@ -49,23 +50,23 @@ class ForeignType:
         return self.type_id + self._join(self._encoders, values)
 
     def key_from_text(self, parts: Sequence[str]) -> tuple[Any, ...]:
-        """The key from the command line's words."""
+        """Return the key that the command line's words name."""
         if len(parts) != len(self._key):
             names = ", ".join(name for name, _ in self._key)
             raise FieldTypeError(f"{self.name}: the key is ({names}), got {len(parts)} values", type=self.name)
         return tuple(from_text(s, p, f"{self.name}.{n}") for (n, s), p in zip(self._key, parts, strict=True))
 
     def index_key(self, key: Sequence[Any]) -> bytes:
-        """As `TypeInfo.index_key`."""
+        """Return the key's bytes with the family id; see `TypeInfo.index_key`."""
         return self.family_id + self._join(self._key_encoders, key)
 
     def routing_key(self, key: Sequence[Any]) -> bytes:
-        """As `TypeInfo.routing_key`."""
+        """Return the bytes that decide the partition; see `TypeInfo.routing_key`."""
         at = [self.parsed.key.index(name) for name in self.parsed.partition_by]
         return self._join([self._key_encoders[i] for i in at], [key[i] for i in at])
 
     def decode_index_key(self, raw: bytes) -> dict[str, Any]:
-        """An index key as plain values by field name."""
+        """Return an index key as plain values by field name."""
         out: dict[str, Any] = {}
         at = len(self.family_id)
         try:
@@ -86,5 +87,6 @@ class ForeignType:
 
 
 def decode_foreign(definition: str | bytes | Mapping[str, Any], data: bytes) -> dict[str, Any]:
-    """An object's bytes as plain values. For many objects of one type, `Registry.schema_for_foreign` parses once."""
+    """Return an object's bytes as plain values. For many objects of one type, `Registry.schema_for_foreign` parses
+    once."""
     return ForeignType(Definition.parse(definition)).decode(data)

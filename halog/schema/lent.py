@@ -1,10 +1,10 @@
-"""What is in objects of ended transactions: lists, dicts and nested objects that can be read and not changed.
+"""This module freezes what is inside objects of ended transactions: lists, dicts and nested objects that can be read
+and not changed.
 
-A change in place would be lost, as an assignment would; here it is an error that says so. Never touches what the
-application holds otherwise: what is frozen is a copy, made when it is first looked at
-(`halog.transactions.ended_objects`). The theory: a frozen list is a list in all but its methods that change it;
-whatever makes a new one of it (`copy`, `pickle`, slices, `dataclasses.asdict`) makes a plain one, and it may be given
-to another object.
+A change in place would be lost, as an assignment would; a frozen value raises an error that says so. A frozen value is
+a copy, made when it is first looked at (`halog.transactions.ended_objects`); whatever else the application holds is
+left alone. A frozen list is a list in all but the methods that change it. Whatever makes a new list of it (`copy`,
+`pickle`, slices, `dataclasses.asdict`) makes a plain one, and it can be given to another object.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LIST: Final = (
 _DICT: Final = ("update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__", "__ior__", "__init__")
 
 ENDED: Final[dict[type[Any], type[Any]]] = {}
-"""Class -> what its ended objects are; an ended class, and one that is left alone, maps to itself."""
+"""The class of ended objects by class. An ended class maps to itself, and so does a class that is left alone."""
 
 
 def _refusal(kind: str, name: str) -> Callable[..., NoReturn]:
@@ -51,14 +51,15 @@ def _refusal(kind: str, name: str) -> Callable[..., NoReturn]:
 
 
 class EndedList(list[Any]):
-    """A list that refuses changes. `where`: class and field that it is of; `size`: how many it was made with."""
+    """An `EndedList` refuses changes. `where`: the class and field that it belongs to; `size`: its length when it was
+    made."""
 
     __slots__ = ("size", "where")
     where: str
     size: int
 
     def __new__(cls, *args: Any) -> Any:
-        """A plain one: for those who make another one of this one's type."""
+        """Return a plain list, for code that makes another value of this one's type."""
         return list(*args)
 
     __class__ = property(lambda self: list)
@@ -68,14 +69,14 @@ class EndedList(list[Any]):
 
 
 class EndedDict(dict[str, Any]):
-    """A dict that refuses changes. `where`, `size`: as of `EndedList`."""
+    """An `EndedDict` refuses changes. `where`, `size`: as in `EndedList`."""
 
     __slots__ = ("size", "where")
     where: str
     size: int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """A plain one."""
+        """Return a plain dict."""
         return dict(*args, **kwargs)
 
     __class__ = property(lambda self: dict)
@@ -102,13 +103,14 @@ def _refuse_del(self: Any, name: str) -> NoReturn:
 
 
 def _reduce(self: Any, protocol: Any) -> Any:
-    """Copies and pickles are of the class itself."""
+    """Make copies and pickles objects of the class itself."""
     return copyreg.__newobj__, (self.__class__,), self.__getstate__()  # type: ignore[attr-defined]
 
 
 def ended_class(cls: type[Any], fields: Callable[[], dict[str, Any]] = dict) -> type[Any]:
-    """The subclass that objects of a class are once they have ended: it refuses assignments and otherwise looks like
-    the class itself. The class, if it watches its subclasses. `fields`: what else it has."""
+    """Return the class of a class's ended objects: a subclass that refuses assignments and otherwise looks like the
+    class itself. It is the class, if that watches its subclasses. `fields` returns further attributes of the
+    subclass."""
     found = ENDED.get(cls)
     return found if found is not None else _made(cls, fields())
 
@@ -135,8 +137,8 @@ def _made(cls: type[Any], fields: dict[str, Any]) -> type[Any]:
 
 
 def check_whole(value: Any) -> None:
-    """NoTransactionError where it was changed by what asks none of its methods: functions of C may change a list or a
-    dict as such (`heapq`), and nobody can refuse that. Told by the size alone, so that a look stays one."""
+    """Raise NoTransactionError if a frozen value was changed behind its methods: functions in C may change a list or a
+    dict directly (`heapq`), which cannot be refused. Only the size is compared, so a look stays cheap."""
     if (type(value) is EndedList or type(value) is EndedDict) and len(value) != value.size:
         kind = value.__class__.__name__
         raise NoTransactionError(
@@ -147,14 +149,14 @@ def check_whole(value: Any) -> None:
 
 
 def is_ended(value: Any) -> bool:
-    """Is it frozen?"""
+    """Is the value frozen?"""
     kind = type(value)
     return kind is EndedList or kind is EndedDict or (kind in ENDED and kind is not value.__class__)
 
 
 def freezer(shape: Shape, where: str) -> Freezer | None:
-    """What makes the frozen copy of a bound value; None: it cannot be changed in place anyway. What is frozen, or of a
-    wrong type, is given back."""
+    """Return a function that makes the frozen copy of a bound value; None: such values cannot be changed in place. The
+    function returns values that are frozen already, or of a wrong type, unchanged."""
     if not is_mutable(shape):
         return None
     match shape:

@@ -1,9 +1,10 @@
-"""Methods of managed objects: calls that run where the object is active (D1), their arguments as Avro.
+"""This module wraps methods of managed objects: calls run where the object is active (D1), with their arguments as
+Avro.
 
-Never decides where a call runs: a bound object asks its `Binding`, an unbound one is a plain object. The theory: the
-wrapper costs one dict look-up; argument and result shapes come from the annotations, when a method is called first.
-Wherever a call runs its method gets the same: copies of what was checked (`taken`, `given`), so that what passes here
-passes from elsewhere.
+It never decides where a call runs: a bound object asks its `Binding`, an unbound one is a plain object. The wrapper
+costs one dict look-up. The shapes of arguments and result come from the annotations, when a method is first called. A
+method gets the same wherever it runs: checked copies (`taken`, `given`). So a call that works here works from another
+node, too.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from halog.schema.special import Accepts
 BINDING: Final = "_halog"
 """The entry of an object's `__dict__` that holds its binding; never a field."""
 _AS_IS: Final = tuple(Scalar(name) for name in ("none", "bool", "int", "str", "bytes"))
-"""Immutable, and of one type each."""
+"""Shapes whose values are immutable, and of one type each."""
 SIGNATURE_BYTES: Final = 4
-"""Enough to notice that two nodes run different code of one method; it guards against mistakes, not attackers."""
+"""Enough to notice that two nodes run different code of one method; this guards against mistakes, not attackers."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 _Kind = inspect._ParameterKind
@@ -38,15 +39,15 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 
 class Binding(Protocol):
-    """What ties an object to its node and transaction."""
+    """A `Binding` ties an object to its node and transaction."""
 
     def call(self, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the method where the object is active. `TypeInfo.methods[name].func` is the undecorated function."""
 
 
 def wrap(func: F, owner: str, name: str) -> F:
-    """The method as objects see it under this name. Called through `super()` by an override, it is part of that
-    call."""
+    """Return the method as objects see it under this name. If an override calls it through `super()`, it is part of
+    that call."""
     if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise DeclarationError(
             f"{owner}.{name}: a public method of a managed class must be a plain one, since a coroutine or generator "
@@ -66,7 +67,7 @@ def wrap(func: F, owner: str, name: str) -> F:
 
 
 def public_functions(cls: type[Any]) -> dict[str, types.FunctionType]:
-    """The functions to wrap: defined in this very class, public, and not a property, static or class method."""
+    """Return the functions to wrap: defined in this very class, public, and not a property, static or class method."""
     return {n: f for n, f in vars(cls).items() if isinstance(f, types.FunctionType) and not n.startswith("_")}
 
 
@@ -82,8 +83,8 @@ class _Codec:
 
 
 class MethodInfo:
-    """A method: the undecorated `func`, its `signature` (with self), and its arguments and result as bytes. `name` is
-    its in the class, whatever the function is called."""
+    """Holds a method: the undecorated `func`, its `signature` (with self), and the codecs of its arguments and result.
+    `name` is the method's name in the class, whatever the function is called."""
 
     def __init__(
         self, owner: str, name: str, func: types.FunctionType, own: dict[str, Any], accepts: Accepts = same_name
@@ -131,7 +132,7 @@ class MethodInfo:
 
     @cached_property
     def _direct(self) -> tuple[Encoder, ...] | None:
-        """What checks the arguments, where they go to the method as they are; None: they do not."""
+        """Return the checks of the arguments, if these go to the method as they are; else None."""
         codec, _ = self._codec, self._result
         return tuple(encode for _, encode in codec.encoders) if codec.as_is else None
 
@@ -143,8 +144,8 @@ class MethodInfo:
     # --- a call that stays here ---
 
     def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as the method gets them, wherever it runs: checked, and copies. Errors as of `encode_args`, and
-        DeclarationError for a result that could not be sent."""
+        """Return the arguments as the method gets them, wherever it runs: checked, and copied. Raises what
+        `encode_args` raises, and DeclarationError for a result that could not be sent."""
         direct = self._direct
         if direct is not None and not kwargs and len(args) == len(direct):
             try:
@@ -156,7 +157,7 @@ class MethodInfo:
         return self.decode_args(self.encode_args(args, kwargs))
 
     def given(self, value: Any) -> Any:
-        """The result as the caller gets it, wherever the method runs. FieldTypeError."""
+        """Return the result as the caller gets it, wherever the method runs. FieldTypeError if it does not fit."""
         encode, _, as_is = self._result
         if not as_is:
             return self.decode_result(self.encode_result(value))
@@ -169,8 +170,8 @@ class MethodInfo:
     # --- one that does not ---
 
     def encode_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The arguments, defaults filled in. TypeError for a call Python refuses, FieldTypeError for a wrong type;
-        DeclarationError for a parameter or a result that cannot be sent."""
+        """Return the arguments' bytes, defaults filled in. TypeError for a call Python refuses, FieldTypeError for a
+        wrong type; DeclarationError for a parameter or a result that cannot be sent."""
         codec, _ = self._codec, self._result
         if kwargs or not codec.plain or len(args) != len(codec.names):
             bound = self.signature.bind(None, *args, **kwargs)
@@ -183,7 +184,7 @@ class MethodInfo:
             raise self._error(misfit_at(codec.encoders, args)) from None
 
     def decode_args(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The inverse of `encode_args`; RecordFormatError for bytes of another signature."""
+        """Return the arguments of these bytes; RecordFormatError for bytes of another signature."""
         codec = self._codec
         if data[:SIGNATURE_BYTES] != codec.digest:
             raise RecordFormatError(
@@ -201,7 +202,7 @@ class MethodInfo:
         return _spread(codec, values)
 
     def encode_result(self, value: Any) -> bytes:
-        """The result; FieldTypeError where it does not fit its annotation."""
+        """Return the result's bytes; FieldTypeError where it does not fit its annotation."""
         try:
             return self._result[0](value)
         except Misfit as misfit:
@@ -212,7 +213,7 @@ class MethodInfo:
         return self._error(misfit)
 
     def decode_result(self, data: bytes) -> Any:
-        """The inverse of `encode_result`."""
+        """Return the result of these bytes."""
         try:
             value, at = self._result[1](data, 0)
         except DECODE_ERRORS as error:
@@ -229,7 +230,8 @@ class MethodInfo:
 
 
 def field_type_error(owner: str, misfit: Misfit, dot: str = ".") -> FieldTypeError:
-    """The error that names type, field, the value's type and what was expected; never the value: it may be secret."""
+    """Make the error that names type, field, the value's type and what was expected. It never shows the value, which
+    may be secret."""
     got = type(misfit.value).__name__
     return FieldTypeError(
         f"{owner}{dot}{misfit.path}: expected {misfit.expected}, got {got}",
@@ -241,7 +243,7 @@ def field_type_error(owner: str, misfit: Misfit, dot: str = ".") -> FieldTypeErr
 
 
 def _gathered(param: inspect.Parameter, shape: Shape) -> Shape:
-    """*args travel as a list, **kwargs as a map."""
+    """Return the shape a parameter travels in: *args as a list, **kwargs as a map."""
     if param.kind is _Kind.VAR_POSITIONAL:
         return ListShape(shape)
     return MapShape(shape) if param.kind is _Kind.VAR_KEYWORD else shape

@@ -1,7 +1,7 @@
-"""Names: what a type, field or symbol may be called.
+"""This module checks names of types and fields.
 
 Names become Avro names, and type names appear in configuration and on the command line: ASCII, dotted only for nested
-classes. Never looks at what is named.
+classes. The module never looks at what is named.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from halog.errors import DeclarationError
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 MAX_NAME: Final = 100
-"""As for every name halog puts into topics and znodes; Kafka's own limit is 249 with prefix and suffix."""
+"""The limit of every name halog puts into topics and znodes; Kafka's own limit is 249 with prefix and suffix."""
 
 
 def check_name(name: str, what: str) -> str:
-    """The name, if Avro and configuration can carry it."""
+    """Return the name if Avro and configuration can carry it; DeclarationError if not."""
     if len(name) > MAX_NAME or not NAME.match(name):
         shown = repr(name[:MAX_NAME])
         raise DeclarationError(f"{what} {shown}: a name is made of A-Z a-z 0-9 _ and at most {MAX_NAME} long")
@@ -25,5 +25,5 @@ def check_name(name: str, what: str) -> str:
 
 
 def local_name(cls: type[Any]) -> str:
-    """A class's name without its module and without the functions it was defined in."""
+    """Return a class's name without its module and without the functions it was defined in."""
     return cls.__qualname__.rpartition("<locals>.")[2]

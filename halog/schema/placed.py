@@ -1,6 +1,6 @@
-"""An object as a mapper that is asked at create sees it (P6): read from its bytes by its definition alone.
+"""This module shows a new object to a mapper that decides at create (P6): read from its bytes by its definition alone.
 
-So nodes, tools and whoever empties a partition show it the same, and nobody can change the object through it.
+So nodes, tools and a partition that is being emptied show it the same, and the mapper cannot change the object.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ KEPT: Final = 1_000
 """Definitions whose readers are kept."""
 
 _readers: dict[bytes, Reader] = {}
-"""By type id."""
+"""Readers by type id."""
 
 
 def new_object(definition: Definition, value: bytes) -> NewObject:
-    """The object of these bytes. RecordFormatError if they are none of the definition."""
+    """Return the object of these bytes. RecordFormatError if they are not of the definition."""
     read = _readers.get(definition.type_id)
     if read is None:
         fields = [(f.name, decoder(f.shape, bound=False)) for f in definition.record.fields]

@@ -1,9 +1,9 @@
-"""Plain values: what JSON can hold, for tools that import no application code and for defaults in definitions.
+"""This module converts to and from plain values: what JSON can hold, for tools that import no application code and for
+defaults in definitions.
 
-It never loses a value: what JSON has no word for becomes text that `from_plain` reads back (bytes as hex, decimals,
-dates and UUIDs as text, not-a-number and infinities by name). What it reads it takes whole or refuses: no digit, field
-or type of it is passed over. Enums and records are taken bound (the application's classes) or unbound (symbol and
-dict).
+It never loses a value. A value that JSON cannot express becomes text that `from_plain` reads back (bytes as hex,
+decimals, dates and UUIDs as text, not-a-number and infinities by name). Input is read whole or refused: no digit, field
+or type is ignored. Enums and records are bound (the application's classes) or unbound (symbol and dict).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOO_FINE: Final = re.compile(r"[.,][0-9]{7}")
 
 
 def _in_micros(text: str) -> str:
-    """Python reads six digits of a second and passes over the others."""
+    """Refuse a text with more than six digits of a second: Python would ignore the others."""
     if _TOO_FINE.search(text):
         raise ValueError(f"{text[:80]!r} is finer than a microsecond")
     return text
@@ -57,8 +57,8 @@ _FLOAT_NAMES: Final = ("NaN", "Infinity", "-Infinity")
 
 
 def to_plain(shape: Shape, value: Any, *, fixed: bool = False) -> Any:
-    """A value of the shape as JSON can hold it. `fixed`: decimals with all digits of their scale, as definitions hold
-    defaults (their ids must not depend on how a default is written)."""
+    """Return a value of the shape as JSON can hold it. `fixed`: write decimals with all digits of their scale, as
+    definitions hold defaults (their ids must not depend on how a default is written)."""
     match shape:
         case Scalar("float"):
             return _float_to_plain(float(value))
@@ -88,7 +88,7 @@ def _float_to_plain(value: float) -> float | str:
 
 
 def from_plain(shape: Shape, value: Any, where: str = "value") -> Any:
-    """The unbound value that `to_plain` wrote. What does not fit raises FieldTypeError naming `where`."""
+    """Return the unbound value that `to_plain` wrote. FieldTypeError names `where` if it does not fit."""
     try:
         return _from_plain(shape, value, where)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InvalidOperation, struct.error) as error:
@@ -130,7 +130,7 @@ def _check_known(value: Any, fields: Sequence[FieldShape]) -> None:
 
 
 def _float_from_plain(value: Any) -> Any:
-    """JSON has one kind of number: 1 is a float, too, if it is exactly one. What is none is left to the encoder."""
+    """Return JSON's number as a float, an int included if the float equals it. Anything else is left to the encoder."""
     if isinstance(value, str):
         return float(value) if value in _FLOAT_NAMES else value
     if isinstance(value, float) and not math.isfinite(value):
@@ -139,7 +139,7 @@ def _float_from_plain(value: Any) -> Any:
 
 
 def from_text(shape: Shape, text: str, where: str = "key") -> Any:
-    """A key's value from the command line's text; the shape is one a key may have."""
+    """Return a key's value from the command line's text; the shape is one that a key may have."""
     match shape:
         case Scalar("int"):
             try:

@@ -1,7 +1,7 @@
-"""The registry of declared types: the only place where a name or id from outside becomes a class.
+"""This module is the registry of declared types: the only place where a name or id from outside becomes a class.
 
-Never imports anything by name: what was not declared in this process is unknown (UnknownTypeError), or foreign, that
-is, readable by its stored definition without any class. The theory: bases and subclasses form one family with one key
+It never imports anything by name. A type that was not declared in this process is unknown (UnknownTypeError), or
+foreign, that is, readable by its stored definition without any class. Bases and subclasses form one family with one key
 space, so a look-up of a base finds its subclasses' objects.
 """
 
@@ -20,7 +20,7 @@ MAX_FOREIGN: Final = 1_000
 
 
 class Registry:
-    """Declared types by name, type id and class; filled by `halog.managed`."""
+    """A `Registry` holds declared types by name, type id and class; `halog.managed` fills it."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, TypeInfo] = {}
@@ -28,13 +28,15 @@ class Registry:
         self.by_class: dict[type[Any], TypeInfo] = {}
         self.families: dict[bytes, str] = {}
         self.notifiers: list[tuple[Callable[[Any], object], tuple[str, ...]]] = []
-        """Called with every PartitionChange, of these partitions or (none) of all, on every node (P8)."""
+        """Functions called with every PartitionChange, of these partitions or (none named) of all, on every node
+        (P8)."""
         self.triggers: dict[str, Callable[[Any], Any]] = {}
-        """By type: asked what is to stand where two branches changed an object of it (M3)."""
+        """Compensation triggers by type: each decides what stands where two branches changed an object of the type
+        (M3)."""
         self._foreign: dict[bytes, ForeignType] = {}
 
     def add(self, info: TypeInfo) -> None:
-        """Register a type. Declared again in the same module (a reload) it takes the old one's place."""
+        """Register a type. If it is declared again in the same module (a reload), it replaces the old one."""
         known = self.by_name.get(info.name)
         if known is not None:
             self._replace(known, info)
@@ -55,7 +57,7 @@ class Registry:
         del self.by_class[known.cls], self.by_type_id[known.type_id]
 
     def info(self, what: str | bytes | type[Any] | Any) -> TypeInfo:
-        """The type by name, type id, class or object; UnknownTypeError if it is not declared here."""
+        """Return the type by name, type id, class or object; UnknownTypeError if it is not declared here."""
         match what:
             case str():
                 found = self.by_name.get(what)
@@ -70,12 +72,13 @@ class Registry:
         return found
 
     def subtypes(self, what: str | type[Any]) -> tuple[TypeInfo, ...]:
-        """The type and all declared types derived from it, in order of declaration."""
+        """Return the type and all declared types derived from it, in order of declaration."""
         name = self.info(what).name
         return tuple(t for t in self.by_name.values() if t.name == name or name in t.bases)
 
     def may_refer(self, name: str, target: str) -> bool:
-        """Whether a reference to the named type may stand where `target` is declared: itself or a subtype.
+        """Say whether a field declared as `Ref[target]` may hold a reference to the named type: the target itself or a
+        subtype.
 
         A type unknown here passes: in a rolling upgrade it may be a newer node's subtype, and an object that refers to
         one must stay writable.
@@ -84,7 +87,7 @@ class Registry:
         return name == target or info is None or target in info.bases
 
     def schema_for_foreign(self, definition: str | bytes | Mapping[str, Any]) -> ForeignType:
-        """A checked reader for a definition of which this process may have no class; cached by type id."""
+        """Return a checked reader for a definition of which this process may have no class; cached by type id."""
         parsed = Definition.parse(definition)
         found = self._foreign.get(parsed.type_id)
         if found is None:
@@ -95,4 +98,4 @@ class Registry:
 
 
 DEFAULT: Final = Registry()
-"""Where `halog.managed` registers unless told otherwise."""
+"""The registry that `halog.managed` uses unless told otherwise."""

@@ -1,8 +1,9 @@
-"""What a call leaves in an object, put into the lists, dicts and nested objects that its caller has of it (R5).
+"""This module puts what a call leaves in an object into the lists, dicts and nested objects that its caller already
+holds (R5).
 
-Whoever has taken one out of an object before a call goes on with it, as he would where the method changed that very
-one. The theory: in an object it is known again by its field, in a dict by its key. In a list nobody can tell: what is
-as it was, counted from either end, stays, and what is between goes by position where there are as many as before.
+A caller that has taken one of them out of an object goes on with it, as if the method had changed that very one. In an
+object a part is recognised by its field, in a dict by its key. In a list, items that are unchanged, counted from either
+end, stay; the items between them are matched by position if the length is the same.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, Final
 
 
 def renewed(old: Any, new: Any, met: set[int]) -> Any:
-    """`old`, made to be what `new` is, where it is of the same kind and can be changed in place; else `new`. `met`:
-    what was renewed before, by id; whatever is held twice can be one of the two only."""
+    """Return `old`, changed to equal `new`, if it is of the same kind and can be changed in place; else `new`. `met`:
+    ids of values renewed before; a value that is held twice can become only one of the two."""
     if type(old) is not type(new) or id(old) in met:
         return new
     met.add(id(old))
@@ -61,7 +62,7 @@ def _part(old: Any, new: Any, met: set[int]) -> None:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Never by equality alone: `1 == True`."""
+    """Compare two values, never by equality alone: `1 == True`."""
     if type(a) is not type(b):
         return False
     if type(a) is list:

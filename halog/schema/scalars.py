@@ -1,11 +1,11 @@
-"""Avro's scalar bytes, strictly: encoders that check the value, decoders that check the bytes.
+"""This module reads and writes Avro's scalar bytes, strictly: encoders check the value, decoders check the bytes.
 
-It never guesses: a bool is no int, an int no float, a str subclass is no str, a naive datetime has no instant, and a
-moment that UTC's calendar does not hold could not be read back: what would come back as another type or with another
+It never guesses. A bool is no int, an int no float, a str subclass no str; a naive datetime has no instant; a moment
+that UTC's calendar does not hold could not be read back. A value that would come back as another type or with another
 `repr` is refused (only an aware datetime may change its zone). Over-long varints, negative lengths, and lengths beyond
-the data are refused before anything is allocated. The theory: an encoder raises
-`Misfit` and a decoder `Malformed` (or IndexError, struct.error, ValueError, OverflowError, which the caller maps);
-neither knows type or field names, so the hot path pays for none.
+the data are refused before anything is allocated. An encoder raises `Misfit` and a decoder `Malformed` (or IndexError,
+struct.error, ValueError, OverflowError, which the caller maps). Neither knows type or field names, so the hot path pays
+for none.
 
 Why not fastavro here: it accepts trailing bytes, 51-byte varints and unions out of range, and can be made to segfault
 (reliability.md, fact 10). These functions are faster for flat objects, and the tests hold them to fastavro's bytes.
@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 Encoder = Callable[[Any], bytes]
-"""A checked value to its bytes; raises `Misfit`."""
+"""Checks a value and returns its bytes; raises `Misfit`."""
 Decoder = Callable[[bytes, int], tuple[Any, int]]
-"""The value at a position, and the position behind it; raises `DECODE_ERRORS`."""
+"""Returns the value at a position, and the position behind it; raises `DECODE_ERRORS`."""
 
 
 class Misfit(Exception):
@@ -36,13 +36,13 @@ class Misfit(Exception):
 
 
 class Malformed(Exception):
-    """Bytes that are no value of the shape."""
+    """The bytes are no value of the shape."""
 
 
 DECODE_ERRORS: Final = (Malformed, IndexError, ValueError, OverflowError, struct.error)
 
 _SHORT: Final = tuple(bytes((z,) if z < 128 else (z & 127 | 128, z >> 7)) for z in range(2_048))
-"""Of small numbers and the lengths of most strings: a look-up is a fifth of making them."""
+"""Bytes of small numbers and of the lengths of most strings: a look-up takes a fifth of the time to make them."""
 _DOUBLE: Final = struct.Struct("<d")
 _UTC: Final = dt.UTC
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -54,7 +54,7 @@ _LAST: Final = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICRO
 
 
 def write_long(value: int) -> bytes:
-    """A zigzag varint; `value` is an int, its range is checked here."""
+    """Return a zigzag varint. `value` is an int; its range is checked here."""
     z = (value << 1) ^ (value >> 63)
     if z < 2_048:
         return _SHORT[z]
@@ -73,7 +73,7 @@ def write_long(value: int) -> bytes:
 
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
-    """The inverse of `write_long`; refuses more than 64 bits and padded varints."""
+    """Read what `write_long` wrote; refuse more than 64 bits and padded varints."""
     z = data[at]
     at += 1
     if z > 127:
@@ -94,7 +94,7 @@ def _read_rest(data: bytes, at: int, z: int) -> tuple[int, int]:
 
 
 def read_chunk(data: bytes, at: int) -> tuple[bytes, int]:
-    """Length-prefixed bytes; the length is checked against what is there."""
+    """Read length-prefixed bytes; check the length against the bytes that follow."""
     n = data[at]
     at += 1
     if n & 129:  # more than one byte, or negative
@@ -107,14 +107,14 @@ def read_chunk(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def encode_int(value: Any) -> bytes:
-    """Avro long."""
+    """Write an Avro long."""
     if type(value) is not int:
         raise Misfit("int", value)
     return write_long(value)
 
 
 def encode_bool(value: Any) -> bytes:
-    """Avro boolean."""
+    """Write an Avro boolean."""
     if value is True:
         return b"\x01"
     if value is False:
@@ -123,26 +123,27 @@ def encode_bool(value: Any) -> bytes:
 
 
 def decode_bool(data: bytes, at: int) -> tuple[bool, int]:
-    """Avro boolean; only 0 and 1."""
+    """Read an Avro boolean; take only 0 and 1."""
     if data[at] > 1:
         raise Malformed("a boolean that is neither 0 nor 1")
     return data[at] == 1, at + 1
 
 
 def encode_float(value: Any) -> bytes:
-    """Avro double. No int, though Python's typing allows one for a float: it would come back as another type."""
+    """Write an Avro double. Refuse an int, though Python's typing allows one for a float: it would come back as another
+    type."""
     if type(value) is not float:
         raise Misfit("float", value)
     return _DOUBLE.pack(value)
 
 
 def decode_float(data: bytes, at: int) -> tuple[float, int]:
-    """Avro double."""
+    """Read an Avro double."""
     return _DOUBLE.unpack_from(data, at)[0], at + 8
 
 
 def encode_str(value: Any) -> bytes:
-    """Avro string."""
+    """Write an Avro string."""
     if type(value) is not str:
         raise Misfit("str", value)
     try:
@@ -153,34 +154,34 @@ def encode_str(value: Any) -> bytes:
 
 
 def decode_str(data: bytes, at: int) -> tuple[str, int]:
-    """Avro string; must be UTF-8."""
+    """Read an Avro string, which must be UTF-8."""
     raw, at = read_chunk(data, at)
     return raw.decode(), at
 
 
 def encode_bytes(value: Any) -> bytes:
-    """Avro bytes. No bytearray: it could change behind the object's back."""
+    """Write Avro bytes. Refuse a bytearray, which could change after it was checked."""
     if type(value) is not bytes:
         raise Misfit("bytes", value)
     return write_long(len(value)) + value
 
 
 def encode_date(value: Any) -> bytes:
-    """Days since 1970-01-01."""
+    """Write the days since 1970-01-01."""
     if type(value) is not dt.date:
         raise Misfit("date", value)
     return write_long(value.toordinal() - _EPOCH_DAY)
 
 
 def decode_date(data: bytes, at: int) -> tuple[dt.date, int]:
-    """Days since 1970-01-01."""
+    """Read the days since 1970-01-01."""
     days, at = read_long(data, at)
     return dt.date.fromordinal(days + _EPOCH_DAY), at
 
 
 def encode_time(value: Any) -> bytes:
-    """Microseconds since midnight. A time zone without a date has no offset, so only naive times; and without one a
-    fold says nothing."""
+    """Write the microseconds since midnight. Only naive times are taken: a time zone without a date has no offset, and
+    without a zone `fold` means nothing."""
     if type(value) is not dt.time or value.tzinfo is not None:
         raise Misfit("time without a time zone", value)
     if value.fold:
@@ -189,7 +190,7 @@ def encode_time(value: Any) -> bytes:
 
 
 def decode_time(data: bytes, at: int) -> tuple[dt.time, int]:
-    """Microseconds since midnight."""
+    """Read the microseconds since midnight."""
     micros, at = read_long(data, at)
     if not 0 <= micros < _DAY_MICROS:
         raise Malformed("a time outside the day")
@@ -199,8 +200,8 @@ def decode_time(data: bytes, at: int) -> tuple[dt.time, int]:
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Microseconds since 1970 UTC. Aware only: a naive datetime means another instant on another machine. Its zone may
-    know moments before year 1 or behind year 9999 of UTC: they could not be read back."""
+    """Write the microseconds since 1970 UTC. Only aware datetimes are taken: a naive one means another instant on
+    another machine. A zone may have moments before year 1 or after year 9999 of UTC, which could not be read back."""
     if type(value) is not dt.datetime:
         raise Misfit("datetime with a time zone", value)
     try:
@@ -209,7 +210,7 @@ def encode_datetime(value: Any) -> bytes:
         micros = (value - _EPOCH) // _MICRO
     except Misfit:
         raise
-    except Exception:  # of its zone, which may be anybody's
+    except Exception:  # its zone may be any class
         raise Misfit("datetime whose time zone says its offset", value) from None
     if not _FIRST <= micros <= _LAST:
         raise Misfit("datetime that is within year 1 to 9999 in UTC", value)
@@ -217,20 +218,20 @@ def encode_datetime(value: Any) -> bytes:
 
 
 def decode_datetime(data: bytes, at: int) -> tuple[dt.datetime, int]:
-    """Microseconds since 1970, in UTC."""
+    """Read the microseconds since 1970, in UTC."""
     micros, at = read_long(data, at)
     return _EPOCH + dt.timedelta(microseconds=micros), at
 
 
 def encode_uuid(value: Any) -> bytes:
-    """Avro's uuid: the text of 36 characters, which every Avro reader understands."""
+    """Write Avro's uuid: the text of 36 characters, which every Avro reader understands."""
     if type(value) is not uuid.UUID:
         raise Misfit("UUID", value)
     return b"\x48" + str(value).encode()
 
 
 def decode_uuid(data: bytes, at: int) -> tuple[uuid.UUID, int]:
-    """Avro's uuid; only the canonical text."""
+    """Read Avro's uuid; take only the canonical text."""
     text, at = decode_str(data, at)
     value = uuid.UUID(text)
     if str(value) != text:
@@ -239,14 +240,14 @@ def decode_uuid(data: bytes, at: int) -> tuple[uuid.UUID, int]:
 
 
 def encode_none(value: Any) -> bytes:
-    """Avro null: no bytes."""
+    """Write Avro null, which has no bytes."""
     if value is not None:
         raise Misfit("None", value)
     return b""
 
 
 def decode_none(_data: bytes, at: int) -> tuple[None, int]:
-    """Avro null: no bytes."""
+    """Read Avro null, which has no bytes."""
     return None, at
 
 

@@ -1,9 +1,9 @@
-"""Shapes: what a value may look like, independent of Python classes and of bytes.
+"""This module holds shapes: what a value may look like, independent of Python classes and of bytes.
 
 A shape is read from an annotation (`annotations`) or from a stored definition (`definition`); codecs, Avro schemas and
-evolution rules are all derived from it. It never looks at a value. The theory: one small algebra (scalars, decimal,
-enum, list, map, optional, reference, record), closed under nesting and without recursion, so that every walk over it
-ends and its depth bounds the depth of every value.
+evolution rules are all derived from it. The module never looks at a value. Shapes are one small algebra (scalars,
+decimal, enum, list, map, optional, reference, record), closed under nesting and without recursion. So every walk over a
+shape ends, and its depth bounds the depth of every value.
 
 Equality of shapes is equality of what is stored: the Python class behind an enum or record does not take part.
 """
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 MAX_DEPTH: Final = 32
-"""Deeper nesting is refused: no honest class needs it, and hostile ones live there (reliability.md, fact 10)."""
+"""Deeper nesting is refused: no real class needs it, and attacks use it (reliability.md, fact 10)."""
 MAX_FIELDS: Final = 1_000
-"""Fields of one type, those of nested records included; bounds the work one definition can cause."""
+"""Most fields of one type, those of nested records included; it bounds the work one definition can cause."""
 
 SCALARS: Final[Mapping[str, Any]] = {
     "bool": "boolean",
@@ -47,14 +47,14 @@ REF_AVRO: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value of one of the kinds of `SCALARS`."""
+    """Describes a value of one of the kinds of `SCALARS`."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalShape:
-    """A decimal of at most `precision` digits, `scale` of them behind the point."""
+    """Describes a decimal of at most `precision` digits, `scale` of them behind the point."""
 
     precision: int
     scale: int
@@ -62,7 +62,7 @@ class DecimalShape:
 
 @dataclass(frozen=True, slots=True)
 class EnumShape:
-    """One of `symbols`; stored by name, so that members' values may change."""
+    """Describes one of `symbols`; stored by name, so that members' values may change."""
 
     name: str
     symbols: tuple[str, ...]
@@ -71,37 +71,37 @@ class EnumShape:
 
 @dataclass(frozen=True, slots=True)
 class ListShape:
-    """Any number of values of one shape."""
+    """Describes any number of values of one shape."""
 
     items: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class MapShape:
-    """Values of one shape by string."""
+    """Describes values of one shape by string."""
 
     values: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalShape:
-    """A value or None."""
+    """Describes a value or None."""
 
     of: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class RefShape:
-    """A reference to a managed object of type `target` or a subtype."""
+    """Describes a reference to a managed object of type `target` or a subtype."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A field's default: `plain` (JSON) where it is a constant; `computed` where code makes it anew every time.
+    """Holds a field's default: `plain` (JSON) if it is a constant; `computed` if code makes it anew every time.
 
-    `make` gives the Python value and is known only where the class is.
+    `make` returns the Python value and is known only where the class is.
     """
 
     plain: Any = None
@@ -111,7 +111,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class FieldShape:
-    """A named field of a record."""
+    """Describes a named field of a record."""
 
     name: str
     shape: Shape
@@ -120,7 +120,7 @@ class FieldShape:
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """Named fields in order: a managed type itself, or a plain dataclass nested in one."""
+    """Describes named fields in order: a managed type itself, or a plain dataclass nested in one."""
 
     name: str
     fields: tuple[FieldShape, ...]
@@ -131,7 +131,7 @@ Shape = Scalar | DecimalShape | EnumShape | ListShape | MapShape | OptionalShape
 
 
 def children(shape: Shape) -> tuple[Shape, ...]:
-    """The shapes directly inside."""
+    """Return the shapes directly inside."""
     match shape:
         case ListShape(of) | MapShape(of) | OptionalShape(of):
             return (of,)
@@ -142,24 +142,24 @@ def children(shape: Shape) -> tuple[Shape, ...]:
 
 
 def walk(shape: Shape) -> Iterator[Shape]:
-    """The shape and everything inside it, outermost first."""
+    """Yield the shape and everything inside it, outermost first."""
     yield shape
     for child in children(shape):
         yield from walk(child)
 
 
 def depth(shape: Shape) -> int:
-    """Levels of nesting; a scalar is 1."""
+    """Return the levels of nesting; a scalar has 1."""
     return 1 + max((depth(c) for c in children(shape)), default=0)
 
 
 def count_fields(shape: Shape) -> int:
-    """Fields of all records inside, counted as often as they occur."""
+    """Return the number of fields of all records inside, counted as often as they occur."""
     return sum(len(s.fields) for s in walk(shape) if isinstance(s, RecordShape))
 
 
 def is_mutable(shape: Shape) -> bool:
-    """Whether a value of this shape can be changed in place."""
+    """Say whether a value of this shape can be changed in place."""
     match shape:
         case ListShape() | MapShape():
             return True
@@ -171,7 +171,7 @@ def is_mutable(shape: Shape) -> bool:
 
 
 def to_json(shape: Shape) -> Any:
-    """The shape as a stored definition writes it."""
+    """Return the shape as a stored definition writes it."""
     match shape:
         case Scalar(kind):
             return kind
@@ -192,7 +192,7 @@ def to_json(shape: Shape) -> Any:
 
 
 def field_to_json(item: FieldShape) -> dict[str, Any]:
-    """A record's field as a stored definition writes it."""
+    """Return a record's field as a stored definition writes it."""
     out = {"name": item.name, "type": to_json(item.shape)}
     if item.default is not None:
         out["default"] = {"computed": True} if item.default.computed else {"value": item.default.plain}
@@ -200,7 +200,7 @@ def field_to_json(item: FieldShape) -> dict[str, Any]:
 
 
 def to_avro(shape: Shape, named: set[str] | None = None) -> Any:
-    """The Avro schema. A named type is spelled out once and referred to by name after that, as Avro demands."""
+    """Return the Avro schema. A named type is spelled out once and then referred to by name, as Avro demands."""
     named = set() if named is None else named
     match shape:
         case Scalar(kind):

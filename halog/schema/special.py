@@ -1,9 +1,10 @@
-"""Codecs of enums, references and decimals: Avro types with a meaning on top, checked on the way in and out.
+"""This module holds codecs of enums, references and decimals: Avro types with a meaning on top, checked on the way in
+and out.
 
-Never rounds, and never takes a decimal context from the thread it happens to run in.
+It never rounds, and never takes a decimal context from the thread it happens to run in.
 
-A decimal's number is what Avro says, so every reader of Avro has it; how many digits were written behind the point is
-said by the bytes in front of it (`decimal_encoder`), so that it comes back with the same `repr`.
+A decimal's number is what Avro says, so every reader of Avro has it. The bytes in front of it say how many digits were
+written behind the point (`decimal_encoder`), so that it comes back with the same `repr`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from halog.schema.scalars import (
 from halog.schema.shapes import DecimalShape, EnumShape
 
 Accepts = Callable[[str, str], bool]
-"""(type name, target) -> whether a reference to the first may stand where the second is declared."""
+"""(type name, target) -> may a reference to the first stand where the second is declared?"""
 
 
 def enum_encoder(shape: EnumShape, bound: bool) -> Encoder:
-    """The symbol's index, from the member (bound) or the symbol itself."""
+    """Return an encoder that writes the symbol's index, from the member (bound) or the symbol itself."""
     index = {symbol: write_long(i) for i, symbol in enumerate(shape.symbols)}
     cls: type[Any] = shape.cls if bound and shape.cls is not None else str
 
@@ -47,7 +48,7 @@ def enum_encoder(shape: EnumShape, bound: bool) -> Encoder:
 
 
 def enum_decoder(members: Sequence[Any]) -> Decoder:
-    """The member at the written index."""
+    """Return a decoder that reads the member at the written index."""
 
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         index, at = read_long(data, at)
@@ -59,7 +60,7 @@ def enum_decoder(members: Sequence[Any]) -> Decoder:
 
 
 def ref_encoder(target: str, accepts: Accepts) -> Encoder:
-    """A reference to an object of type `target` or a subtype."""
+    """Return an encoder of references to an object of type `target` or a subtype."""
 
     def encode(value: Any) -> bytes:
         if type(value) is not Ref or not (value.type_name == target or accepts(value.type_name, target)):
@@ -75,7 +76,7 @@ def ref_encoder(target: str, accepts: Accepts) -> Encoder:
 
 
 def decode_ref(data: bytes, at: int) -> tuple[Ref[Any], int]:
-    """The inverse of `ref_encoder`. The type may be a newer one than this process knows."""
+    """Read what `ref_encoder` wrote. The type may be a newer one than this process knows."""
     raw = data[at : at + REF_BYTES]
     if len(raw) < REF_BYTES:
         raise Malformed("a reference cut short")
@@ -85,7 +86,7 @@ def decode_ref(data: bytes, at: int) -> tuple[Ref[Any], int]:
 
 
 def _exact(precision: int) -> Context:
-    """Arithmetic that refuses to round, whatever the thread's own decimal context says."""
+    """Return a decimal context that refuses to round, whatever the thread's own context says."""
     return Context(prec=precision, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
 
 
@@ -95,17 +96,17 @@ _LONGEST: Final = 96
 
 
 def _minus(scale: int) -> int:
-    """So many more bytes say that a zero has a minus sign. Its exponent takes fewer: `Decimal("0")` has one byte for
-    each digit of the scale."""
+    """Return how many more bytes say that a zero has a minus sign. A zero's exponent takes fewer: `Decimal("0")` has
+    one byte for each digit of the scale."""
     return max(MINUS, scale + 2)
 
 
 def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
-    """The number as an integer of units of the scale; refuses what would have to be rounded.
+    """Return an encoder that writes the number as an integer of units of the scale; it refuses to round.
 
     In front of its shortest form the sign is repeated: one byte for each power of ten by which the value's exponent is
-    above the scale's. `Decimal("2.50")` at scale 9 is 2,500,000,000 with 7 more bytes. Of a zero all bytes are zero.
-    `key`: without them, since equal numbers are one key.
+    above the scale's. `Decimal("2.50")` at scale 9 is 2,500,000,000 with 7 more bytes. All bytes of a zero are zero.
+    `key`: leave these bytes out, since equal numbers are one key.
     """
     scale, ctx, minus = shape.scale, _exact(shape.precision), _minus(shape.scale)
     step = Decimal((0, (1,), -scale))
@@ -131,7 +132,7 @@ def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
 
 
 def decimal_decoder(shape: DecimalShape) -> Decoder:
-    """The inverse of `decimal_encoder`; refuses more digits than declared."""
+    """Return a decoder of what `decimal_encoder` wrote; it refuses more digits than declared."""
     scale, ctx, bound = shape.scale, _exact(shape.precision), 10**shape.precision
     minus = _minus(scale)
 

@@ -1,8 +1,8 @@
-"""TypeInfo: everything halog knows about one declared class, and the hot path to and from bytes.
+"""This module holds `TypeInfo`: everything halog knows about one declared class, and the hot path to and from bytes.
 
-Holds no object and no connection; nothing here blocks or reads a clock. The theory: the class is compiled once, at
-declaration, into closures (`encode`, `decode`, `index_key`, …) that are plain attributes, so that a call costs no more
-than its work. An object's bytes are its type id and then Avro, so a reader always knows which definition wrote them.
+It holds no object and no connection; nothing here blocks or reads a clock. The class is compiled once, at declaration,
+into closures (`encode`, `decode`, `index_key`, …) that are plain attributes, so a call costs no more than its work. An
+object's bytes are its type id and then Avro, so a reader always knows which definition wrote them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Values = dict[str, Any]
 
 
 class TypeInfo:
-    """One declared class.
+    """A `TypeInfo` holds one declared class.
 
     Hot-path callables, compiled at declaration:
 
@@ -45,9 +45,9 @@ class TypeInfo:
       values live together.
     - `instance(values: dict) -> obj`: an object without running `__init__`.
     - `fresh(values: dict) -> dict`: a copy whose lists, dicts and nested dataclasses can be changed safely.
-    - `unchanged(values: dict, of: dict) -> bool`: is this such a copy of `of` still, with nothing changed in it?
-    - `fit_still(values: dict, of: dict) -> bool`: where nothing can be changed in place: does all fit that is not the
-      very value of `of`, which fits?
+    - `unchanged(values: dict, of: dict) -> bool`: is this such a copy of `of`, with nothing changed in it?
+    - `fit_still(values: dict, of: dict) -> bool`: for types without parts that change in place, and an `of` that fits:
+      do all values fit that are not the very values of `of`?
     """
 
     encode: Callable[[Any], bytes]
@@ -80,7 +80,8 @@ class TypeInfo:
         self.partition_fields = definition.partition_by
         self.mutable = any(is_mutable(f.shape) for f in definition.record.fields)
         self.flat = not self.mutable and getattr_static(cls, "__setattr__") is vars(object)["__setattr__"]
-        """Can an object be made by giving it a copied `__dict__`? Nothing changes in place, no class is in the way."""
+        """Can an object be made by giving it a copied `__dict__`? No value changes in place, and no `__setattr__`
+        interferes."""
         self.methods = methods
         self._compile_values(accepts)
         self._compile_keys()
@@ -91,29 +92,29 @@ class TypeInfo:
 
     @cached_property
     def avro(self) -> Any:
-        """The Avro schema of what follows the type id, as JSON values."""
+        """Return the Avro schema of what follows the type id, as JSON values."""
         return to_avro(self.parsed.record)
 
     @cached_property
     def schema(self) -> Any:
-        """The Avro schema as fastavro parsed it, once."""
+        """Return the Avro schema as fastavro parsed it, once."""
         return fastavro.parse_schema(self.avro)
 
     @cached_property
     def inside(self) -> Mapping[str, tuple[Freezer, Copier]]:
-        """Of each field whose value can be changed in place: what freezes it, and what makes it the object's own."""
+        """Return, for each field whose value can be changed in place, its freezer and its copier."""
         made = [(f.name, freezer(f.shape, f"{self.name}.{f.name}"), copier(f.shape)) for f in self.parsed.record.fields]
         return {name: (freeze, copy) for name, freeze, copy in made if freeze is not None and copy is not None}
 
     @cached_property
     def lent(self) -> Sequence[tuple[str, Copier, Same]]:
-        """Of the same fields: what makes a copy for somebody, and what says whether that is as it was made."""
+        """Return, for the same fields, the copier and the check whether such a copy is unchanged."""
         shapes = [(f.name, f.shape) for f in self.parsed.record.fields]
         return [(n, copy, unchanged(s)) for n, s in shapes if (copy := copier(s)) is not None]
 
     @cached_property
     def kept(self) -> Sequence[tuple[str, Callable[[Iterable[Any]], bool], Encoder]]:
-        """Of the same fields: what says whether somebody else holds something of a value, and what encodes it."""
+        """Return, for the same fields, the check whether somebody else holds a part of a value, and the encoder."""
         found = [(f.name, kept(f.shape), f.shape) for f in self.parsed.record.fields]
         return [(name, ask, encoder(shape, lambda _n, _t: True)) for name, ask, shape in found if ask is not None]
 
@@ -141,7 +142,7 @@ class TypeInfo:
         self._routed_whole = at == list(range(len(pairs)))
 
     def keys_of(self, obj: Any) -> tuple[bytes, bytes]:
-        """An object's index key and routing key; where the whole key routes it is encoded once."""
+        """Return an object's index key and routing key; a key that routes as a whole is encoded once."""
         key = self.key_of(obj)
         if self._routed_whole:
             routing = self.routing_key(key)
@@ -149,20 +150,21 @@ class TypeInfo:
         return self.index_key(key), self.routing_key(key)
 
     def check_key(self, args: Sequence[Any]) -> Key:
-        """The key from what the caller gave: `get(T, a, b)`, or one tuple `get(T, (a, b))`. FieldTypeError if wrong."""
+        """Return the key from the caller's arguments: `get(T, a, b)`, or one tuple `get(T, (a, b))`. FieldTypeError if
+        it is wrong."""
         key = self.key_in(args)
         self.encode_key(key)
         return key
 
     def key_in(self, args: Sequence[Any]) -> Key:
-        """The same, not checked."""
+        """Return the key from the caller's arguments, unchecked."""
         key = tuple(args)
         if len(key) == 1 and len(self.key_fields) > 1 and isinstance(key[0], tuple):
             return tuple(key[0])
         return key
 
     def decode_index_key(self, raw: bytes) -> Key:
-        """The inverse of `index_key`."""
+        """Return the key of an index key's bytes."""
         try:
             if raw[: len(self.family_id)] != self.family_id:
                 raise RecordFormatError(f"{self.name}: an index key of another family")
@@ -177,23 +179,25 @@ class TypeInfo:
         return tuple(key)
 
     def ref(self, raw: bytes, key: Key) -> Ref[Any]:
-        """The reference to the object of this identity (24 bytes) and key."""
+        """Return the reference to the object of this identity (24 bytes) and key."""
         return Ref.from_raw(raw, self.name, self.encode_key(key))
 
     def index_key_of(self, ref: Ref[Any]) -> bytes:
-        """The index key of the object a reference of this family points to."""
+        """Return the index key of the object that a reference of this family points to."""
         return self.family_id + ref.key
 
     def reader(self, stored: str | bytes | Mapping[str, Any] | Definition) -> Reader:
-        """Reads bytes written under a stored definition into this class's values; SchemaChangedError if it cannot."""
+        """Return a reader of bytes written under a stored definition into this class's values; SchemaChangedError if it
+        cannot."""
         if not isinstance(stored, Definition):
             stored = Definition.parse(stored)
         return self.decode if stored.type_id == self.type_id else evolved_reader(stored, self.parsed)
 
 
 def _share_names(cls: type[Any], fields: Sequence[str]) -> None:
-    """Let the `__dict__` of all objects share one table of names (CPython's key-sharing dictionaries): it holds what
-    the first objects were assigned, in that order. Half the memory, of objects and of what is kept decoded."""
+    """Let the `__dict__` of all objects share one table of names (CPython's key-sharing dictionaries): it holds the
+    names that the first objects were assigned, in that order. This halves the memory of objects and of decoded
+    values."""
     names = (*fields, BINDING)
     if not getattr(cls, "__abstractmethods__", None) and not any(
         hasattr(getattr_static(cls, n, None), "__set__") for n in names
@@ -214,9 +218,9 @@ def _values_encoder(name: str, type_id: bytes, pairs: list[tuple[str, Encoder]])
             return type_id + b"".join(map(call, encoders, values))
         except Misfit:
             raise field_type_error(name, misfit_at(pairs, values)) from None
-        except HalogError:  # of what such a class has asked halog for: a transaction may be tried again for it
+        except HalogError:  # such a class has called halog: the transaction may be retried for it
             raise
-        except Exception as error:  # of a part's class, which is the application's
+        except Exception as error:  # a part's class is the application's
             raise field_type_error(name, misfit_at(pairs, values)) from error
 
     return encode_values
@@ -235,7 +239,7 @@ def _object_encoder(
             raise FieldTypeError(f"{name}: {error}", type=name) from None
         except HalogError:
             raise
-        except Exception as error:  # of the class, which is the application's
+        except Exception as error:  # the class is the application's
             raise _unreadable(name, fields, obj, error) from error
         return encode_values(values)
 
@@ -243,7 +247,7 @@ def _object_encoder(
 
 
 def _unreadable(name: str, fields: Sequence[str], obj: Any, error: Exception) -> FieldTypeError:
-    """Names the field whose value the object does not give, unless it does give it the second time."""
+    """Return the error that names the field which the object fails to give, unless it gives it the second time."""
     why = f"expected an attribute that raises no {type(error).__name__} while it is read"
     for field in fields:
         try:
@@ -256,7 +260,7 @@ def _unreadable(name: str, fields: Sequence[str], obj: Any, error: Exception) ->
 def _key_encoder(
     name: str, prefix: bytes, pairs: list[tuple[str, Encoder]], at: Sequence[int]
 ) -> Callable[[Key], bytes]:
-    """Encodes the key's parts named by `at`; one part, the common case, without a loop."""
+    """Return an encoder of the key's parts named by `at`; one part, the common case, takes no loop."""
 
     def fail(key: Key) -> FieldTypeError:
         if len(key) != len(pairs):
@@ -317,7 +321,7 @@ def _fitting(encoders: list[tuple[str, Encoder]]) -> Callable[[Values, Values], 
                     encode(value)
         except HalogError:
             raise
-        except Exception:  # all of it is encoded then, which names the field
+        except Exception:  # the caller encodes all of it then, which names the field
             return False
         return True
 

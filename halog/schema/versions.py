@@ -1,9 +1,10 @@
-"""Objects that several definitions of their type have written, brought to the newest of these, to be compared (U2, U3).
+"""This module brings objects that several definitions of their type have written to the newest of these, to compare
+them (U2, U3).
 
-What was read by the newest definition is written by it: then equal bytes say that nothing but the version was another
-one. Larger versions are newer, none is oldest; of equal ones the one that was published last. What the newest cannot
-read is not compared so, nor are states of older definitions that differ in what the newest has no more: that somebody
-changed it is not to be passed over. Needs no class of the application.
+What the newest definition reads it also writes: then equal bytes say that only the definition differed. Larger versions
+are newer, and none is oldest; of equal ones, the one that was published last is the newest. Some states are not
+compared this way: those that the newest cannot read, and those of older definitions that differ in a field which the
+newest has dropped, since such a change must not be overlooked. No class of the application is needed.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from halog.schema.scalars import Misfit
 
 Bring = Callable[[bytes], bytes]
 Even = Callable[[Sequence[bytes]], Sequence[bytes] | None]
-"""As `restore.merge` has it."""
+"""See `restore.merge`."""
 
 
 def several(definitions: Iterable[Definition]) -> tuple[Definition, ...]:
-    """Those of types that have more than one, in the same order."""
+    """Return the definitions of types that have more than one, in the same order."""
     found = tuple(definitions)
     many = Counter(d.name for d in found)
     return tuple(d for d in found if many[d.name] > 1)
 
 
 def bringing(definitions: Iterable[Definition]) -> Even | None:
-    """What brings objects to the newest definition of theirs; None where no type has several. `definitions`: in the
-    order in which they were published."""
+    """Return a function that brings objects to the newest definition of their type; None if no type has several.
+    `definitions`: in the order in which they were published."""
     found = several(definitions)
     return _Versions(found).even if found else None
 
@@ -58,7 +59,7 @@ class _Versions:
         return None if any(older[a] == older[b] and not self._are_equal(a, b) for a, b in pairs) else made
 
     def _are_equal(self, one: bytes, other: bytes) -> bool:
-        """As the newer of their two definitions has them."""
+        """Are the two equal as the newer of their two definitions reads them?"""
         _, _, newer = max(self._known[v[:ID_BYTES]] for v in (one, other))
         return self._brought(one, newer) == self._brought(other, newer)
 
@@ -77,7 +78,7 @@ class _Versions:
 
 
 def _bring(stored: Definition, newest: Definition) -> Bring | None:
-    """None: the newest cannot read what that one wrote."""
+    """Return a function from bytes of one definition to bytes of the newest; None: the newest cannot read them."""
     try:
         read = evolved_reader(stored, newest)
     except HalogError:

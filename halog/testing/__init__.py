@@ -1,4 +1,4 @@
-"""A test kit for applications that use halog (X5): a pytest plugin with a node in memory and a cluster in memory.
+"""This package holds a test kit for applications (X5): a pytest plugin with a node in memory and a cluster in memory.
 
-Never needed by a node in production; nothing outside of it imports it.
+A node in production never needs it; nothing outside of it imports it.
 """

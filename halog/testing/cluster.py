@@ -1,4 +1,5 @@
-"""A cluster in one process, for applications' tests (X5): the real runtime over memory adapters, with kill and pause.
+"""This module runs a cluster in one process, for applications' tests (X5): the real runtime over memory adapters, with
+kill and pause.
 
 The nodes elect, replicate and fail over as in production; only the log, the coordinator and the disks are in memory.
 Time is real, so a test waits for the same few hundred milliseconds an operator would.
@@ -46,12 +47,12 @@ from halog.testing.gate import Gate, Gated
 from halog.transactions.node import Node as Verbs
 
 WAIT_S: Final = 20.0
-"""What a cluster does by itself it does in under two seconds, on a machine that does other things too in ten times as
-long; a test that waits longer has failed."""
+"""Whatever a cluster does by itself takes it under two seconds, or ten times that on a busy machine. A test that waits
+longer has failed."""
 
 
 class _Running(msgspec.Struct):
-    """A node and the hands on its plug."""
+    """Holds a running node with what it takes to kill or pause it."""
 
     node: Node
     gate: Gate
@@ -61,11 +62,18 @@ class _Running(msgspec.Struct):
 
 
 class Cluster:
-    """`nodes` nodes named A, B, C, …, and any number of clients. Close it, or use it in a with-block. With `site` it is
-    one site of a larger cluster, and its nodes are named after it; `home`, another one that runs, is where everything
-    begins, and is mirrored here (M5); `others`, the names of sites it may `see` later; `requests`: do they go there?
-    `homes`: types that begin at another site than that, each kept by a policy of its own, which is named after it.
-    `sync_sites` and `takeover`, and what begins so: keys of all these policies. `votes`: of sites that have not one."""
+    """A `Cluster` runs `nodes` nodes named A, B, C, …, and any number of clients, in this process. Close it, or use it
+    in a with-block.
+
+    `partitions`, `sync_replicas`, `remote_sync`, `quorum`, `lease_ttl_ms`: as in a policy. `registry`: the declared
+    types. `modules`: application modules whose exceptions may cross nodes.
+
+    With `site` it is one site of a larger cluster, and its nodes are named after it. `home`: another running one, where
+    all partitions begin, and which is mirrored here (M5). `others`: names of sites that it may `see` later. `requests`:
+    do requests go to those sites? `homes`: types that begin at other sites than `home`; each gets a policy of its own,
+    named after it. `sync_sites`, `sync_site_away`, `takeover` and the keys beside them hold for all these policies.
+    `votes`: of sites that do not have one each.
+    """
 
     def __init__(
         self,
@@ -97,7 +105,7 @@ class Cluster:
         self._pid = os.getpid()
         self._others = {} if home is None else {home.site: home}
         self._lines: dict[str, list[tuple[Gate, MemoryCoordinator]]] = {}
-        """What stands to other sites."""
+        """Gates and sessions of connections to other sites."""
         self._cut: set[str] = set()
         """Sites that are not reached from here."""
         self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
@@ -147,7 +155,7 @@ class Cluster:
         return self
 
     def close(self) -> None:
-        """Close all clients and nodes; in a forked child they are the parent's."""
+        """Close all clients and nodes; do nothing in a forked child, where they belong to the parent."""
         if os.getpid() != self._pid:
             return
         for client in self._clients:
@@ -195,11 +203,11 @@ class Cluster:
     # --- using it ---
 
     def node(self, name: str) -> Node:
-        """A running node by name."""
+        """Return a running node by name."""
         return self._running[name].node
 
     def client(self) -> Verbs:
-        """A process that only uses objects: a node in no zone. Closed with the cluster."""
+        """Open a process that only uses objects: a node in no zone. It is closed with the cluster."""
 
         def adapters(config: Config, name: str) -> Adapters:
             lined: Any = _Lined(self._channel(), self._is_cut)
@@ -210,7 +218,7 @@ class Cluster:
         return opened
 
     def tables(self) -> dict[str, PartitionTable]:
-        """Every partition's table, as the coordinator has it."""
+        """Return every partition's table, as the coordinator has it."""
         found = {}
         for name in self._tree.children("partitions"):
             value = self._tree.get(f"partitions/{name}")
@@ -219,13 +227,13 @@ class Cluster:
         return found
 
     def partition_of(self, cls: type[Any], *key: Any) -> str:
-        """The partition that owns this key."""
+        """Return the partition that owns this key."""
         info = self.registry.info(cls)
         some = next(iter(self._running.values())).node
         return some.runtime.partition_of(info.name, info.routing_key(info.check_key(key)))
 
     def active_for(self, cls: type[Any], *key: Any) -> str:
-        """The node that is active for the object with this key, whether or not it exists."""
+        """Return the node that is active for the object with this key, whether or not the object exists."""
         partition = self.partition_of(cls, *key)
         active = wait_until(lambda: self.tables()[partition].active, f"{partition} has no active node")
         return str(active.node)
@@ -242,7 +250,7 @@ class Cluster:
             for name, table in self.tables().items():
                 if table.owner and not follows(name, table):
                     return False
-                if table.owner or not table.configured:  # another site serves it; nobody has placed it yet (P7)
+                if table.owner or not table.configured:  # another site serves it, or it is not placed yet (P7)
                     continue
                 if table.active is None or table.active.node not in alive:
                     return False
@@ -256,13 +264,13 @@ class Cluster:
         wait_until(settled, "the cluster did not settle", seconds)
 
     def see(self, other: Cluster) -> None:
-        """From now on this site reaches that one, whose home it is."""
+        """Let this site reach that one from now on; this site is its home."""
         self._others[other.site] = other
 
     # --- hurting it ---
 
     def cut(self) -> None:
-        """Cut the line between this site and its home, both ways; of a home, all lines that it has made."""
+        """Cut the line between this site and its home, both ways. For a home, cut all lines that it has made."""
         if self.home is not None:
             self.home._cut_to(self.site)
         for site in self._others:
@@ -275,7 +283,7 @@ class Cluster:
             self._others[site]._cut_to(self.site)
 
     def mend(self, *sites: str) -> None:
-        """The lines between this site and these are back, both ways; by default all."""
+        """Restore the lines between this site and these, both ways; by default all."""
         for site in sites or tuple(self._others):
             self._cut.discard(site)
             self._others[site]._cut.discard(self.site)
@@ -284,7 +292,7 @@ class Cluster:
         self._cut.add(site)
         for gate, coordinator in self._lines.pop(site, ()):
             gate.kill()
-            coordinator.tree.end_session(coordinator.session)  # as the server there does, which hears of it no more
+            coordinator.tree.end_session(coordinator.session)  # as the server there does when a session is silent
 
     def kill(self, name: str) -> None:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
@@ -293,17 +301,17 @@ class Cluster:
         hurt.channel.close()
         hurt.coordinator.expire(reconnect=False)
         hurt.coordinator.close()
-        hurt.node.runtime.close(hand_over=False)  # its threads end; nothing of it gets past the gate
+        hurt.node.runtime.close(hand_over=False)  # its threads end; nothing they do gets past the gate
         hurt.node.abandon()
         self._disks[name] = _left_behind(self._disks[name])
 
     def restart(self, name: str) -> Node:
-        """Start a killed node again on the disk it left behind."""
+        """Start a killed node again on the disk it left behind, and return it."""
         self._start(name)
         return self.node(name)
 
     def pause(self, name: str) -> None:
-        """Freeze a node as SIGSTOP does. Its session ends when the session timeout has passed."""
+        """Stop a node as SIGSTOP does. Its session ends when the session timeout has passed."""
         hurt = self._running[name]
         hurt.gate.shut()
         hurt.paused = True
@@ -326,7 +334,8 @@ class Cluster:
 
 
 class _Lined:
-    """A channel whose requests to another site's nodes go over the line, and nowhere while that is cut."""
+    """A `_Lined` is a channel that sends requests to another site's nodes over the line, and fails them while it is
+    cut."""
 
     def __init__(self, channel: MemoryChannel, is_cut: Callable[[str], bool]) -> None:
         self._channel = channel
@@ -343,7 +352,7 @@ class _Lined:
 
 
 def wait_until(holds: Callable[[], Any], why: str, seconds: float = WAIT_S) -> Any:
-    """The first true value of `holds()`; AssertionError saying `why` if there is none in time."""
+    """Return the first true value of `holds()`; AssertionError saying `why` if there is none in time."""
     until = time.monotonic() + seconds
     while not (found := holds()):
         if time.monotonic() > until:
@@ -380,7 +389,7 @@ def _with_sites(config: Config, site: str, home: str, others: tuple[str, ...], h
 
 
 def _left_behind(disk: MemoryDisk) -> MemoryDisk:
-    """The disk of a killed node, let go by its dead store."""
+    """Return a copy of a killed node's disk, free of its dead store."""
     left = MemoryDisk(disk.name)
     left.data = dict(disk.data)
     return left

@@ -1,9 +1,10 @@
-"""Ports behind a gate: what stops a node from touching the world without stopping its threads.
+"""This module puts a node's ports behind a gate, which stops the node from touching the world without stopping its
+threads.
 
-A process that gets SIGSTOP does nothing any more, and what it was sent waits. Threads cannot be stopped, but all a node
-can do goes through its ports: while the gate is shut, every call into a port and every callback out of one waits. What
-a node computes meanwhile nobody can see. Behind a killed node's gate what it still writes or sends comes to nothing,
-and whatever it asks is unreachable.
+A process that gets SIGSTOP does nothing any more, and what is sent to it waits. Threads cannot be stopped, but all a
+node can do goes through its ports: while the gate is shut, every call into a port and every callback out of one waits.
+Nobody can see what a node computes meanwhile. Behind a killed node's gate, whatever it still writes or sends has no
+effect, and whatever it asks is unreachable.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from typing import Any, Final
 from halog.errors import UnreachableError
 
 _CALLBACKS: Final = frozenset({"connect", "watch", "watch_children", "listen", "dial", "append"})
-"""Port methods that are given functions to call back."""
+"""Port methods that take functions to call back."""
 _MAKERS: Final = frozenset({"session", "tail", "transaction", "journal", "snapshot"})
 """Port methods whose result is a port itself."""
 _ONE_WAY: Final = frozenset({"poll", "append", "follow", "unfollow", "wake", "write", "drop", "abandon", "close"})
 """Port methods a dying node's threads may call without an answer."""
 _OF_PEERS: Final = frozenset({"listen", "dial"})
-"""Port methods whose callbacks are given a connection."""
+"""Port methods whose callbacks get a connection."""
 
 
 class Gate:
-    """Open, shut (a paused node), or shut for good (a killed one)."""
+    """A `Gate` is open, shut (a paused node), or shut for good (a killed one)."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -34,11 +35,11 @@ class Gate:
         self._peers: dict[int, tuple[Any, Gated]] = {}
 
     def shut(self) -> None:
-        """Pause."""
+        """Close the gate: the node is paused."""
         self._open.clear()
 
     def open(self) -> None:
-        """Resume."""
+        """Open the gate: the node goes on."""
         self._open.set()
 
     def kill(self) -> None:
@@ -58,7 +59,8 @@ class Gate:
         return self.dead
 
     def callback(self, func: Callable[..., Any], *, of_peers: bool = False) -> Callable[..., Any]:
-        """A function the world calls: it waits, or never comes."""
+        """Return a function for the world to call: it waits while the gate is shut, and never runs behind a killed
+        node's."""
 
         def call(*args: Any) -> Any:
             self._open.wait()
@@ -69,12 +71,12 @@ class Gate:
         return call
 
     def peer(self, raw: Any) -> Gated:
-        """The one gated connection for a raw one: a node tells its connections apart by identity."""
+        """Return the one gated connection for a raw one: a node tells its connections apart by identity."""
         return self._peers.setdefault(id(raw), (raw, Gated(raw, self)))[1]
 
 
 class Gated:
-    """Any port behind a gate."""
+    """A `Gated` is any port behind a gate."""
 
     def __init__(self, port: Any, gate: Gate) -> None:
         self._port = port

@@ -1,8 +1,9 @@
-"""A whole cluster's partitions in one process: the smallest `Backend`, and the readable reference of its promises.
+"""This module holds a whole cluster's partitions in one process: the smallest `Backend`, and the readable reference of
+its promises.
 
-No threads, no clock but for ids, no wire. The rules are not written again here: every partition runs the core's own
-`Writer` on the core's own records, and its log answers at once. `MemoryBackend(…, active=False)` is a node that is
-active for nothing, so that every method call takes the way over the wire.
+It has no threads, no clock except for ids, no wire. The rules are not written again here: every partition runs the
+core's own `Writer` on the core's own records, and its log answers at once. `MemoryBackend(…, active=False)` is a node
+that is active for nothing, so that every method call takes the way over the wire.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
-from halog.backend import Found, Invocation, Invoked, Lag, Mapped, Outcome, View, Work
+from halog.backend import Found, Invocation, InvocationResult, KnownMappings, Lag, Outcome, View, Work
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.durability_requests import why_not
 from halog.core.commit.participant import Voting
@@ -28,30 +29,31 @@ from halog.core.keys.mapping import BY_KEY, LISTED, Place
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState
 from halog.core.log.outcomes import Outcomes
-from halog.core.log.transactions import Applied, Decided, Ledger
+from halog.core.log.transactions import Applied, DecidedTransaction, Ledger
 from halog.core.settings import Settings
 from halog.core.table.table import PartitionTable
 from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.rpc.result_errors import to_error
 from mappers import NewObject
 
-Execute = Callable[[str, Invocation], Invoked]
+Execute = Callable[[str, Invocation], InvocationResult]
 
 _LOG_ID = b"halog-in-memory!"
 _EPOCH = EpochId(1, "memory", 0)
 _INVOCATION = msgspec.msgpack.Decoder(Invocation)
-_INVOKED = msgspec.msgpack.Decoder(Invoked)
+_INVOKED = msgspec.msgpack.Decoder(InvocationResult)
 
 
 class MemoryPartition:
-    """One partition: the core's writer, a log that accepts everything at once, and the objects it leads to."""
+    """A `MemoryPartition` is one partition: the core's writer, a log that accepts everything at once, and the objects
+    that follow from it."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.lock = threading.RLock()
         self.objects: dict[bytes, Found] = {}
         self.states: list[dict[str, object]] = []
-        """Of the backends that are active for it; see `Backend.states`."""
+        """States of the backends that are active for it; see `Backend.states`."""
         self.log: list[bytes] = []
         self._writer = Writer(
             Chain(ChainState(_LOG_ID, "memory", _EPOCH, opened=True, led=1)), Outcomes(), settings, 0, 0
@@ -59,7 +61,7 @@ class MemoryPartition:
         self._votes = Voting(self._writer, Ledger(), name, 0)
 
     def submit(self, tx: bytes, work: Work) -> int:
-        """Commit; the lsn, or the error the real thing would raise."""
+        """Commit; return the lsn, or raise the error that a real node would raise."""
         if work.durability is not None and (why := self._refused(work.durability)) is not None:
             raise to_error(res.Refused(why), self.name)
         with self.lock:
@@ -73,7 +75,7 @@ class MemoryPartition:
         raise to_error(result, self.name)
 
     def prepare(self, tx: bytes, participants: tuple[str, ...], work: Work) -> int:
-        """Vote on a part of a transaction over several partitions; the lsn, or the error."""
+        """Make a vote on a part of a transaction over several partitions; return the lsn, or raise the error."""
         with self.lock:
             changes = [records.Change(w.op, w.ref, w.key, w.value, w.replaced) for w in work.writes]
             found = self.versions({k for k, _ in work.reads} | {c.key for c in changes})
@@ -81,7 +83,7 @@ class MemoryPartition:
             return self._vote(asked)
 
     def decide(self, tx: bytes, first: str, *, commit: bool) -> int:
-        """What was prepared happens, or does not."""
+        """Commit or abort a prepared part; return the lsn."""
         with self.lock:
             return self._vote(ev.DecideAsked(1, tx, commit, first == self.name))
 
@@ -94,21 +96,21 @@ class MemoryPartition:
         raise to_error(result, self.name)
 
     def knows(self, tx: bytes) -> bool:
-        """Has it happened?"""
+        """Has this transaction happened?"""
         return self._writer.outcomes.get(tx) is not None
 
     @property
     def visible(self) -> int:
-        """The last lsn."""
+        """Return the last lsn."""
         return self._writer.last_lsn
 
     def _refused(self, durability: Durability) -> str | None:
-        """It has no replicas; its log has everything at once."""
+        """Say why it cannot give this durability: it has no replicas, and its log has everything at once."""
         table = PartitionTable(self.name, _LOG_ID.hex(), "memory", 0, "memory", ("memory",), 0)
         return why_not(durability, table, self._writer.settings.local_sync)
 
     def versions(self, keys: set[bytes]) -> dict[bytes, int]:
-        """The version under each key now."""
+        """Return the version under each key now."""
         return {k: f.version for k in keys if (f := self.objects.get(k)) is not None}
 
     def _perform(self, out: list[fx.Effect]) -> res.Result:
@@ -131,7 +133,7 @@ class MemoryPartition:
         raise AssertionError("the writer gave no answer")
 
     def _apply(self, meant: Applied) -> None:
-        record = meant.commit if isinstance(meant, Decided) else meant
+        record = meant.commit if isinstance(meant, DecidedTransaction) else meant
         if not isinstance(record, records.Commit):
             return
         for states in self.states:
@@ -146,7 +148,7 @@ class MemoryPartition:
 
 
 class MemoryView:
-    """What was there once."""
+    """A `MemoryView` is a copy of a partition's objects at one moment."""
 
     lag = Lag(0, 0.0)
 
@@ -155,25 +157,25 @@ class MemoryView:
         self.mapping = mapping
 
     def find(self, key: bytes) -> Found | None:
-        """See View."""
+        """See `View`."""
         return self._objects.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[Found]:
-        """See View."""
+        """See `View`."""
         return (f for k, f in sorted(self._objects.items()) if k.startswith(prefix))
 
 
 class MemoryCluster:
-    """What all nodes of a test share. `partitions` per type family's policy: one policy holds everything."""
+    """A `MemoryCluster` is shared by all nodes of a test. One policy of `partitions` partitions holds every type."""
 
     def __init__(self, partitions: int = 12, settings: Settings | None = None) -> None:
         self.names = tuple(f"memory-{i}" for i in range(partitions))
         self.partitions = {n: MemoryPartition(n, settings or Settings()) for n in self.names}
         self.execute: Execute | None = None
-        """What runs a call on the active node; the first backend that is active brings it."""
+        """Runs a call on the active node; the first active backend sets it."""
 
     def state_hash(self) -> str:
-        """A digest of every object, its reference and its version: equal before and after whatever changed nothing."""
+        """Return a digest of every object, its reference and its version; it stays equal if nothing was changed."""
         h = hashlib.sha256()
         for name in self.names:
             for key, f in sorted(self.partitions[name].objects.items()):
@@ -182,7 +184,7 @@ class MemoryCluster:
 
 
 class MemoryBackend:
-    """A node of a `MemoryCluster`. Implements `halog.backend.Backend`."""
+    """A `MemoryBackend` is a node of a `MemoryCluster`. It implements `halog.backend.Backend`."""
 
     def __init__(
         self,
@@ -195,10 +197,10 @@ class MemoryBackend:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
-        """Longest wait for an answer, of any partition."""
+        """Longest wait for an answer, of any partition, in seconds."""
         names = self.cluster.names if listed else ()
-        self.mapped = Mapped(listed=dict.fromkeys(names, LISTED), policies=dict.fromkeys(names, "memory"))
-        """`listed`: objects go round the partitions, and have entries in a key directory."""
+        self.mapped = KnownMappings(listed=dict.fromkeys(names, LISTED), policies=dict.fromkeys(names, "memory"))
+        """With `listed`, objects go to the partitions in turn, and have entries in a key directory."""
         self._turns = itertools.count()
         self.states: dict[str, object] = {}
         if active:
@@ -206,11 +208,11 @@ class MemoryBackend:
                 at.states.append(self.states)
                 self.states[at.name] = object()
         self.requests = 0
-        """Everything asked of the active node so far, for tests that count."""
+        """Requests to the active node so far, for tests that count."""
         self.unreachable = False
-        """Set to make every request fail."""
+        """Set this to make every request fail."""
         self.before_commit: Callable[[str, Work], None] | None = None
-        """Called with every commit before it is judged: a place to let somebody else be faster."""
+        """Called with every commit before it is judged: here a test lets another transaction be faster."""
         self._location = location_code(name)
         self._installation = time.time_ns()
         self._counter = itertools.count(1)
@@ -376,7 +378,7 @@ class MemoryBackend:
                 assert isinstance(error, ConflictError)
                 raise error
 
-    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+    def invoke(self, partition: str, invocation: Invocation) -> InvocationResult:
         """See Backend. Goes through the wire's bytes, so that nothing is shared by accident."""
         self._at(partition)
         if self.cluster.execute is None:

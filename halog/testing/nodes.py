@@ -1,4 +1,4 @@
-"""Nodes in memory for tests, ready in about a millisecond."""
+"""This module makes nodes in memory for tests, ready in about a millisecond."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from halog.transactions.space import Space
 
 
 class MemoryNode(Node):
-    """A node whose cluster is in memory. `remote=True`: active for nothing, so that every method call crosses the wire
-    (arguments and results must then be annotated, as they must be in a real cluster). `listed=True`: its mapper is no
-    function of the key; then it is so at all nodes of the cluster (P6)."""
+    """A `MemoryNode` is a node whose cluster is in memory.
+
+    `remote=True`: it is active for nothing, so every method call crosses the wire (arguments and results must then be
+    annotated, as they must be in a real cluster). `listed=True`: its mapper is no function of the key; then this holds
+    at all nodes of the cluster (P6).
+    """
 
     backend: MemoryBackend
 
@@ -34,7 +37,7 @@ class MemoryNode(Node):
             self.cluster.execute = self._serving(application_modules, listed) if remote else self.executor
 
     def _serving(self, application_modules: Collection[str], listed: bool) -> Executor:
-        """The other node: the one that is active."""
+        """Return the executor of the other node, which is active."""
         backend = MemoryBackend(self.cluster, name="memory-active", listed=listed)
         return Executor(Space(backend, self.space.registry, application_modules=application_modules))
 

@@ -1,4 +1,5 @@
-"""The pytest plugin (X5): `halog_node`, one node in memory, and `halog_cluster`, several nodes in memory.
+"""This module is the pytest plugin (X5): `halog_node`, one node in memory, and `halog_cluster`, several nodes in
+memory.
 
     def test_landing(halog_node):
         with halog_node.transaction():
@@ -11,7 +12,7 @@
         cluster = halog_cluster(nodes=3)
         cluster.kill(cluster.active_for(Aircraft, "N1"))
 
-Loaded in every test run of whoever installed halog, so it imports nothing until a fixture is used.
+pytest loads it in every test run where halog is installed, so it imports nothing until a fixture is used.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def halog_registry() -> Registry:
-    """The declared types; override it where classes are declared with a registry of their own."""
+    """Return the declared types; override it where classes are declared with a registry of their own."""
     from halog.schema import DEFAULT
 
     return DEFAULT
@@ -47,7 +48,8 @@ def halog_registry() -> Registry:
 
 @pytest.fixture
 def halog_node(request: pytest.FixtureRequest, halog_registry: Registry) -> Iterator[MemoryNode]:
-    """A node on an empty cluster in memory, ready in milliseconds; `state_hash()` shows whether anything changed."""
+    """Yield a node on an empty cluster in memory, ready in milliseconds; `state_hash()` shows whether anything
+    changed."""
     from halog.testing.memory import MemoryCluster
     from halog.testing.nodes import MemoryNode
 
@@ -63,8 +65,8 @@ def halog_node(request: pytest.FixtureRequest, halog_registry: Registry) -> Iter
 
 
 class _Declaring(Collection[str]):
-    """What `[application] modules` names where the application has a configuration: where its classes are, also those
-    that a test declares itself."""
+    """Names the modules where the application's classes are, those that a test declares included: what `[application]
+    modules` names in an application's configuration."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -81,9 +83,9 @@ class _Declaring(Collection[str]):
 
 @pytest.fixture
 def halog_cluster(halog_registry: Registry) -> Iterator[Callable[..., Cluster]]:
-    """A function that starts a cluster of real nodes over memory adapters: `halog_cluster(nodes=3)`; see `Cluster`.
-    `modules`: those whose exceptions may cross nodes, by default those that declare classes. Every cluster is closed
-    after the test."""
+    """Yield a function that starts a cluster of real nodes over memory adapters: `halog_cluster(nodes=3)`; see
+    `Cluster`. `modules`: modules whose exceptions may cross nodes, by default those that declare classes. Every cluster
+    is closed after the test."""
     from halog.testing.cluster import Cluster
 
     made: list[Cluster] = []

@@ -1,12 +1,14 @@
-"""A method call on a managed object: here, where this process is active for its partition, else on the active node.
+"""This module runs a method call on a managed object: here, where this process is active for its partition, else on the
+active node.
 
-Wherever it runs, a call is all or nothing: if the method raises, the transaction is as it was before the call and may
-go on (versions read stay read). Calls made inside a method are part of it. The law is that nobody can tell from a call
-where its method ran: arguments, result and what it leaves in objects are checked in both cases, it works on copies of
-its arguments and of what is in the fields, and what cannot cross is told as RemoteCallError here, too. Only what is no
-Exception passes as it is: here it may be the process's, not the method's. Afterwards the caller's objects are updated
-in place. Once the method has returned and what it left fits, the call is done: what interrupts it then finds all of it,
-never a part.
+A call is all or nothing, wherever it runs: if the method raises, the transaction is as it was before the call and may
+go on (versions read stay read). Calls made inside a method are part of it. Nothing about a call shows where its method
+ran: arguments, result and changed objects are checked in both cases; the method works on copies of its arguments and of
+the values in fields; an exception that cannot cross nodes becomes RemoteCallError here, too. Only a BaseException that
+is no Exception passes as it is: here it may belong to the process, not to the method.
+
+After the call the caller's objects are updated in place. Once the method has returned and its changes fit, the call is
+done: an interruption then leaves all of its changes, never a part.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from halog.backend import Invocation, Invoked, Work
+from halog.backend import Invocation, InvocationResult, Work
 from halog.core.log.records import CREATE
 from halog.errors import HalogError, RecordTooLargeError, RemappedError, RemoteCallError
 from halog.schema.methods import BINDING, MethodInfo
@@ -27,15 +29,15 @@ from halog.transactions.ended_objects import revive
 from halog.transactions.entry import others
 
 if TYPE_CHECKING:
-    from halog.transactions.entry import Entry
+    from halog.transactions.entry import ObjectEntry
     from halog.transactions.reading import Reading
 
 TRIES: Final = 10
-"""To do something whole that is interrupted each time."""
+"""How often an interrupted step is tried again to do it whole."""
 
 
-def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a method where it belongs; raises what the method raises, or RemoteCallError (R5, D1)."""
+def call(tx: Reading, entry: ObjectEntry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a method where it belongs; raise what the method raises, or RemoteCallError (R5, D1)."""
     if tx.state or entry.obj is not obj:
         tx.check_live(entry, obj)
     info: TypeInfo = type(obj).__halog__
@@ -48,14 +50,14 @@ def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], 
 
 
 def _here(
-    tx: Reading, entry: Entry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tx: Reading, entry: ObjectEntry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     args, kwargs = method.taken(args, kwargs)
     tx.quick = None
-    if tx.looked:  # what has no entry could be changed unsaved
+    if tx.looked:  # an object without an entry could be changed unsaved
         tx.hold()
-    saved, special = Saved(), tx.special
-    left: list[Left] | None = None
+    saved, special = CallSnapshot(), tx.special
+    left: list[CallEffect] | None = None
     try:
         saved.touch(entry)
         tx.saved = saved
@@ -81,7 +83,7 @@ def _here(
 
 
 def _there(
-    tx: Reading, entry: Entry, info: TypeInfo, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tx: Reading, entry: ObjectEntry, info: TypeInfo, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     data = method.encode_args(args, kwargs)
     now = work.work_in(tx, entry.partition)
@@ -108,9 +110,10 @@ def _there(
     return result
 
 
-def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> Invoked:
-    """The active node's answer, by the mapping this was routed by (T8): what the transaction creates by the one it
-    began under, and all of it is done again where that is served no more; the rest by the newest."""
+def _invoked(tx: Reading, entry: ObjectEntry, now: Work, invocation: Invocation) -> InvocationResult:
+    """Return the active node's answer, by the mapping that the call was routed by (T8). A transaction that has created
+    objects keeps to the mapping it began under, and is run again as a whole where that is not served any more. Others
+    go by the newest mapping."""
     created = any(w.op == CREATE for w in now.writes)
     since = 0.0
     while True:
@@ -128,8 +131,8 @@ def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> In
 
 
 def _whole(do: Callable[[], None]) -> None:
-    """What was begun and interrupted (by Ctrl-C, by a library for time limits) is done whole, also where that is
-    interrupted, too. It may be begun again at any point."""
+    """Finish a step that was begun and interrupted (by Ctrl-C, by a library for time limits), even if it is interrupted
+    again. The step can be begun again at any point."""
     for _ in range(TRIES - 1):
         try:
             return do()
@@ -138,30 +141,31 @@ def _whole(do: Callable[[], None]) -> None:
     return do()
 
 
-class Left(NamedTuple):
-    """What a call has left in an object."""
+class CallEffect(NamedTuple):
+    """Holds what a call has left in an object."""
 
-    entry: Entry
+    entry: ObjectEntry
     fields: dict[str, Any]
     had: dict[str, Any]
-    """What the caller had in it."""
+    """The attributes that the caller's object had before the call."""
 
 
-class Saved:
-    """The state before a call of every object the call can reach, saved when it is first touched.
+class CallSnapshot:
+    """Holds the state before a call of every object the call can reach, saved when the call first touches it.
 
-    A method reaches objects through the transaction's verbs only, so the cost is that of the objects it uses. It gets
-    what it would get elsewhere, fields alone, and in them copies of what can be changed in place; and what it leaves is
-    put into what the caller has as from elsewhere (`Entry.assume`).
+    A method reaches objects through the transaction's verbs only, so the cost is that of the objects it uses. The
+    method gets what it would get on another node: fields alone, and in them copies of values that can be changed in
+    place. What it leaves is put into the caller's values as if it came from another node (`ObjectEntry.assume`).
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any]]] = {}
+        self._entries: dict[ObjectEntry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any]]] = {}
 
-    def touch(self, entry: Entry) -> None:
-        """The call may change this object from now on. FieldTypeError if the caller left in it what does not fit."""
+    def touch(self, entry: ObjectEntry) -> None:
+        """Save an object that the call may change from now on. FieldTypeError if the caller left a value in it that
+        does not fit."""
         if entry not in self._entries:
             obj = entry.obj
             values, lends = ({}, False) if obj is None else _had(entry, obj)
@@ -170,8 +174,8 @@ class Saved:
                 _lend(obj)
 
     @property
-    def touched(self) -> Iterable[Entry]:
-        """What the call may have changed."""
+    def touched(self) -> Iterable[ObjectEntry]:
+        """Return the objects that the call may have changed."""
         return self._entries
 
     def restore(self) -> None:
@@ -184,13 +188,14 @@ class Saved:
                 revive(obj)
                 object.__setattr__(obj, "__dict__", values)
 
-    def left(self) -> list[Left]:
-        """What the call leaves, which fits, where it has to be put into what its caller has. Changes nothing."""
+    def left(self) -> list[CallEffect]:
+        """Return what the call leaves, where it has to be put into the caller's objects; check it, and change
+        nothing."""
         left = [_left(e, values if e.obj is was else {}) for e, (_, was, _, _, values) in self._entries.items()]
         return [one for one in left if one is not None]
 
-    def settle(self, left: Sequence[Left]) -> None:
-        """The call is done."""
+    def settle(self, left: Sequence[CallEffect]) -> None:
+        """End the call: put what it left into the caller's objects."""
         for entry, (_, was, _, _, values) in self._entries.items():
             if was is not None and was is not entry.obj:  # deleted: its caller has it as it was
                 was.__dict__.update({name: value for name, value in values.items() if name != BINDING})
@@ -198,8 +203,8 @@ class Saved:
             one.entry.assume(dict(one.fields), one.had)
 
 
-def _had(entry: Entry, obj: Any) -> tuple[dict[str, Any], bool]:
-    """What the object has, and whether the call must not get just that."""
+def _had(entry: ObjectEntry, obj: Any) -> tuple[dict[str, Any], bool]:
+    """Return an object's attributes, and whether the call must get a reduced copy of them."""
     info: TypeInfo = type(obj).__halog__
     d, image = obj.__dict__, entry.image
     if image is not None and image.flat and len(d) == image.size and image.info is info:  # most: fields alone
@@ -212,7 +217,7 @@ def _had(entry: Entry, obj: Any) -> tuple[dict[str, Any], bool]:
 
 
 def _lend(obj: Any) -> None:
-    """The call gets it without what is no field, and with copies of what changes in place."""
+    """Give the call the fields alone, with copies of the values that can be changed in place."""
     info: TypeInfo = type(obj).__halog__
     d = obj.__dict__
     for name in others(info, d):
@@ -224,12 +229,12 @@ def _lend(obj: Any) -> None:
 
 
 def _types(values: dict[str, Any]) -> list[type[Any]]:
-    """Of an object's values, but for its binding, which is the last one."""
+    """Return the types of an object's values, except for its binding, which is the last one."""
     return [*map(type, values.values())][:-1]
 
 
-def _left(entry: Entry, had: dict[str, Any]) -> Left | None:
-    """None: it is where it belongs already."""
+def _left(entry: ObjectEntry, had: dict[str, Any]) -> CallEffect | None:
+    """Return what the call left in an object; None: there is nothing to put into the caller's."""
     obj = entry.obj
     if obj is None:
         return None
@@ -241,4 +246,4 @@ def _left(entry: Entry, had: dict[str, Any]) -> Left | None:
     for name, copy, same in info.lent:
         now, was = left[name], had.get(name)
         left[name] = was if type(now) is type(was) and same(now, was) else copy(now)
-    return Left(entry, left, had)
+    return CallEffect(entry, left, had)

@@ -1,10 +1,10 @@
-"""The end of a transaction: check what was read, or present all changes to the active nodes once.
+"""This module ends a transaction: it checks what was read, or presents all changes to the active nodes once.
 
-Never decides a conflict and never retries. The theory: nothing read twice is checked (one object is always a
-snapshot); several objects read and nothing changed: their versions are
-validated, unless they are of one moment anyhow (`read="local"`); changes: one `Work`, whose
-acceptance is the commit, or one for each partition, which happen together (D4). Whatever is raised before the
-backend's `commit` returns means nothing happened, except OutcomeUnknownError.
+It never decides a conflict and never retries. One object is always a snapshot, so a single read is not checked. If
+several objects were read and nothing was changed, their versions are validated, unless they are of one moment anyhow
+(`read="local"`). Changes become one `Work`, whose acceptance is the commit, or one for each partition, which happen
+together (D4). If anything is raised before the backend's `commit` returns, nothing happened, except for
+OutcomeUnknownError.
 """
 
 from __future__ import annotations
@@ -41,30 +41,31 @@ if TYPE_CHECKING:
 COMMITTED, ROLLED_BACK, UNKNOWN, COMMITTING = 2, 3, 4, 5
 
 WITHDRAWN_S = 0.01
-"""Between looks whether a participant has heard that an attempt was withdrawn."""
+"""Seconds between looks whether a participant has heard that an attempt was withdrawn."""
 
 
-class Presented(NamedTuple):
-    """What is presented to the active node of a partition."""
+class CommitRequest(NamedTuple):
+    """Holds what is presented to the active node of a partition."""
 
     partition: str
     work: Work
     after: Sequence[tuple[bytes, Image]]
-    """What changed objects will be then, taken together with their bytes: who assigns to them later changes nothing."""
+    """What changed objects will be after the commit, taken together with their bytes: a later assignment to the object
+    changes nothing here."""
     works: Mapping[str, Work] | None = None
-    """By partition, if there is more than one; `work` is all of it then."""
+    """The work by partition, if there is more than one; `work` is that of the deciding partition then."""
 
 
 def commit(tx: Transaction) -> None:
-    """End `tx` one way or the other; raises why it did not happen."""
+    """End `tx` one way or the other; raise why it did not happen."""
     presented = prepare(tx)
     if presented is not None:
         finish(tx, presented)
 
 
-def prepare(tx: Transaction) -> Presented | None:
-    """What `tx` changes, checked; it has its id then. None: it changes nothing and has ended. Raises, and has ended,
-    if it cannot commit."""
+def prepare(tx: Transaction) -> CommitRequest | None:
+    """Check what `tx` changes and return it; `tx` has its id then. None: it changes nothing and has ended. If it cannot
+    commit this raises, and `tx` has ended."""
     try:
         if tx.looked and not untouched(tx.looked.values(), tx.given):
             tx.hold()
@@ -85,8 +86,8 @@ def prepare(tx: Transaction) -> Presented | None:
     return None
 
 
-def finish(tx: Transaction, presented: Presented) -> None:
-    """Present it until it has happened, or has not."""
+def finish(tx: Transaction, presented: CommitRequest) -> None:
+    """Present the changes until they have happened, or cannot."""
     lsns: Mapping[str, int] | None = None
     since = 0.0
     withdrawn: set[str] = set()
@@ -108,7 +109,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
         if isinstance(told, DuplicateKeyError) and presented.works is not None:
             told = _lost_race(tx, presented.works) or told
         raise told from None
-    except BaseException:  # interrupted: nobody knows, unless nobody was asked
+    except BaseException:  # interrupted: the outcome is unknown, unless nothing was sent
         if tx.id is not None and tx.backend.unsent(tx.id):
             tx.finish(ROLLED_BACK)
         else:
@@ -119,7 +120,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
     happened(tx, presented, lsn)
 
 
-def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, int] | None]:
+def _commit(tx: Transaction, presented: CommitRequest) -> tuple[int, Mapping[str, int] | None]:
     assert tx.id is not None
     if presented.works is None:
         return tx.backend.commit(presented.partition, tx.id, presented.work), None
@@ -128,25 +129,26 @@ def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, in
 
 
 def _wait_for_own(
-    tx: Transaction, error: LockedError, presented: Presented, withdrawn: Collection[str], since: float
+    tx: Transaction, error: LockedError, presented: CommitRequest, withdrawn: Collection[str], since: float
 ) -> None:
-    """An attempt of this very transaction holds the object: it is `withdrawn`, and the participant has not heard that
-    yet. Raises the error if another transaction holds it, or if this has gone on `since` for longer than any answer
-    may take."""
+    """Wait while an attempt of this very transaction holds the object: the attempt is `withdrawn`, and the participant
+    has not heard that yet. Raise the error if another transaction holds it, or if this has gone on `since` for longer
+    than any answer may take."""
     limit_s = tx.backend.deadline_of(error.evidence.get("partition", presented.partition))
     if error.evidence.get("tx") not in withdrawn or time.monotonic() - since > limit_s:
         raise error
     time.sleep(WITHDRAWN_S)
 
 
-def _remapped(tx: Transaction, presented: Presented) -> Presented:
-    """It was routed by a mapping that is served no more, so nothing of it has happened: routed anew (T8)."""
+def _remapped(tx: Transaction, presented: CommitRequest) -> CommitRequest:
+    """Return the changes routed anew (T8). They were routed by a mapping that is not served any more, so none has
+    happened."""
     works = {presented.partition: presented.work} if presented.works is None else presented.works
     return _over(tx, moving.routed(tx, works), presented.after)
 
 
-def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
-    """It is committed; what its objects are now need not be decoded when they are read next."""
+def happened(tx: Transaction, presented: CommitRequest, lsn: int) -> None:
+    """Note that it is committed, and keep what its objects are now, so that the next read need not decode them."""
     tx.lsn, tx.home = lsn, presented.partition
     for key, image in presented.after:
         tx.space.remember(key, image, lsn)
@@ -154,7 +156,7 @@ def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
 
 
 def unanswered(tx: Transaction, partition: str) -> OutcomeUnknownError:
-    """Nobody said in time what became of it, presented here; the error to raise."""
+    """Return the error for a commit that got no answer in time, presented on this node; the transaction has ended."""
     error = OutcomeUnknownError(
         "nobody answered in time; the transaction may have happened",
         partition=partition,
@@ -173,11 +175,11 @@ def _end(tx: Transaction, error: HalogError) -> None:
         tx.finish(ROLLED_BACK)
 
 
-def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogError:
-    """The error, naming what the application knows."""
+def _told(tx: Transaction, presented: CommitRequest, error: HalogError) -> HalogError:
+    """Return the error with the names that the application knows."""
     partition = presented.partition
     if isinstance(error, OutcomeUnknownError):
-        error.evidence.setdefault("partition", partition)  # whoever asks what became of it asks there
+        error.evidence.setdefault("partition", partition)  # `Node.outcome` asks there
     if presented.works is not None:
         partition = error.evidence.get("partition", partition)
     if isinstance(error, ConflictError) and error.evidence.get("expected") == ABSENT:
@@ -193,16 +195,18 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
 
 
 def _lost_race(tx: Transaction, works: Mapping[str, Work]) -> HalogError | None:
-    """Why the key may exist only because what was read is old, if so: a partition that met a duplicate knows nothing of
-    what was read in the others, and whoever made that object may have changed them. What nobody can check counts as
-    old. None: all of it still was as it was read when the key existed."""
+    """Return the conflict that explains a duplicate key, or None if all versions read still held when the key existed.
+
+    A partition that met a duplicate knows nothing of what was read in the others, and the transaction that made that
+    object may have changed them. What cannot be checked counts as old.
+    """
     for partition, its in works.items():
         reads = [(k, v) for k, v in _rests_on(its) if v != ABSENT or not moving.reserved(works, k, partition)]
         try:
             if reads:
                 tx.backend.validate(partition, reads, mapping=its.mapping)
         except LockedError as error:
-            if tx.id is None or error.evidence.get("tx") != tx.id.hex():  # its own vote: it was as it was read
+            if tx.id is None or error.evidence.get("tx") != tx.id.hex():  # its own vote proves: still as it was read
                 return _named(tx, partition, error)
         except ConflictError as error:
             return _named(tx, partition, error)
@@ -217,14 +221,14 @@ def _lost_race(tx: Transaction, works: Mapping[str, Work]) -> HalogError | None:
 
 
 def _rests_on(its: Work) -> Iterator[tuple[bytes, int]]:
-    """Every version it has read in one partition, with those that it replaces."""
+    """Yield every version it has read in one partition, those that it replaces included."""
     yield from its.reads
     for key, writes in work.by_key(its.writes).items():
         if writes[0].replaced != ABSENT:
             yield key, writes[0].replaced
 
 
-def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> Presented:
+def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> CommitRequest:
     if tx.local:
         raise RefusedError(
             f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
@@ -247,12 +251,12 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
                 if image is not None:
                     after.append((key, image))
     if tx.durability is not None and tx.durability.early:
-        after.clear()  # the log may give its lsn to something else
+        after.clear()  # the log may give this lsn to another record
     return _over(tx, works, after)
 
 
-def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[bytes, Image]]) -> Presented:
-    """Under a new id, in as many partitions as it takes."""
+def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[bytes, Image]]) -> CommitRequest:
+    """Return the changes under a new id, in as many partitions as they take."""
     if len(works) > 1:
         return _presented_over(tx, works)
     partition, its = next(iter(_sited(tx, works).items()))
@@ -261,11 +265,12 @@ def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[byte
         its = msgspec.structs.replace(its, durability=tx.durability)
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
-    return Presented(partition, its, after)
+    return CommitRequest(partition, its, after)
 
 
-def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
-    """In several partitions. Its records wait for the log, so asking for less is granted by more."""
+def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> CommitRequest:
+    """Return the changes for several partitions. Such records always wait for the log, which is more than a transaction
+    may ask for."""
     if tx.durability is not None and tx.durability.flushed:
         raise RefusedError(
             f"the transaction is over {len(works)} partitions ({', '.join(sorted(works))}), and only one within a "
@@ -277,11 +282,11 @@ def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
     first = min(works)
-    return Presented(first, works[first], (), works)
+    return CommitRequest(first, works[first], (), works)
 
 
 def _sited(tx: Transaction, works: Mapping[str, Work]) -> Mapping[str, Work]:
-    """Each for the site that served its partition when the transaction began (M5)."""
+    """Mark each work for the site that served its partition when the transaction began (M5)."""
     sites = tx.mapped.sites
     if not sites:
         return works
@@ -310,13 +315,13 @@ def _validate_once(tx: Transaction, reads: Mapping[bytes, int]) -> None:
         except RemappedError:
             raise
         except ConflictError as error:
-            raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
+            raise _named(tx, partition, error)  # noqa: B904 - the same error, with names
     if tx.mapped is not tx.backend.mapped:
         _check_sites(tx, parts)
 
 
 def _check_sites(tx: Transaction, partitions: Iterable[str]) -> None:
-    """SwitchedError unless the versions were read, and hold, at one site each."""
+    """Raise SwitchedError unless each partition is served by the site where it was read."""
     was, now = tx.mapped.sites, tx.backend.mapped.sites
     for partition in partitions:
         if was.get(partition) != now.get(partition):
@@ -328,12 +333,13 @@ def _check_sites(tx: Transaction, partitions: Iterable[str]) -> None:
 
 
 def _least(tx: Transaction, partition: str, of: int) -> int:
-    """Behind barriers: what its reads had; of several partitions each must stand still behind the last read of all."""
+    """Return the lsn that validation behind a barrier needs. In one partition it is that of its reads; with several,
+    each must still hold behind the last read of all, so there is a new barrier."""
     return tx.backend.barrier(partition) if of > 1 else (tx.least or {}).get(partition, 0)
 
 
 def _by_partition(tx: Transaction, reads: Mapping[bytes, int]) -> Mapping[str, Mapping[bytes, int]]:
-    """With what was only looked at."""
+    """Return the versions read by partition, objects that were only looked at included."""
     held = tx.held
     found: dict[str, dict[bytes, int]] = {}
     for key, version in reads.items():
@@ -346,7 +352,7 @@ def _by_partition(tx: Transaction, reads: Mapping[bytes, int]) -> Mapping[str, M
 def _named(
     tx: Transaction, partition: str, error: ConflictError | DuplicateKeyError
 ) -> ConflictError | DuplicateKeyError:
-    """The same error, naming the object and the partition."""
+    """Return the same error, with the names of the object and the partition."""
     error.evidence["partition"] = partition
     key = error.evidence.get("key")
     if isinstance(key, bytes):

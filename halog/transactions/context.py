@@ -1,7 +1,7 @@
-"""The current transaction: one per thread and per asyncio task, in a ContextVar.
+"""This module knows the current transaction: one per thread and per asyncio task, in a ContextVar.
 
-A task inherits its creator's context, but not its transaction: what a task began, only that task sees. It inherits
-that nothing may be changed.
+A task inherits its creator's context, but not its transaction: only the task that began a transaction sees it. A task
+does inherit a compensation trigger's ban on changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRIGGERED: ContextVar[bool] = ContextVar("halog_triggered", default=False)
 
 @contextmanager
 def changes_nothing() -> Iterator[None]:
-    """While a compensation trigger runs: it may only read what its node has."""
+    """Mark this context as that of a compensation trigger, which may only read what its node has."""
     token = TRIGGERED.set(True)
     try:
         yield
@@ -34,7 +34,7 @@ def changes_nothing() -> Iterator[None]:
 
 
 def check_may_change() -> None:
-    """RefusedError in a compensation trigger."""
+    """Raise RefusedError in a compensation trigger."""
     if TRIGGERED.get():
         raise RefusedError(
             'a compensation trigger changes nothing itself: it returns a verdict; only read="local" is allowed'
@@ -42,7 +42,7 @@ def check_may_change() -> None:
 
 
 def forked_error() -> ForkedError:
-    """What is asked of a node or a transaction of the parent's; nothing was done."""
+    """Make the error for a child process that uses its parent's node or transaction; nothing was done."""
     return ForkedError(
         "this process was forked from the one that opened the node, and may not use its connections; nothing was done: "
         "open a node after fork()"
@@ -50,7 +50,7 @@ def forked_error() -> ForkedError:
 
 
 def task_now() -> Any:
-    """The running asyncio task, or None. asyncio is only looked at where somebody has imported it."""
+    """Return the running asyncio task, or None. It looks at asyncio only if some module has imported it."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or asyncio._get_running_loop() is None:
         return None
@@ -58,7 +58,7 @@ def task_now() -> Any:
 
 
 def open_here() -> Transaction | None:
-    """The open transaction of this thread or task, if any."""
+    """Return the open transaction of this thread or task, if any."""
     tx = CURRENT.get()
     if tx is None or tx.state:
         return None
@@ -70,7 +70,7 @@ def open_here() -> Transaction | None:
 
 
 def current() -> Transaction:
-    """The transaction open in this thread or task (D1); NoTransactionError if there is none."""
+    """Return the transaction open in this thread or task (D1); NoTransactionError if there is none."""
     tx = open_here()
     if tx is None:
         raise NoTransactionError("no transaction is open here; write `with node.transaction():`")

@@ -1,9 +1,10 @@
-"""What a transaction does about objects whose mapper is no function of the key (P6); see `halog.core.keys.directory`.
+"""This module finds objects whose mapper is no function of the key, and changes their directory entries (P6); see
+`halog.core.keys.directory`.
 
-Never on the way of other objects. The theory: an entry is read to find its object, and no more, for the object is in
-its partition as long as its version holds; so changing it takes one partition. An entry that is absent counts as read:
-that is what makes the key free. Entries are written where the transaction ends, from what it does to the objects, so
-that a method may create and delete objects, wherever it runs.
+Other objects never come this way. An entry is read only to find its object: the object is in its partition as long as
+its version holds, so changing it takes one partition. An entry that is absent counts as read: that keeps the key free.
+Entries are written where the transaction ends, from what it does to the objects, so a method may create and delete
+objects, wherever it runs.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Mapped, Work, Write
+from halog.backend import Found, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
-from halog.core.keys.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
+from halog.core.keys.directory import Looking, StoredEntry, beside, entries_of, entry_key, is_entry, look, vouching
 from halog.core.keys.mapping import LISTED, Place
 from halog.core.log.records import DELETE, UPDATE
 from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading
 
 AGAIN_S = 0.002
-"""Pause before an object is looked for again that is not where its entry says: it is on its way, or a node was
-replaced and does not know it yet."""
+"""Pause before another look for an object that is not where its entry says. It is moving, or a node was replaced and
+does not know it yet."""
 
 
 # --- looking ---
 
 
 def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
-    """Where an object is, and what it is, by its entry. That there is no entry counts as read. CrossPartitionError in a
-    method, unless it is in the partition which that reaches."""
+    """Return where an object is, and the object, by its entry. If there is no entry, that counts as read.
+    CrossPartitionError in a method, unless the object is in the partition that the method reaches."""
     home = tx.home_now
     if home is not None:
         return home, _within(tx, key, place, home)
@@ -44,19 +45,20 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     at, found = _where_it_was(tx, key, place) or _asked(tx, key, place, read)
     if found is None:
         tx.seen = None
-        if known is None or tx.backend.mapped.one_directory(known.partition, at):  # else of the class's own policy
-            tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
+        if known is None or tx.backend.mapped.one_directory(known.partition, at):  # else it is of another policy
+            tx.held[entry_key(key)] = ObjectEntry(tx, entry_key(key), at)
     return at, found
 
 
 def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | None:
-    """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
+    """Return an object that is still where this process has last seen it. It can be in one place only, so no directory
+    is asked."""
     if in_session(tx):
         return None
     mapped, known = tx.backend.mapped, tx.space.images.get(key)
     if known is None or not mapped.one_directory(known.partition, place.partition):
         return None
-    if known.partition in mapped.leaving:  # it is empty, or will be; nodes need not keep it for ever
+    if known.partition in mapped.leaving:  # it is or will be empty; nodes need not keep it for ever
         return None
     found = tx.fetch_at(key, known.partition, mapped.versions.get(known.partition, 0))
     return None if found is None else (known.partition, found)
@@ -69,8 +71,8 @@ def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
 
 
 def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -> tuple[str, Found | None]:
-    """Drive `halog.core.keys.directory.look`. ConflictError if an object is not where its entry says for too long, or
-    where what the transaction sees of partitions that it has `read` does not say."""
+    """Find an object by driving `halog.core.keys.directory.look`. ConflictError if an object is not where its entry
+    says for too long, or if the transaction's views of partitions that it has `read` do not show it."""
     until, missed = time.monotonic() + tx.backend.deadline_of(place.partition), False
     asking: Looking[Found] = look(key, place)
     asked = next(asking)
@@ -91,15 +93,17 @@ def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -
 
 
 def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, ahead: bool) -> Found | None:
-    """As the transaction reads. Copies of this node's own may be behind each other: then the active nodes are asked."""
+    """Read as the transaction reads. Copies of this node may be behind each other: with `ahead` the active nodes are
+    asked."""
     if tx.local and ahead and (view := tx.view_of(partition, key, mapping, ahead=True)) is not None:
         return view.find(key)
     return tx.fetch_at(key, partition, mapping)
 
 
 def _look_anew(tx: Reading, key: bytes, partition: str, read: frozenset[str], *, again: bool) -> None:
-    """An object is not where its entry says, by what the transaction sees of both partitions. Of those that it has not
-    `read` before it looked for this object it may see another moment."""
+    """Forget views, since an object is not where its entry says by the views of both partitions. Partitions that the
+    transaction had not `read` before it looked for this object may be seen at another moment. ConflictError if there
+    are none."""
     assert tx.views is not None
     anew = tx.views.keys() - read
     if not anew or (again and partition in read):
@@ -115,8 +119,9 @@ def _look_anew(tx: Reading, key: bytes, partition: str, read: frozenset[str], *,
 
 
 def in_session(tx: Reading) -> bool:
-    """Are its reads to be no older than tokens say, and otherwise as they come? A token names the partition in which an
-    object was seen: neither that of its entry, nor those in which it was before, so copies of these may be older."""
+    """Must reads be no older than tokens say, without any stronger rule? A token names the partition in which an object
+    was seen. It names neither that of the object's entry nor those in which the object was before, so copies of these
+    may be older."""
     return tx.after is not None and tx.least is None and (bool(tx.after) or not tx.local)
 
 
@@ -133,7 +138,8 @@ def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
 
 
 def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
-    """An object that a method looks for: what it reaches has no directory, so it cannot say that there is none."""
+    """Return an object that a method looks for. A method reaches no directory, so it cannot say that an object does not
+    exist."""
     mapped = tx.backend.mapped
     here = mapped.one_directory(home, place.partition)
     found = tx.fetch_at(key, home, mapped.versions.get(home, 0)) if here else None
@@ -154,9 +160,9 @@ def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
 
 
 def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
-    """The transaction's state with what it changes in the directory. ConflictError if an object that it deletes has no
-    entry any more: somebody was faster. UnknownTypeError if a method elsewhere has created one of a type that is not
-    declared here."""
+    """Return the transaction's works with its changes of the directory. ConflictError if an object that it deletes has
+    no entry any more: another transaction was faster. UnknownTypeError if a method on another node has created an
+    object of a type that is not declared here."""
     since = 0.0
     while True:
         mapped = tx.backend.mapped
@@ -165,12 +171,12 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
         except RemappedError as error:
             since = tx.space.relearn(error, since)
         else:
-            if mapped is tx.backend.mapped and made is not None:  # else kinds and places of two times are among them
+            if mapped is tx.backend.mapped and made is not None:  # else it mixes kinds and places of two mappings
                 return made
 
 
-def _entered(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work] | None:
-    """None if this mapping is not all there is any more."""
+def _entered(tx: Reading, works: Mapping[str, Work], mapped: KnownMappings) -> Mapping[str, Work] | None:
+    """Return the works with the directory's changes; None if the mapping changed meanwhile."""
     rows: dict[str, list[Write]] = {}
     absent: dict[str, dict[bytes, int]] = {}
     for partition, its in works.items():
@@ -197,7 +203,7 @@ def _entered(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[
 
 
 def _places(tx: Reading, partition: str, writes: Sequence[Write]) -> dict[bytes, Place]:
-    """Where the entries of objects belong that come to this partition, or go."""
+    """Return where the entries belong of objects that come to this partition, or leave it."""
     return {w.key: tx.space.places_of(w.key, partition) for w in writes if w.op != UPDATE and not is_entry(w.key)}
 
 
@@ -213,8 +219,8 @@ def _check_listed(tx: Reading, partition: str, places: Mapping[bytes, Place]) ->
             )
 
 
-def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Place]) -> dict[bytes, Standing]:
-    """The entries of objects in this partition."""
+def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Place]) -> dict[bytes, StoredEntry]:
+    """Return the entries of objects in this partition."""
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
     for key in places if kind == LISTED else ():
         if key not in found:

@@ -1,6 +1,6 @@
-"""Objects of ended transactions: readable, but a change is an error instead of a silent loss.
+"""This module makes objects of ended transactions read-only: a change is an error instead of a silent loss.
 
-Never slows a live object: at the end an object gets a subclass of its class, made once, that refuses assignment and
+It never slows a live object. At the end an object gets a subclass of its class, made once, that refuses assignment and
 otherwise behaves and looks like the class itself (`isinstance`, `==`, `repr`, `dataclasses.replace`). Lists, dicts and
 nested objects in it are frozen when they are first looked at (`halog.schema.lent`). A class that watches its subclasses
 (`__init_subclass__`) is left alone: its ended objects take assignments, and lose them.
@@ -52,7 +52,7 @@ def revive(obj: Any) -> None:
 
 
 def thaw(info: TypeInfo, obj: Any) -> None:
-    """What an object has of others that have ended becomes its own."""
+    """Copy the values that an object has of ended objects, so that they are its own."""
     d = obj.__dict__
     for name, (_, copy) in info.inside.items():
         if is_ended(d.get(name)):
@@ -60,6 +60,6 @@ def thaw(info: TypeInfo, obj: Any) -> None:
 
 
 def class_of(obj: Any) -> type[Any]:
-    """The object's declared class, ended or not."""
+    """Return the object's declared class, ended or not."""
     cls: type[Any] = obj.__class__
     return cls

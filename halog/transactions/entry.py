@@ -1,8 +1,8 @@
-"""One object inside a transaction: what is committed, what it is now, and the binding its methods ask where to run.
+"""This module holds one object inside a transaction: its committed state, its state now, and the binding that its
+methods ask where to run.
 
-Never talks to a node. The theory: changes are found by comparing bytes, not values: `1 == True` must not hide a wrong
-type, nor `1.0 == 1` a changed one. (`work_set.compared` passes over
-those whose values are the very ones they were given.)
+It never talks to a node. Changes are found by comparing bytes, not values: `1 == True` must not hide a wrong type, nor
+`1.0 == 1` a changed one. (`work_set.compared` skips objects that still hold the very values they were given.)
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 _new = object.__new__
 
 
-class Entry(msgspec.Struct, eq=False):  # one is made with every object read: half a plain class's cost
-    """The object under one index key."""
+class ObjectEntry(msgspec.Struct, eq=False):  # one is made with most objects read: half a plain class's cost
+    """Holds the object under one index key, inside one transaction."""
 
     tx: Reading
     key: bytes
     partition: str
     image: Image | None = None
     ref: bytes | None = None
-    """None: absent now."""
+    """The object's reference; None: there is no object now."""
     obj: Any = None
     known: bool = True
     """Was the committed state read (`image`, or its absence)?"""
     pending: bytes | None = None
-    """The encoded value a call elsewhere has left and nobody has looked at yet."""
+    """The encoded value that a call on another node has left, until the object is next looked at."""
     made: bool = False
-    """Its object was given to `create`."""
+    """Was its object given to `create`?"""
 
     def __reduce__(self) -> Any:
-        """Copies and pickles of an object are plain objects: they are bound to nothing."""
+        """Make copies and pickles of an object plain objects, bound to no transaction."""
         return type(None), ()
 
     def call(self, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`Binding`: run a method where the object is active."""
+        """Run a method where the object is active (`Binding`)."""
         return self.tx.call(self, obj, name, args, kwargs)
 
     # --- the object ---
 
     def get(self) -> Any:
-        """The Python object, made when first asked for; None if there is none now."""
+        """Return the Python object, made when first asked for; None if there is none now."""
         if self.obj is None and self.ref is not None:
             self._make()
         return self.obj
@@ -77,20 +77,23 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
         d[BINDING] = self
 
     def detach(self) -> None:
-        """The Python object is no longer this entry's: it was deleted, or another instance took its place."""
+        """Let the Python object go: it was deleted, or another instance took its place."""
         obj = self.obj
         self.obj = None
         if obj is not None:
-            nothing = obj.__dict__[BINDING] = Entry(self.tx, self.key, self.partition)
+            nothing = obj.__dict__[BINDING] = ObjectEntry(self.tx, self.key, self.partition)
             nothing.made = self.made
             self.made = False
             end(obj)
 
     def assume(self, values: dict[str, Any], had: dict[str, Any] | None = None) -> None:
-        """Give the existing Python object these values. Its lists, dicts and nested objects stay the ones they are:
-        whoever has taken one out goes on with it. So do attributes that begin with _; whatever else is no field was
-        worked out from fields (`functools.cached_property`). `had`: what counts as the object's until then. Whoever is
-        interrupted here finds an object that is whole, and may do it again."""
+        """Give the existing Python object these values.
+
+        Its lists, dicts and nested objects stay the same Python objects, so references that were taken out of it stay
+        valid. Attributes that begin with _ stay, too. Other attributes that are no fields were worked out from fields
+        (`functools.cached_property`), and go. `had`: what counts as the object's attributes until then. An interruption
+        leaves a whole object, and the step can be done again.
+        """
         obj = self.obj
         d, info, met = obj.__dict__ if had is None else had, type(obj).__halog__, set[int]()
         for name in info.inside:
@@ -103,7 +106,7 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
     # --- changes ---
 
     def writes(self) -> list[Write]:
-        """What would have to be written now, in order; FieldTypeError if a value does not fit."""
+        """Return what would have to be written now, in order; FieldTypeError if a value does not fit."""
         image, ref = self.image, self.ref
         if ref is None:
             return [] if image is None else [self._delete(image)]
@@ -123,7 +126,7 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
         return encode(self.tx.space.info_of(type(self.obj)), self.obj)
 
     def changed(self, image: Image) -> bytes | None:
-        """The new bytes of an object that was read, or None if it is as it was."""
+        """Return the new bytes of an object that was read, or None if it is as it was."""
         obj = self.obj
         if obj is None:
             return self.pending
@@ -132,14 +135,15 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
 
 
 def others(info: TypeInfo, d: dict[str, Any]) -> list[str]:
-    """The attributes of an object that are no fields, and that it alone has."""
+    """Return the attributes of an object that are no fields, and that it alone has."""
     if len(d) <= len(info.fields) + (BINDING in d):
         return []
     return [name for name in d if name not in info.fields and name != BINDING]
 
 
 def encode(info: TypeInfo, obj: Any) -> bytes:
-    """The object's bytes. FieldTypeError, also for an attribute that is no field: it would be lost in silence."""
+    """Return the object's bytes. FieldTypeError, also for an attribute that is no field: it would be lost in
+    silence."""
     for name in others(info, obj.__dict__):
         if not name.startswith("_") and not hasattr(info.cls, name):
             raise FieldTypeError(

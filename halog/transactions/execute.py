@@ -1,13 +1,15 @@
-"""The active node's side of a remote call: runs the method inside the initiator's transaction, and gives it back.
+"""This module is the active node's side of a remote call: it runs the method inside the initiator's transaction, and
+gives that back.
 
-Keeps nothing between two calls: the transaction comes in as `Work` and leaves as `Work`, so a repeated call starts from
-the same state and has no effect twice. Never commits. Whatever the method raises is an answer, not an error here; only
-"this node is not active any more", where that is so, is passed on, so that the initiator's node asks the next one.
+It keeps nothing between two calls: the transaction comes in as `Work` and leaves as `Work`, so a repeated call starts
+from the same state and has no effect twice. It never commits. Whatever the method raises is an answer, not an error
+here. Only "this node is not active any more", where that is so, is passed on: then the initiator's node asks the next
+one.
 """
 
 from __future__ import annotations
 
-from halog.backend import Backend, Found, Invocation, Invoked, Work
+from halog.backend import Backend, Found, Invocation, InvocationResult, Work
 from halog.core.ids import ABSENT
 from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCallError
 from halog.schema.registry import Registry
@@ -19,15 +21,16 @@ from halog.transactions.writing import Transaction
 
 
 class Executor:
-    """What a node's service calls for `Invoke`: `executor(partition, invocation)`. Thread-safe."""
+    """An `Executor` runs methods for a node's service: `executor(partition, invocation)`. Thread-safe."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
 
-    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         """Run the method (R5). NotActiveError if this node ceases to be active; RemappedError if the caller has routed
-        by an older mapping than this node would. `own`: in the caller's own thread, this very node having become
-        active; what is no Exception goes to him as it is, for it may be his process's."""
+        by an older mapping than this node would. `own`: the caller is this very process, in its own thread, since its
+        node became active; then a BaseException that is no Exception passes to the caller, for it may be meant for the
+        process."""
         self._agree(partition, invocation.work.mapping)
         tx = Transaction.special_one(self.space, serving=partition)
         token = CURRENT.set(tx)
@@ -38,7 +41,8 @@ class Executor:
             tx.finish(ROLLED_BACK)
 
     def _agree(self, partition: str, version: int) -> None:
-        """The method routes by the mapping its object was routed by, or they would not meet in one partition (T8)."""
+        """Route by the mapping that the method's object was routed by, else they would not meet in one partition
+        (T8)."""
         known = self.space.backend.mapped.versions.get(partition, 0)
         if known < version:
             self.space.backend.relearn(partition, version)
@@ -52,12 +56,12 @@ class Executor:
             )
 
 
-def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> Invoked:
-    """The same with nothing remembered between calls."""
+def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> InvocationResult:
+    """Run one method with nothing remembered between calls."""
     return Executor(Space(backend, registry))(partition, invocation)
 
 
-def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) -> Invoked:
+def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) -> InvocationResult:
     given = invocation.work
     tx.running = invocation.key
     tx.expected.update(given.reads)
@@ -65,14 +69,14 @@ def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) 
         work.take_over(tx, partition, {}, given.writes)
         result = _result(tx, partition, invocation)
         done = work.work_in(tx, partition)
-        return Invoked(done, _found(tx, given), result=result)
-    except BaseException as error:  # also what ends a task or a process: here it is a method's, and ends nothing else
+        return InvocationResult(done, _found(tx, given), result=result)
+    except BaseException as error:  # even one that would end a task or process: here it ends the method alone
         if isinstance(error, NotActiveError) and not tx.backend.is_active(partition):
             raise
         if own and not isinstance(error, Exception):
             raise
         kept = Work(_reads(tx, given), given.writes)
-        return Invoked(kept, _found(tx, given), error=failures.to_wire(error))
+        return InvocationResult(kept, _found(tx, given), error=failures.to_wire(error))
 
 
 def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:
@@ -93,7 +97,7 @@ def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:
 
 
 def _found(tx: Transaction, given: Work) -> tuple[Found, ...]:
-    """What the call read and the initiator has not."""
+    """Return the objects that the call has read and the initiator has not."""
     known = {key for key, _ in given.reads} | {w.key for w in given.writes}
     return tuple(
         Found(e.image.ref, e.image.version, e.image.data, e.key)
@@ -103,7 +107,7 @@ def _found(tx: Transaction, given: Work) -> tuple[Found, ...]:
 
 
 def _reads(tx: Transaction, given: Work) -> tuple[tuple[bytes, int], ...]:
-    """All that was read, where the method's changes do not count."""
+    """Return all versions that were read, for a method whose changes do not count."""
     new = {e.key: ABSENT if e.image is None else e.image.version for e in tx.entries.values() if e.known}
     written = {w.key for w in given.writes}
     return tuple({**dict(given.reads), **{k: v for k, v in new.items() if k not in written}}.items())

@@ -1,10 +1,10 @@
-"""Extents (D2): all objects of a class, in all partitions, each once, also while objects move (T8).
+"""This module reads extents (D2): all objects of a class, in all partitions, each once, also while objects move (T8).
 
-Never more than one page of a partition in hand. The theory: objects move from their old owner to their new one, so of
-two looks at all partitions, one behind the other, at least one meets every object that was there all the time: the
-first, if it had not moved when the second began, else the second. What was met is passed over. A partition that serves
-another mapping by now refuses to go on, and all are looked at again. An object whose bytes cannot be read hides no
-other one: it is told of by name, at the end.
+It holds at most one page of a partition. Objects move from their old owner to their new one. So of two looks at all
+partitions, one behind the other, at least one meets every object that was there all the time: the first, if it had not
+moved when the second began, else the second. Objects met before are skipped. A partition that serves another mapping by
+now refuses to go on, and all are looked at again. An object whose bytes cannot be read does not hide the others: an
+error names it at the end.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from halog.backend import Found, Mapped
+from halog.backend import Found, KnownMappings
 from halog.errors import CrossPartitionError, RecordFormatError, RemappedError
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
 
 if TYPE_CHECKING:
-    from halog.transactions.entry import Entry
+    from halog.transactions.entry import ObjectEntry
     from halog.transactions.reading import Reading
 
 T = TypeVar("T")
 
 NAMED: Final = 10
-"""Objects that cannot be read, by name in an error's text."""
+"""Objects that cannot be read: so many are named in an error's text."""
 MOST: Final = 1_000
-"""By name in its evidence."""
+"""So many are named in its evidence."""
 
 
 def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
-    """See `Reading.extent`."""
+    """Yield all objects of a class; see `Reading.extent`."""
     tx.check_open()
-    met = Met()
+    met = ExtentProgress()
     while True:
         mapped = tx.backend.mapped
         try:
@@ -45,26 +45,26 @@ def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
         raise _told(tx.space.info_of(cls).name, met)
 
 
-class Met:
-    """What an extent has met so far."""
+class ExtentProgress:
+    """Holds what an extent has met so far."""
 
     def __init__(self) -> None:
         self.seen = set[bytes]()
-        """By key: passed over from now on."""
+        """Keys of objects that were met; they are skipped from now on."""
         self.count = 0
-        """How many cannot be read: told of when all others were given."""
+        """How many objects cannot be read; the error follows when all others were given."""
         self.unreadable: list[RecordFormatError] = []
         """The first `MOST` of them."""
 
     def passed_over(self, key: bytes, error: RecordFormatError) -> None:
-        """This one cannot be read."""
+        """Note that this object cannot be read."""
         self.seen.add(key)
         self.count += 1
         if len(self.unreadable) < MOST:
             self.unreadable.append(error)
 
 
-def _told(name: str, met: Met) -> RecordFormatError:
+def _told(name: str, met: ExtentProgress) -> RecordFormatError:
     if met.count == 1:
         return met.unreadable[0]
     objects = [str(error.evidence["object"]) for error in met.unreadable]
@@ -78,8 +78,8 @@ def _told(name: str, met: Met) -> RecordFormatError:
     )
 
 
-def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iterator[T]:
-    """Once; objects that were met are passed over, the others are from then on."""
+def _all_partitions(tx: Reading, cls: type[T], mapped: KnownMappings, met: ExtentProgress) -> Iterator[T]:
+    """Look at all partitions once; skip objects that were met, and note the others."""
     infos = tx.space.registry.subtypes(cls)
     partitions = dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name))
     _check_reach(tx, infos[0].name, list(partitions))
@@ -88,7 +88,7 @@ def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iter
 
 
 def _check_reach(tx: Reading, name: str, partitions: Sequence[str]) -> None:
-    """CrossPartitionError inside a method, which reaches its object's partition only, if there are others."""
+    """Raise CrossPartitionError inside a method, which reaches its object's partition only, if there are others."""
     home = tx.home_now
     beyond = [p for p in partitions if p != home]
     if home is None or not beyond:
@@ -101,7 +101,9 @@ def _check_reach(tx: Reading, name: str, partitions: Sequence[str]) -> None:
     )
 
 
-def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, met: Met) -> Iterator[T]:
+def _one(
+    tx: Reading, cls: type[T], partition: str, family: bytes, mapped: KnownMappings, met: ExtentProgress
+) -> Iterator[T]:
     seen = met.seen
     anywhere = mapped.changing or partition in mapped.listed
     for found in _scanned(tx, partition, family, mapped):
@@ -129,9 +131,9 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
                 yield obj
 
 
-def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | None:
-    """The transaction's entry, at whichever owner it has met the object, or wherever it creates it; one that says that
-    there is none makes way. What has moved since then is a conflict when the transaction ends."""
+def _met(tx: Reading, key: bytes, partition: str, mapped: KnownMappings) -> ObjectEntry | None:
+    """Return the transaction's entry, at whichever owner it has met the object, or wherever it creates it. An entry
+    that says "nothing here" is dropped. An object that has moved since then is a conflict when the transaction ends."""
     entry = tx.entries.get(key)
     if entry is not None and entry.ref is None and entry.image is None:
         del tx.held[key]
@@ -141,7 +143,7 @@ def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | Non
     return entry_at(tx, key, partition)
 
 
-def _scanned(tx: Reading, partition: str, family: bytes, mapped: Mapped) -> Iterator[Found]:
+def _scanned(tx: Reading, partition: str, family: bytes, mapped: KnownMappings) -> Iterator[Found]:
     mapping = mapped.versions.get(partition, 0)
     if tx.local and (view := tx.view_of(partition, family, mapping)) is not None:
         return view.scan(family)

@@ -1,8 +1,8 @@
-"""A method's exception on its way to the caller, as plain values.
+"""This module carries a method's exception to its caller, as plain values.
 
-It arrives as its own class if that is one of halog's, a builtin, or a class of an application module that the
-configuration names and this process has imported; in all other cases as RemoteCallError with the same evidence. Nothing
-is ever imported or unpickled because a name came over the wire, and only plain values travel.
+The exception arrives as its own class if that is one of halog's, a builtin, or a class of an application module that
+the configuration names and this process has imported. In all other cases it arrives as RemoteCallError with the same
+evidence. A name that came over the wire never causes an import or unpickling, and only plain values travel.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Any, Final
 from halog import errors
 
 MAX_TEXT: Final = 20_000
-"""Characters of a traceback kept: a deep recursion's would fill frames and logs."""
+"""Characters of a traceback kept: that of a deep recursion would fill frames and logs."""
 MOST_EVIDENCE: Final = 50 * MAX_TEXT
-"""Characters of a list or a dict that an exception has, beyond which only the beginning is told; arguments that are
-larger do not cross: no frame would take them."""
+"""The most characters of a list or dict of an exception that cross whole. Of a longer one only the beginning crosses;
+longer arguments do not cross: no frame would take them."""
 _PLAIN: Final = (bool, int, float, str, bytes, type(None))
 _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 
 
 def to_wire(error: BaseException) -> dict[str, object]:
-    """{class, message, args, evidence, traceback}. `args` is None where they are not plain values, or tuples, lists and
-    dicts of them. Whatever the exception is like, there is an answer: without one the call would be made again."""
+    """Return {class, message, args, evidence, traceback}. `args` is None unless they are plain values, or tuples, lists
+    and dicts of them. This never raises, whatever the exception is like: without an answer the call would be made
+    again."""
     return {
         **_described(error),
         "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
@@ -55,8 +56,9 @@ def _cut(value: Any) -> Any:
 
 
 def as_elsewhere(error: BaseException, modules: Collection[str]) -> BaseException:
-    """What the caller of a method that ran here is to meet: `error`, or what would have come of it from elsewhere."""
-    if not isinstance(error, Exception):  # perhaps of the process, not of the method
+    """Return what the caller of a method that ran here gets: `error`, or what it would have become on its way from
+    another node."""
+    if not isinstance(error, Exception):  # it may be meant for the process, not the method
         return error
     if _known(_described(error), modules) is not None:
         return error
@@ -64,12 +66,13 @@ def as_elsewhere(error: BaseException, modules: Collection[str]) -> BaseExceptio
 
 
 def _text(of: Callable[[Any], str], value: object) -> str:
-    """Of what may be the application's, and fail."""
+    """Return a text that the application's own code may make, and may fail to."""
     return _said(of, value)[0]
 
 
 def _said(of: Callable[[Any], str], value: object) -> tuple[str, bool]:
-    """Its text, and whether it could be had. Else nobody asks for it again: it might end the caller's process."""
+    """Return the text, and whether it could be made. If not, it is not asked for again: that might end the caller's
+    process."""
     try:
         return _printable(of(value)[:MAX_TEXT]), True
     except BaseException as error:
@@ -77,9 +80,9 @@ def _said(of: Callable[[Any], str], value: object) -> tuple[str, bool]:
 
 
 def _args(error: BaseException) -> list[object] | None:
-    """What makes it again, or None."""
+    """Return the arguments that make the exception again, or None."""
     args: tuple[Any, ...] = error.args
-    if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # it keeps these to itself
+    if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # not in its `args`
         args = (*args, error.filename)
         if error.filename2 is not None:
             args = (*args, None, error.filename2)
@@ -94,7 +97,7 @@ def _printable(text: str) -> str:
 
 
 def from_wire(error: dict[str, object], modules: Collection[str]) -> BaseException:
-    """The exception to raise at the caller."""
+    """Return the exception to raise at the caller."""
     found = _known(error, modules) or _unknown(error)
     found.add_note(f"on the active node:\n{error.get('traceback', '')}")
     return found
@@ -105,7 +108,7 @@ def _unknown(error: dict[str, object]) -> errors.HalogError:
 
 
 def _halog(cls: type[errors.HalogError], message: str, evidence: dict[str, Any]) -> errors.HalogError:
-    """One of ours; names in foreign evidence are no parameters of ours."""
+    """Make one of halog's errors; its evidence may have names that the error's constructor does not know."""
     error = cls(message)
     error.evidence = dict(evidence)
     return error
@@ -130,7 +133,7 @@ def _named(module: str, modules: Collection[str]) -> bool:
 
 
 def _lookup(module: str, name: str) -> Any:
-    """A class by qualified name, without running any module's or class's own `__getattr__`."""
+    """Return a class by qualified name, without running any module's or class's own `__getattr__`."""
     found: Any = sys.modules[module]
     for part in name.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
@@ -138,7 +141,8 @@ def _lookup(module: str, name: str) -> Any:
 
 
 def _build(cls: Any, error: dict[str, object], message: str, state: dict[str, Any]) -> BaseException | None:
-    """An exception equal to the one raised, or None: the class must give the same message from the same arguments."""
+    """Return an exception equal to the one raised, or None: the class must give the same message from the same
+    arguments."""
     args = error.get("args")
     if not (isinstance(cls, type) and issubclass(cls, BaseException)) or issubclass(cls, _NOT_FOR_CALLERS):
         return None
@@ -155,7 +159,7 @@ def _build(cls: Any, error: dict[str, object], message: str, state: dict[str, An
 
 
 def _is_plain(value: Any) -> bool:
-    """Can a frame carry it, as it is?"""
+    """Can a frame carry the value as it is?"""
     if type(value) is int:
         return -(2**63) <= value < 2**64
     if type(value) is str:
@@ -164,7 +168,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _sent(value: Any, depth: int = 0) -> object:
-    """An argument as a frame carries it: {its type: its items} where it has items. ValueError: it cannot."""
+    """Return an argument as a frame carries it: {its type: its items} where it has items. ValueError: it cannot be
+    carried."""
     if _is_plain(value):
         return value
     if depth < 4 and type(value) in (tuple, list):
@@ -175,7 +180,7 @@ def _sent(value: Any, depth: int = 0) -> object:
 
 
 def _received(value: Any) -> Any:
-    """What `_sent` made a frame's value of."""
+    """Return the argument that `_sent` made this value of."""
     if not isinstance(value, dict):
         return value
     ((name, items),) = value.items()

@@ -1,9 +1,10 @@
-"""Families whose classes are bound to different policies (P6): where a key may be, and what one transaction may do.
+"""This module handles families whose classes are bound to different policies (P6): where a key may be, and what one
+transaction may do.
 
-A type and its managed bases have one key space, and the identity map has one entry an index key. Where a subclass has
-a binding of its own, the same key may be at two places. The theory: whoever looks for a base looks at its own place
-first, then at those of its subclasses; an entry that says "nothing here" makes way for what is elsewhere; and two
-objects of one key, at two places, in one transaction are refused by name, since the map cannot hold both.
+A type and its managed bases have one key space, and the identity map has one entry per index key. Where a subclass has
+a binding of its own, the same key may be at two places. A look for a base class goes to its own place first, then to
+those of its subclasses. An entry that says "nothing here" is dropped for an object that is elsewhere. Two objects of
+one key, at two places, in one transaction are refused by name, since the map cannot hold both.
 
 The same way is taken while a mapping changes and a key has two owners (T8): the old one is asked first. Families bound
 to one policy that does not change, which is all but a few, pay one look at a flag.
@@ -21,27 +22,27 @@ from halog.schema.typeinfo import TypeInfo
 from halog.transactions import remapped as moving
 
 if TYPE_CHECKING:
-    from halog.transactions.entry import Entry
+    from halog.transactions.entry import ObjectEntry
     from halog.transactions.reading import Reading
     from halog.transactions.space import Route
 
 
 NOTHING: Final = object()
-"""Nobody was asked."""
+"""No node was asked."""
 UNLISTED: Final = object()
-"""A key directory has no entry: there is no object, and no partition where it is not."""
+"""A key directory has no entry: the object does not exist, and it has no partition."""
 
 
 class Family(NamedTuple):
-    """Of one class: is a relative bound to another policy, and which of its subclasses are."""
+    """Says of one class whether a relative is bound to another policy, and which of its subclasses are."""
 
     split: bool
     below: tuple[str, ...]
 
 
 def family_of(backend: Backend, registry: Registry, info: TypeInfo) -> Family:
-    """See `Family`. UnknownTypeError if the class itself is bound to no policy, or a relative to one of another site
-    alone."""
+    """Return the `Family` of a class. UnknownTypeError if the class itself is bound to no policy, or a relative is
+    bound to one of another site alone."""
     own = tuple(backend.partitions_of(info.name))
     others = {
         t.name
@@ -52,7 +53,8 @@ def family_of(backend: Backend, registry: Registry, info: TypeInfo) -> Family:
 
 
 def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
-    """Empty: the type is bound to no policy. UnknownTypeError if it is kept at another site alone."""
+    """Return the partitions of the type's policy; none: the type is bound to no policy. UnknownTypeError if it is kept
+    at another site alone."""
     try:
         return tuple(backend.partitions_of(type_name))
     except UnknownTypeError as error:
@@ -62,10 +64,13 @@ def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
 
 
 def locate(tx: Reading, route: Route) -> Found | Any | None:
-    """Find out at which of its places, in one partition each, the object of a route is: of its class's own, where it
-    may be still and where it belongs, and those of subclasses. The route says so then; where it belongs if it is
-    nowhere. What was found there, or None; `NOTHING` if nobody was asked; `UNLISTED`. RefusedError if the transaction
-    has another object of this key; ConflictError if objects that a method reaches are being moved apart."""
+    """Find out at which of its places, in one partition each, the object of a route is, and note that in the route.
+
+    The places are those of its class, where it may be still and where it belongs, and those of subclasses. An object
+    that is nowhere gets the place where it belongs. Return what was found there, or None; `NOTHING` if no node was
+    asked; `UNLISTED`. RefusedError if the transaction has another object of this key; ConflictError if objects that a
+    method reaches are being moved apart.
+    """
     own, home = route.places[0], tx.home_now
     if (own.listed or home not in own.owners) and any(place.listed for place in route.places):
         return _locate_listed(tx, route)
@@ -82,7 +87,7 @@ def locate(tx: Reading, route: Route) -> Found | Any | None:
 
 
 def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
-    """The same where the object of one of the classes may be anywhere, and has an entry in a key directory."""
+    """Do what `locate` does where one of the classes has a key directory, so that the object may be anywhere."""
     key, own, entry = route.key, route.places[0], tx.entries.get(route.key)
     if entry is not None and not _is_blank(entry):
         mapped, at = tx.backend.mapped, entry.partition
@@ -105,7 +110,7 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
 
 
 def _looked_for(
-    tx: Reading, key: bytes, own: Place, places: list[Place], entry: Entry | None
+    tx: Reading, key: bytes, own: Place, places: list[Place], entry: ObjectEntry | None
 ) -> tuple[Place, Found | Any | None]:
     home = tx.home_now
     if home is not None and home in own.owners:
@@ -119,11 +124,13 @@ def _looked_for(
     return Place(own.partition, own.version), None if own.before else NOTHING
 
 
-def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
-    """The entry of an index key, if it is of this partition; a blank one of another is dropped. RefusedError if it is
-    not blank; ConflictError if that is because the mapping has changed since the transaction began (T8), or another one
-    was created in its place, DuplicateKeyError if the transaction creates it, where the mapper is no function of the
-    key (P6)."""
+def entry_at(tx: Reading, key: bytes, partition: str) -> ObjectEntry | None:
+    """Return the entry of an index key, if it is of this partition; drop a blank one of another.
+
+    If the entry is not blank: RefusedError; ConflictError if the mapping has changed since the transaction began (T8),
+    or if another object was created in its place where the mapper is no function of the key (P6); there,
+    DuplicateKeyError if the transaction creates it.
+    """
     entry = tx.entries.get(key)
     if entry is None or entry.partition == partition:
         return entry
@@ -149,11 +156,11 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     return None
 
 
-def _is_known_absent(entry: Entry | None, place: Place) -> bool:
-    """Was it found that nothing is there? Then it is so for the whole transaction, and checked at its end."""
+def _is_known_absent(entry: ObjectEntry | None, place: Place) -> bool:
+    """Was it found that nothing is there? Then that holds for the whole transaction, and is checked at its end."""
     return entry is not None and entry.known and entry.partition in place.owners
 
 
-def _is_blank(entry: Entry) -> bool:
-    """Says it only that nothing is there?"""
+def _is_blank(entry: ObjectEntry) -> bool:
+    """Does the entry only say that nothing is there?"""
     return entry.ref is None and entry.image is None

@@ -1,12 +1,12 @@
-"""What a child process has of its parent's nodes behind fork(): nothing that it may use.
+"""This module makes a forked child process leave its parent's nodes alone.
 
-Threads are not copied, and connections are the parent's: whoever writes to one or shuts it down does it to the parent.
-So in the child no node is open any more, and the transaction that was is over; a node of its own it may open. What the
-parent's node is made of is never destroyed there: its libraries would wait for their threads, which are not there, or
-crash. Nor do they end themselves: when Python is done with the child, nothing else is.
+Threads are not copied, and connections are the parent's: writing to one in the child, or closing it, does that to the
+parent. So in the child no node is open any more, and the parent's transaction is over. The child may open a node of its
+own. The parts of the parent's node are never destroyed in the child: their libraries would wait for threads that are
+not there, or crash. They do not end at exit either: when Python is done with the child, the process ends at once.
 
-Python tells of its own forks alone (`os.fork`, multiprocessing). A child that a library forks by itself, without
-telling Python, finds all of it as it was.
+Python reports its own forks alone (`os.fork`, multiprocessing). In a child that a library forks by itself, without
+Python, everything stays as it was.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _LIBC = ctypes.CDLL(None)
 _ON_EXIT = getattr(_LIBC, "on_exit", None)
-"""Of glibc."""
+"""A function of glibc."""
 
 SPACES: Final[weakref.WeakSet[Space]] = weakref.WeakSet()
-"""Of this process. Asking for the process's id with every transaction costs as much as beginning one."""
+"""Spaces of this process. Asking for the process's id with every transaction would cost as much as beginning one."""
 
 
 def _left_to_the_parent() -> None:
-    """In the child, before anything else of it runs."""
+    """Leave nodes and transactions to the parent; this runs first of all in the child."""
     if retry.OPEN_NODES and _ON_EXIT is not None:  # called with the exit code, before what was registered before it
         _ON_EXIT(_LIBC._exit, None)
     for node in retry.OPEN_NODES:

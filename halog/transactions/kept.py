@@ -1,9 +1,10 @@
-"""Lists, dicts and nested objects that an application took out of an object and keeps when its transaction has ended.
+"""This module warns of changes to lists, dicts and nested objects that an application took out of an object and keeps
+after the transaction.
 
-They stay what they are, so nobody can refuse what is changed in them then (in the object itself it is refused, see
-`ended`); it is told. Never keeps many, nor for long: each is looked at when the next transaction begins, once more
-later, and when the node is closed. The theory: only what somebody else holds is looked at, and that costs no more than
-encoding it.
+They stay what they are, so a change cannot be refused (in the object itself it is refused, see `ended_objects`); it is
+logged. Few are remembered, and not for long: each is looked at when the next transaction begins, once more later, and
+when the node is closed. Only values that somebody else still holds are looked at, which costs no more than encoding
+them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from halog.schema.typeinfo import TypeInfo
 logger = logging.getLogger("halog.transactions")
 
 AGAIN_S: Final = 1.0
-"""Before the second look."""
+"""Seconds before the second look."""
 MOST: Final = 256
-"""Kept of one transaction, and for the second look."""
+"""So many values are remembered of one transaction, and for the second look."""
 
 
 class _One(msgspec.Struct):
@@ -43,8 +44,9 @@ class _One(msgspec.Struct):
             return True
 
 
-class Kept:
-    """Of one node. Thread-safe. `pending`: not empty if there is something to look at; one look tells that."""
+class TakenOutValues:
+    """`TakenOutValues` holds the values of one node's ended transactions that somebody still holds. Thread-safe.
+    `pending` is not empty if there is something to look at; one look tells that."""
 
     def __init__(self, name_of: Callable[[bytes], str]) -> None:
         self._name_of = name_of
@@ -55,7 +57,7 @@ class Kept:
         self.pending: list[bool] = []
 
     def note(self, info: TypeInfo, key: bytes, values: dict[str, Any]) -> None:
-        """The transaction of an object is about to end."""
+        """Remember the values of an object whose transaction is about to end."""
         if len(self._new) >= MOST:
             return
         for name, is_held, encode in info.kept:
@@ -63,21 +65,21 @@ class Kept:
                 value = values[name]
                 try:
                     data = encode(value)
-                except Exception:  # it has not been committed so
+                except Exception:  # this value was never committed
                     continue
                 with self._lock:
                     self._new.append(_One(key, f"{info.name}.{name}", value, encode, data))
                     self.pending[:] = [True]
 
     def leave_behind(self) -> None:
-        """In a forked child: it is the parent's to tell, and another thread, which is not here, may have the lock."""
+        """Forget everything in a forked child: the parent warns, and a thread that is not here may hold the lock."""
         self._lock = threading.Lock()
         self._new = []
         self.pending[:] = []
         self._later.clear()
 
     def look(self, *, last: bool = False) -> None:
-        """Tell what was changed. `last`: there will be no other look."""
+        """Warn of what was changed. `last`: there will be no other look."""
         now = time.monotonic()
         if not (self._new or last or (self._later and self._later[0].due <= now)):
             return

@@ -1,7 +1,7 @@
-"""Bulk create: many objects, grouped by partition, several commits in flight.
+"""This module creates objects in bulk: grouped by partition, with several commits in flight.
 
-Not one transaction: each chunk is one, and what was loaded stays loaded when a later chunk fails. Objects given to it
-stay plain: they are bound to nothing. The theory: the caller's thread encodes, a few threads wait for the log; both are
+A load is not one transaction: each chunk is one, and loaded chunks stay when a later one fails. Objects given to it
+stay plain: they are bound to no transaction. The caller's thread encodes, a few threads wait for the log; both are
 bounded, so an endless iterable needs no more memory than a short one.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from halog.backend import Mapped, Work, Write
+from halog.backend import KnownMappings, Work, Write
 from halog.core.ids import ABSENT
-from halog.core.keys.directory import ID_BYTES, Standing, beside, entry_key, object_key, vouching
+from halog.core.keys.directory import ID_BYTES, StoredEntry, beside, entry_key, object_key, vouching
 from halog.core.keys.mapping import LISTED, LISTING, UNLISTING, Place
 from halog.core.log.records import CREATE
 from halog.errors import (
@@ -38,24 +38,24 @@ from halog.transactions.space import Space
 BATCH: Final = 500
 """Objects per commit: at 200 bytes each 100 kB a record, where the log's cost per record no longer shows."""
 CHUNK_BYTES: Final = 1_000_000
-"""Or a fifth of the largest record (R8), if that is less: a chunk ends with the object that passes it, and one that
-alone would double it goes into the next, so that the envelope never decides."""
+"""Bytes of a chunk, or a fifth of the largest record (R8), if that is less. A chunk ends with the object that passes
+this size. An object that alone would double it goes into the next chunk, so that the envelope never decides."""
 OBJECT_BYTES: Final = 64
-"""Of an object in a record beside its value and its key: reference, versions, lengths."""
+"""Bytes of an object in a record beside its value and its key: reference, versions, lengths."""
 COMMITS_IN_FLIGHT: Final = 16
-"""The threads that wait; more only lengthen the queue of a log that is written in order."""
+"""Threads that wait for commits; more would only lengthen the queue of a log that is written in order."""
 MAX_NAMES: Final = 1_000
 """Duplicates listed by name; all are counted."""
 MAX_ATTEMPTS: Final = 10
-"""Of one chunk whose keys others create at the same time."""
+"""Attempts for one chunk whose keys others create at the same time."""
 NOTHING_DONE: Final = re.compile(r"nothing (?:was done|was changed|happened)\b")
-"""What an error says of one commit, and is not true of a load that has made others."""
+"""An error says this of its own commit; it is not true of a load that has made others."""
 
 Duplicates = Literal["raise", "skip"]
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What `load` did. `duplicates` names keys that existed (at most 1,000), `duplicate_count` counts all."""
+    """Holds what `load` did. `duplicates` names keys that existed (at most 1,000), `duplicate_count` counts all."""
 
     objects: int
     commits: int
@@ -72,10 +72,10 @@ def load(
     duplicates: Duplicates = "raise",
     progress: Callable[[int], None] | None = None,
 ) -> Loaded:
-    """Create all objects, `batch` to a commit (D1). `progress(n)` is called with the objects loaded so far.
+    """Create all objects, `batch` to a commit (D1). `progress(n)` is called with the number of objects loaded so far.
 
     Keys that exist are left alone; at the end DuplicateKeyError names them, or with `duplicates="skip"` the summary
-    does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError, RecordTooLargeError; what
+    does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError, RecordTooLargeError. What
     was loaded stays, and the error says how much (`loaded` in its evidence). Where one object is to blame, `number` is
     its place among those given, from 1.
     """
@@ -93,21 +93,21 @@ def load(
 
 
 class _Chunk:
-    """Creates of one partition on their way into one commit."""
+    """Holds creates of one partition on their way into one commit."""
 
     __slots__ = ("mapped", "numbers", "place", "since", "size", "type_name", "writes")
 
-    def __init__(self, place: Place, mapped: Mapped, type_name: str) -> None:
+    def __init__(self, place: Place, mapped: KnownMappings, type_name: str) -> None:
         self.place = place
         self.mapped = mapped
         self.size = 0
         self.type_name = type_name
-        """Of one of the objects: where they go round the partitions, all are of one policy."""
+        """The type of one of the objects; if a mapper spreads them over partitions, all are of one policy."""
         self.since = 0.0
-        """When a mapping was first refused on its way (`Space.relearn`)."""
+        """When a mapping was first refused on this chunk's way (`Space.relearn`)."""
         self.writes: dict[bytes, Write] = {}
         self.numbers: dict[bytes, int] = {}
-        """Which one of the objects given each is, from 1."""
+        """The place of each object among those given, from 1."""
 
 
 class _Loader:
@@ -138,7 +138,7 @@ class _Loader:
         return Loaded(self.objects, self.commits, seconds, tuple(self.names), self.duplicate_count)
 
     def _tell(self, error: HalogError) -> None:
-        """What became of the load, in the error that ended it: that knows of its own commit alone."""
+        """Say in the error that ended the load what became of the load: the error knows its own commit alone."""
         error.evidence["loaded"] = self.objects
         number = error.evidence.get("number")
         which = f"it is object {number:,} of the load, of which " if number else "of the load "
@@ -226,13 +226,13 @@ class _Loader:
                     continue
             except RemappedError as error:
                 chunk.since = self.space.relearn(error, chunk.since)
-            self._store_anew(chunk)  # some of it was routed by another mapping
+            self._store_anew(chunk)  # some objects were routed by another mapping
             return
         partition = chunk.place.partition
         raise ConflictError(f"others keep creating the same objects in {partition}", partition=partition)
 
     def _presented(self, chunk: _Chunk) -> bool:
-        """Is it committed? If not, what exists is dropped from it."""
+        """Commit the chunk and say whether that worked; if not, drop from it the objects that exist."""
         writes = tuple(chunk.writes.values())
         try:
             work.check_size(self.space, writes)
@@ -250,7 +250,8 @@ class _Loader:
         return True
 
     def _commit(self, place: Place, type_name: str, writes: tuple[Write, ...]) -> None:
-        """Where a key may have an object at its old owner still, that one vouches for it (T8)."""
+        """Commit the chunk. Where a key may still have an object at its old owner, that partition takes part, too
+        (T8)."""
         backend, parts = self.space.backend, {place.partition: list(writes)}
         none: dict[str, list[bytes]] = {}
         if place.listed:
@@ -269,13 +270,13 @@ class _Loader:
     def _spread(
         self, place: Place, type_name: str, writes: tuple[Write, ...]
     ) -> tuple[dict[str, list[Write]], dict[str, list[bytes]]]:
-        """Each object in the partition that its mapper says, with all their entries at `place` (P6); and what must be
-        absent where."""
+        """Return each object in the partition that its mapper says, with all their entries at `place` (P6); and the
+        keys that must be absent, by partition."""
         parts: dict[str, list[Write]] = {}
         for write in writes:
             to = place.partition if place.listed == UNLISTING else self._said(type_name, write)
             parts.setdefault(to, []).append(write)
-        nothing: dict[bytes, Standing] = {}
+        nothing: dict[bytes, StoredEntry] = {}
         rows = [r for at, its in parts.items() for r in beside(its, at, lambda key: place, nothing.get)]
         none: dict[str, list[bytes]] = {}
         for at, its in parts.items() if place.listed != LISTED else ():
@@ -292,7 +293,7 @@ class _Loader:
         )
 
     def _store_anew(self, chunk: _Chunk) -> None:
-        """By the mapping as it is now."""
+        """Commit the chunk's objects by the mapping as it is now."""
         mapped = self.space.backend.mapped
         parts: dict[Place, _Chunk] = {}
         for key, write in chunk.writes.items():

@@ -1,4 +1,4 @@
-"""Where an event loop hears what became of its commits (`halog.aio`). Decides nothing."""
+"""This module delivers to an event loop what became of its commits (`halog.aio`). It decides nothing."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from halog.errors import OutcomeUnknownError
 
 
 class Answer(asyncio.Future[int | None]):
-    """What became of a commit. Its task cannot be cancelled away from it: it hears of that when the answer is there."""
+    """An `Answer` is what became of a commit. A task that waits for it hears of its own cancellation when the answer is
+    there."""
 
     def cancel(self, msg: Any = None) -> bool:
-        """Not now."""
+        """Refuse: the commit is under way."""
         return False
 
     def give(self, lsn: int | None) -> None:
-        """On the loop's thread; one that comes too late is nobody's any more."""
+        """Set the result, on the loop's thread; one that comes too late is dropped."""
         if not self.done():
             self.set_result(lsn)
 
     def expire(self) -> None:
-        """Nobody answered in time."""
+        """Give up: no answer came in time."""
         if not self.done():
             self.set_exception(OutcomeUnknownError("no answer in time"))
 
 
 class _Expected:
-    """Answers with the same deadline, with one timer for all: they are expected in order."""
+    """Holds answers with the same deadline, with one timer for all: they are expected in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         self._loop = loop
@@ -39,7 +40,7 @@ class _Expected:
         self._watching = False
 
     def one(self) -> Answer:
-        """Another one."""
+        """Return a new answer."""
         answer, answers = Answer(loop=self._loop), self._answers
         while answers and answers[0][1].done():
             answers.popleft()
@@ -61,8 +62,9 @@ class _Expected:
 
 
 class Mailbox:
-    """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
-    the tasks they woke have run, the loop looks for more itself. Also says that an answer comes too late."""
+    """A `Mailbox` takes answers to a loop, from other threads or its own. However many come together, the loop is woken
+    once. When the tasks that they woke have run, the loop looks for more itself. It also says when an answer comes too
+    late."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None]) -> None:
         self.loop = loop
@@ -72,18 +74,18 @@ class Mailbox:
         self._letters: deque[tuple[Answer, int | None]] = deque()
         self._rung = False
         self._expected: dict[float, _Expected] = {}
-        """By deadline: each policy may have one (P4)."""
+        """Expected answers by deadline: each policy may have one (P4)."""
 
     def expect(self, deadline_s: float) -> Answer:
-        """An answer that is to come within the deadline. Only on the loop's thread."""
+        """Return an answer that must come within the deadline. Only on the loop's thread."""
         expected = self._expected.get(deadline_s)
         if expected is None:
             expected = self._expected[deadline_s] = _Expected(self.loop, deadline_s)
         return expected.one()
 
     def put(self, answer: Answer, lsn: int | None) -> bool:
-        """Any thread. True: `follow_up` will be called."""
-        if self.loop.is_closed():  # nobody waits any more
+        """Deliver an answer, on any thread. True: `follow_up` will be called."""
+        if self.loop.is_closed():  # no task waits any more
             return False
         if threading.get_ident() == self._thread:
             answer.give(lsn)
@@ -99,7 +101,7 @@ class Mailbox:
         return True
 
     def _empty(self) -> None:
-        self._rung = False  # first: what is put from now on rings again
+        self._rung = False  # first: a letter put from now on rings again
         while self._letters:
             answer, lsn = self._letters.popleft()
             answer.give(lsn)

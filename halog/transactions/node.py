@@ -1,7 +1,7 @@
-"""What an application holds: a node's verbs, its transactions and bulk load.
+"""This module holds the node as an application sees it: its verbs, its transactions and bulk load.
 
-Never talks to a server itself: everything goes through the `Backend` it was given. The verbs are those of the current
-transaction; they exist here so that an application needs to pass around one thing only.
+It never talks to a server itself: everything goes through the `Backend` it was given. The verbs are those of the
+current transaction; they exist here so that an application needs to pass around one thing only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ R = TypeVar("R")
 
 
 class Node:
-    """A node, as applications use it. Thread-safe. Close it, or use it in a with-block.
+    """A `Node` is an application's way to its objects: it begins transactions, and has the verbs of the current one.
 
-    `close_backend` is called by `close`; `definition_of` gives the stored definition of a type id, for objects written
-    by older classes; `application_modules` are those whose exceptions may cross nodes.
+    `halog.node(...)` opens one. It is thread-safe. Close it, or use it in a with-block. `close` calls `close_backend`;
+    `definition_of` returns the stored definition of a type id, for objects written by older classes; exceptions of
+    `application_modules` may cross nodes.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Node:
 
     def close(self) -> None:
         """Leave the cluster. Open transactions of this node can no longer commit. In a process that was forked from the
-        one that opened it there is nothing to leave: it returns at once."""
+        one that opened the node it does nothing."""
         if not self._closed and not self.forked:
             self.space.kept.look(last=True)
             self.abandon()
@@ -75,11 +76,13 @@ class Node:
 
     @property
     def forked(self) -> bool:
-        """Was it opened by another process, which this one was forked from? Then it is that one's (ForkedError)."""
+        """Was the node opened by the process that this one was forked from? Then only that process may use it
+        (ForkedError)."""
         return self.space.forked
 
     def check_open(self) -> None:
-        """ClosedError once it is closed; ForkedError in a child of the process that opened it."""
+        """Check that the node may be used. ClosedError once it is closed; ForkedError in a child of the process that
+        opened it."""
         if self._closed:
             raise ClosedError("the node is closed")
         if self.forked:
@@ -96,16 +99,29 @@ class Node:
     def transaction(
         self, *, read: Read = "active", after: Token | Iterable[Token] = (), durability: Durability | None = None
     ) -> Transaction:
-        """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
-        them, each partition at one moment (ConflictError where it is not known any more what was then); `tx.lag` tells
-        how old that was. `read="barrier"`: linearizable, and may write: before the first
-        read of a partition its active node shows by a record in the log that it still is active (R5); QuorumError below
-        the quorum. `read="lease"`: the same promise, and no question while the active node's lease lasts; only where
-        the policy has leases. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older
-        than what those saw and wrote: they wait for it, or raise DeadlineError (R5). RefusedError for any other `read`.
-        `durability`: what its commit waits for, where that is not what the policy says (R6); the commit raises
-        RefusedError if the policy cannot give it, ReplicasError if too few replicas are there. ClosedError; see
-        `Transaction.__enter__`."""
+        """Return a new transaction, for a with-block (D1).
+
+        `read="active"`: reads ask the partition's active node.
+
+        `read="local"`: the transaction only reads, from this node's own copies where it has them. It sees each
+        partition at one moment; `tx.lag` tells how old that is. ConflictError where the state of an object at that
+        moment is not known any more.
+
+        `read="barrier"`: reads are linearizable, and the transaction may write. Before its first read of a partition
+        the active node appends a record to the log, which proves that it is still active (R5). QuorumError below the
+        quorum.
+
+        `read="lease"`: the same promise as a barrier, without a record while the active node's lease lasts. Only where
+        the policy has leases.
+
+        `after`: tokens of earlier transactions on any node (`tx.token`). Reads are no older than what those saw and
+        wrote: they wait for that, or raise DeadlineError (R5).
+
+        `durability`: what the commit waits for, instead of what the policy says (R6). The commit raises RefusedError if
+        the policy cannot give it, ReplicasError if too few replicas are up.
+
+        ClosedError; RefusedError for any other `read`; see `Transaction.__enter__`.
+        """
         if self._closed or self.space.forked:
             self.check_open()
         tx = self._special(read, merged(after)) if read != "active" or after else Transaction(self.space)
@@ -121,7 +137,7 @@ class Node:
         )
 
     def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
-        """A transaction whose reads wait for these positions."""
+        """Return a new transaction whose reads wait for these positions."""
         if self._closed or self.space.forked:
             self.check_open()
         tx = Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
@@ -145,13 +161,14 @@ class Node:
         retries: int = retry.RETRIES,
         durability: Durability | None = None,
     ) -> Any:
-        """`@node.transactional(retries=5)`: run the function in a transaction, again after a ConflictError, at most
-        `retries` times (D1); `durability` as in `transaction` (R6). Raises the last ConflictError."""
+        """Decorate a function: each call runs it in a transaction, and again after a ConflictError, at most `retries`
+        times (D1). Write `@node.transactional` or `@node.transactional(retries=5)`. `durability` is as in `transaction`
+        (R6). Raises the last ConflictError."""
         made: Callable[..., Any] = retry.decorate(lambda: self, retries, durability)
         return made if func is None else made(func)
 
     def current(self) -> Transaction:
-        """This node's transaction in this thread or task; NoTransactionError if none is open."""
+        """Return this node's transaction in this thread or task; NoTransactionError if none is open."""
         tx = open_here()
         if tx is None or tx.space is not self.space:
             if self.forked:
@@ -160,42 +177,46 @@ class Node:
         return tx
 
     def outcome(self, of: Transaction | HalogError) -> Outcome:
-        """What became of a transaction whose commit raised OutcomeUnknownError, on any node, by the transaction or by
-        the error: "happened"; "did not happen", and it will not; "expired": nobody remembers an id that old; "unknown":
-        it may still happen, ask again. It is waited for, up to `timing.call_deadline_ms`. Over several partitions
-        what is not decided is given up by asking. AvailabilityError: nobody is there to say. NoTransactionError: it has
-        not ended."""
+        """Say what became of a transaction whose commit raised OutcomeUnknownError, on any node. Give the transaction,
+        or the error.
+
+        "happened"; "did not happen", and never will; "expired": it is so old that no partition remembers its id;
+        "unknown": it may still happen, ask again. The call waits for the answer, up to `timing.call_deadline_ms`. If
+        the transaction is over several partitions and not decided yet, asking gives it up. AvailabilityError: no node
+        is there to say. NoTransactionError: the transaction has not ended.
+        """
         self.check_open()
         return outcomes.outcome(self.backend, of)
 
     # --- verbs of the current transaction ---
 
     def create(self, obj: T) -> T:
-        """See `Transaction.create` (D1)."""
+        """Keep a new object; see `Transaction.create` (D1)."""
         return self.current().create(obj)
 
     def get(self, cls: type[T], *key: Any) -> T:
-        """See `Transaction.get` (D1)."""
+        """Return the object of this class and key; see `Transaction.get` (D1)."""
         return self.current().get(cls, *key)
 
     def find(self, cls: type[T], *key: Any) -> T | None:
-        """See `Transaction.find` (D1)."""
+        """Return the object of this class and key, or None; see `Transaction.find` (D1)."""
         return self.current().find(cls, *key)
 
     def delete(self, obj: Any) -> None:
-        """See `Transaction.delete` (D1)."""
+        """Delete an object; see `Transaction.delete` (D1)."""
         self.current().delete(obj)
 
     def extent(self, cls: type[T]) -> Iterator[T]:
-        """See `Transaction.extent` (D2)."""
+        """Yield all objects of a class; see `Transaction.extent` (D2)."""
         return self.current().extent(cls)
 
     def resolve(self, ref: Ref[T]) -> T:
-        """See `Transaction.resolve` (D1)."""
+        """Return the object that a reference names; see `Transaction.resolve` (D1)."""
         return self.current().resolve(ref)
 
     def ref(self, obj: T) -> Ref[T]:
-        """See `Transaction.ref` (D1); also outside a transaction, for objects of one that committed."""
+        """Return the object's reference; see `Transaction.ref` (D1). It works outside a transaction, too, for objects
+        of one that committed."""
         return Transaction(self.space).ref(obj)
 
     # --- bulk ---
@@ -208,7 +229,14 @@ class Node:
         duplicates: bulk.Duplicates = "raise",
         progress: Callable[[int], None] | None = None,
     ) -> bulk.Loaded:
-        """Create many objects fast: see `load.load`."""
+        """Create many objects fast, in many commits: not one transaction. What was loaded stays if a later commit
+        fails.
+
+        `batch`: objects per commit. `progress(n)` is called with the number of objects loaded so far. Keys that exist
+        are left alone; at the end DuplicateKeyError names them, or with `duplicates="skip"` the returned summary does.
+        Any other error stops the load; its evidence says how many objects were `loaded`, and the `number` of the object
+        to blame, from 1. See `halog.transactions.load.load`.
+        """
         self.check_open()
         check_may_change()
         return bulk.load(self.space, objects, batch=batch, duplicates=duplicates, progress=progress)

@@ -1,7 +1,8 @@
-"""What became of a transaction, asked by whoever was not told (R4, R5, T7): the law is the partition's that decides.
+"""This module asks what became of a transaction whose caller got no answer (R4, R5, T7). The partition that decides has
+the last word.
 
-What has ended with an answer is told without asking anybody. Else the transaction, or the error that said that it is
-unknown, names the partition, the epoch and the participants to ask by.
+A transaction that ended with an answer is settled without asking any node. Else the transaction, or the error that said
+"unknown", names the partition, the epoch and the participants to ask by.
 """
 
 from __future__ import annotations
@@ -12,32 +13,32 @@ from halog.backend import Backend, Outcome
 from halog.errors import HalogError, NoTransactionError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from halog.transactions.commit import Presented
+    from halog.transactions.commit import CommitRequest
 
 _ENDED: Final[dict[str, Outcome]] = {"committed": "happened", "rolled back": "did not happen"}
 
 
-class Unsettled(NamedTuple):
-    """What to ask by."""
+class UnknownOutcome(NamedTuple):
+    """Holds what is needed to ask for an outcome."""
 
     partition: str
-    """That which decides."""
+    """The partition that decides."""
     epoch: int | None
-    """None: not known, since nobody was there to hear it."""
+    """The highest epoch that a request was sent for; None: not known, since the caller was interrupted."""
     participants: tuple[str, ...]
 
 
-def unsettled(presented: Presented) -> Unsettled:
-    """Of a commit that was interrupted."""
-    return Unsettled(presented.partition, None, () if presented.works is None else tuple(sorted(presented.works)))
+def unsettled(presented: CommitRequest) -> UnknownOutcome:
+    """Return how to ask for the outcome of a commit that was interrupted."""
+    return UnknownOutcome(presented.partition, None, () if presented.works is None else tuple(sorted(presented.works)))
 
 
-def told_by(evidence: dict[str, Any]) -> Unsettled | None:
-    """Of an error's evidence, if it is about a commit."""
+def told_by(evidence: dict[str, Any]) -> UnknownOutcome | None:
+    """Return how to ask, by an error's evidence; None if the error is not about a commit."""
     partition, epoch, participants = (evidence.get(n) for n in ("partition", "epoch", "participants"))
     if not isinstance(partition, str) or not isinstance(epoch, int):
         return None
-    return Unsettled(partition, epoch, tuple(participants or ()))
+    return UnknownOutcome(partition, epoch, tuple(participants or ()))
 
 
 def outcome(backend: Backend, of: Any) -> Outcome:
@@ -60,7 +61,8 @@ def outcome(backend: Backend, of: Any) -> Outcome:
     return said
 
 
-def _ask(backend: Backend, tx: bytes, asked: Unsettled) -> Outcome:
-    """Under a higher epoch than any request was sent for, if that one is not known."""
+def _ask(backend: Backend, tx: bytes, asked: UnknownOutcome) -> Outcome:
+    """Ask the partition that decides. If the epoch is not known, ask under a higher one than any request was sent
+    for."""
     epoch = backend.epoch_of(asked.partition) + 1 if asked.epoch is None else asked.epoch
     return backend.outcome(asked.partition, tx, epoch, asked.participants)

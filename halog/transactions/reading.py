@@ -1,9 +1,9 @@
-"""The reading half of a transaction: its identity map, and the verbs that only look.
+"""This module holds the reading half of a transaction: its identity map, and the verbs that only look.
 
-Never changes an object and knows neither begin nor end. The theory: an index key leads to one `Entry`, an entry to one
-Python object, so the same object read twice is the same Python object. Most entries are made late (`looked`): until
-somebody needs one, the key leads to the object, and its binding to what it was made from. What was read is remembered
-with its version; that is all a commit needs to notice that somebody else was faster.
+It never changes an object and knows neither begin nor end. An index key leads to one `ObjectEntry`, an entry to one
+Python object, so the same object read twice is the same Python object. Most entries are made late (`looked`): until an
+entry is needed, the key leads to the object, and the object's binding to what it was made from. Each object read is
+remembered with its version; a commit needs no more to notice that another transaction was faster.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from halog.backend import Backend, Found, Lag, Mapped, View
+from halog.backend import Backend, Found, KnownMappings, Lag, View
 from halog.core.ids import ABSENT
 from halog.core.log.provisional import lsn_of
 from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.transactions import calls, directory, extents, remapped as moving
-from halog.transactions.calls import Saved
-from halog.transactions.entry import Entry
+from halog.transactions.calls import CallSnapshot
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.families import NOTHING, UNLISTED, locate
 from halog.transactions.space import Image, Route, Space
-from halog.transactions.untouched_reads import Bond, Life, images
+from halog.transactions.untouched_reads import Bond, TransactionHandle, images
 from halog.transactions.work_set import cross_partition
 
 T = TypeVar("T")
@@ -43,93 +43,95 @@ _WORDS: Final = (
 
 
 class Reading:
-    """See the module. Class attributes stand for the usual values: beginning a transaction is on the hot path."""
+    """A `Reading` is the reading half of a transaction. Class attributes hold the usual values, since beginning a
+    transaction is on the hot path."""
 
     state = NEW
     local = False
     settled: Mapping[str, int] | None = None
     """Positions that reads wait for, by partition."""
     after: dict[str, int] | None = None
-    """Positions of a session's tokens that no read may be older than, by partition; taken out once the active has
-    reached them."""
+    """Positions of a session's tokens, by partition: no read may be older. A position is removed once the active node
+    has reached it."""
     least: dict[str, int] | None = None
-    """With `read="barrier"`: what reads must have, by partition, as its active node has shown it."""
+    """With `read="barrier"`: the lsn that reads must have, by partition, as the active node has proved it."""
     leased = False
-    """With `read="lease"`: reads ask nobody while the active node's lease lasts, else as with a barrier."""
+    """With `read="lease"`: reads take no barrier while the active node's lease lasts; else they do."""
     last_seen: Mapping[str, int] | None = None
     """What a transaction of a session has seen, once it has ended."""
     serving: str | None = None
     """The one partition of a transaction that runs a call for another node."""
-    saved: Saved | None = None
+    saved: CallSnapshot | None = None
     """What a call under way has touched."""
-    pinned: Entry | None = None
+    pinned: ObjectEntry | None = None
     """The object of a call under way: the call may only reach its partition."""
     running = b""
     """The index key of the object whose method runs, of a call for another node."""
     special = False
-    """Any of the above: reads take the longer way."""
+    """Is any of the above set? Then reads take the longer way."""
     seen: object = NOTHING
-    """The one of `Backend.states` during which everything was read; None: there is no such one."""
-    life: Life | None = None
-    """What objects only looked at know this transaction by."""
-    quick: Life | None = None
-    """The same while looks may be quick."""
+    """The one of `Backend.states` during which everything was read; None: it was not all during one."""
+    life: TransactionHandle | None = None
+    """The handle by which objects that were only looked at know this transaction."""
+    quick: TransactionHandle | None = None
+    """The same handle, while looks may take the quick way."""
     views: dict[str, View] | None = None
-    """With `read="local"`: what it sees of each partition, from its first read there to its end."""
+    """With `read="local"`: the view of each partition, from its first read there to its end."""
     checked = False
-    """With `read="local"`: it reads at the active nodes, and what it read is checked at its end, since objects are on
-    their way from one partition to another (T8)."""
+    """With `read="local"`, while objects move from one partition to another (T8): it reads at the active nodes, and its
+    reads are checked at its end."""
     lag: Lag | None = None
-    """With `read="local"`: how far the copy of the partition that was read last was behind when it was first read."""
+    """With `read="local"`: how far behind the copy was that this transaction read last, at the moment of its first read
+    there."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.backend: Backend = space.backend
         self.states = self.backend.states
-        self.mapped: Mapped = self.backend.mapped
+        self.mapped: KnownMappings = self.backend.mapped
         """What was known of mappings when it began (T8)."""
-        self.held: dict[bytes, Entry] = {}
-        """Objects that have an entry, by index key: the first, those that could be changed in place, and whatever was
-        changed otherwise than by an assignment."""
+        self.held: dict[bytes, ObjectEntry] = {}
+        """Objects that have an entry, by index key: the first, those that could be changed in place, and those changed
+        in other ways than by an assignment."""
         self.looked: dict[bytes, Any] = {}
-        """All others, of which nothing but a look was wanted yet."""
+        """All other objects, which were only looked at so far, by index key."""
         self.given: list[Any] = []
-        """What those were given, one after the other: each one's values, and its bond."""
+        """The values that those objects were given, one after the other: each object's values, and its bond."""
         if space.lent:
             space.kept.look()
         self.expected: dict[bytes, int] = {}
-        """Versions the initiator has read and this side has not looked at."""
+        """Versions that the initiator has read and this side has not looked at."""
 
     @property
-    def entries(self) -> dict[bytes, Entry]:
-        """The identity map, complete."""
+    def entries(self) -> dict[bytes, ObjectEntry]:
+        """Return the identity map, complete."""
         return self.hold()
 
-    def hold(self) -> dict[bytes, Entry]:
-        """Objects that were only looked at get their entries; all there are."""
+    def hold(self) -> dict[bytes, ObjectEntry]:
+        """Give entries to the objects that were only looked at; return all entries."""
         held = self.held
         self.quick = None
         if self.looked:
             for (key, obj), image in zip(self.looked.items(), images(self.given)):
-                entry = held[key] = Entry(self, key, image.partition, image, image.ref, obj)
+                entry = held[key] = ObjectEntry(self, key, image.partition, image, image.ref, obj)
                 obj.__dict__[BINDING] = entry
             self.looked = {}
             self.given = []
         return held
 
     def partitions(self) -> set[str]:
-        """Where it has read or changed anything."""
+        """Return the partitions where it has read or changed anything."""
         return {e.partition for e in self.held.values()} | {i.partition for i in images(self.given)}
 
     def check_open(self) -> None:
-        """NoTransactionError unless the transaction is open."""
+        """Raise NoTransactionError unless the transaction is open."""
         if self.state:
             raise NoTransactionError(
                 f"this transaction {_WORDS[self.state]}; begin one with `with node.transaction():`"
             )
 
-    def check_live(self, entry: Entry, obj: Any) -> None:
-        """NoTransactionError unless `obj` is the live object of `entry`."""
+    def check_live(self, entry: ObjectEntry, obj: Any) -> None:
+        """Raise NoTransactionError unless `obj` is the live object of `entry`."""
         if self.state or entry.obj is not obj:
             why = f"belongs to a transaction that {_WORDS[self.state]}" if self.state else "was deleted, or is a copy"
             raise NoTransactionError(
@@ -138,10 +140,11 @@ class Reading:
             )
 
     def unchanged(self) -> bool:
-        """Is it certain that everything read still is as it was? (If not, nobody has looked.)
+        """Is it certain, without asking any node, that everything read still is as it was?
 
-        A role ends a moment before its state goes, and in between others answer reads. So: still active, *then* still
-        the same state; a role that went and came back has another one."""
+        A role ends a moment before its state goes, and in between other nodes answer reads. So this asks: still active,
+        *then* still the same state; a role that went and came back has another one.
+        """
         seen = self.seen
         if seen is None or seen is NOTHING:
             return False
@@ -151,13 +154,13 @@ class Reading:
     # --- verbs ---
 
     def find(self, cls: type[T], *key: Any) -> T | None:
-        """The object of this class and key, or None (D1). FieldTypeError for a wrong key, UnknownTypeError,
+        """Return the object of this class and key, or None (D1). FieldTypeError for a wrong key, UnknownTypeError,
         MapperError, AvailabilityError, RefusedError as in `create`."""
         return self._find(cls, key)
 
     def _find(self, cls: type[T], key: tuple[Any, ...]) -> T | None:
-        """The first get of an object that stood still since somebody read it: one look into each of four tables, and
-        the object is made here, as in `_look`, without a call."""
+        """Return the object, the fast way: its first get, of an object that has not changed since this node read it. It
+        takes one look into each of four tables, and makes the object here, as `_look` does, without a call."""
         if self.state:
             self.check_open()
         parts = len(key)
@@ -188,7 +191,7 @@ class Reading:
         return obj if isinstance(obj, cls) else None
 
     def _find_at(self, cls: type[T], route: Route, key: tuple[Any, ...]) -> T | None:
-        """The same, whatever is known about the object, and by the newest mapping (T8)."""
+        """Return the object whatever is known about it, by the newest mapping (T8)."""
         since = 0.0
         while True:
             try:
@@ -213,16 +216,16 @@ class Reading:
                 obj = self._now(entry)
         return obj if isinstance(obj, cls) else None
 
-    def _now(self, entry: Entry) -> Any:
+    def _now(self, entry: ObjectEntry) -> Any:
         return entry.get() if entry.known or entry.ref is not None else self._learn(entry)
 
     def _first(self, route: Route) -> Any:
-        """The object under an index key, read into the identity map; None if there is none."""
+        """Read the object under an index key into the identity map, and return it; None if there is none."""
         if self.special:
             return self.read(route.key, route.partition, route.mapping).get()
         image = self._current(route)
-        if image is None or not image.flat or not self.held:  # most that change something read one object
-            entry = Entry(self, route.key, route.partition, image, None if image is None else image.ref)
+        if image is None or not image.flat or not self.held:  # most transactions that change something read one object
+            entry = ObjectEntry(self, route.key, route.partition, image, None if image is None else image.ref)
             self.held[route.key] = entry
             return entry.get()
         return self._look(route.key, image)
@@ -230,7 +233,7 @@ class Reading:
     def _look(self, key: bytes, image: Image) -> Any:
         life = self.life
         if life is None:
-            life = self.life = Life(weakref.ref(self), Reading, self.space, ROLLED_BACK)
+            life = self.life = TransactionHandle(weakref.ref(self), Reading, self.space, ROLLED_BACK)
         self.quick = life
         self.looked[key] = obj = _new(image.cls)
         obj.__dict__ = d = image.values.copy()
@@ -239,7 +242,7 @@ class Reading:
         return obj
 
     def _current(self, route: Route) -> Image | None:
-        """The committed object there, or None."""
+        """Return the committed object there, or None."""
         image, state = route.image, self.states.get(route.partition)
         if state is not self.seen:
             self.seen = state if self.seen is NOTHING and not self.held else None
@@ -264,7 +267,7 @@ class Reading:
         return self.space.route(cls, key)
 
     def get(self, cls: type[T], *key: Any) -> T:
-        """The object of this class and key (D1). NotFoundError if there is none; else as `find`."""
+        """Return the object of this class and key (D1). NotFoundError if there is none; other errors as in `find`."""
         obj = self._find(cls, key)
         if obj is None:
             raise self._not_found(cls, key)
@@ -282,7 +285,8 @@ class Reading:
         return not self.special and not route.places and self.backend.is_active(route.partition)
 
     def resolve(self, ref: Ref[T]) -> T:
-        """The object a reference names (D1). NotFoundError if it is gone, also if its key now has a new instance."""
+        """Return the object that a reference names (D1). NotFoundError if it is gone, also if its key now has a new
+        instance."""
         if self.state:
             self.check_open()
         info = self.space.registry.info(ref.type_name)
@@ -293,38 +297,38 @@ class Reading:
         return obj  # type: ignore[no-any-return]
 
     def extent(self, cls: type[T]) -> Iterator[T]:
-        """All objects of a class and its subclasses, in all partitions (D2), with this transaction's changes. What is
-        read counts as read; objects created elsewhere meanwhile may be missed. RecordFormatError behind the last one if
-        the bytes of any cannot be read: it names them."""
+        """Yield all objects of a class and its subclasses, in all partitions (D2), with this transaction's changes.
+        Each counts as read; objects that others create meanwhile may be missed. RecordFormatError behind the last one,
+        if the bytes of any cannot be read: it names them."""
         return extents.extent(self, cls)
 
-    def touched(self, entry: Entry) -> Any:
+    def touched(self, entry: ObjectEntry) -> Any:
         if self.saved is not None:
             self.saved.touch(entry)
         return self._now(entry)
 
-    def call(self, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A method call of one of this transaction's objects; see `calls`."""
+    def call(self, entry: ObjectEntry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a method of one of this transaction's objects; see `calls`."""
         return calls.call(self, entry, obj, name, args, kwargs)
 
     # --- the node ---
 
-    def read(self, key: bytes, partition: str, mapping: int) -> Entry:
+    def read(self, key: bytes, partition: str, mapping: int) -> ObjectEntry:
         """Read the object under an index key into the identity map, the longer way."""
         return self.add(key, partition, self.fetch_at(key, partition, mapping))
 
-    def add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
+    def add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> ObjectEntry:
         self.seen = None
         if self.expected:
             self._check_expected(key, found)
         space = self.space
         image = None if found is None else (space.image if remember else space.decoded)(found, partition)
-        entry = self.entries[key] = Entry(self, key, partition, image, None if image is None else image.ref)
+        entry = self.entries[key] = ObjectEntry(self, key, partition, image, None if image is None else image.ref)
         if self.saved is not None:
             self.saved.touch(entry)
         return entry
 
-    def _learn(self, entry: Entry) -> Any:
+    def _learn(self, entry: ObjectEntry) -> Any:
         """Read the committed state of a key that this transaction created and deleted without looking."""
         self.seen = None
         entry.partition, found = moving.look_again(self, entry.key, entry.partition)
@@ -335,18 +339,18 @@ class Reading:
         return entry.get()
 
     def after_in(self, partition: str) -> int:
-        """The session's position."""
+        """Return the session's position in a partition."""
         return self.after.get(partition, 0) if self.after else 0
 
     def catch_up(self, partition: str) -> None:
-        """Wait until the active node has the session's position, once a partition. DeadlineError."""
+        """Wait until the active node has the session's position, once per partition. DeadlineError."""
         if self.after and partition in self.after:
             self.backend.reach(partition, self.after[partition])
             if not self.local:  # a copy of this node's own may be read next
                 del self.after[partition]
 
     def least_of(self, partition: str) -> int:
-        """What reads of the partition must have; asked for once, before the first of them (R5)."""
+        """Return the lsn that reads of the partition must have; ask for it once, before the first of them (R5)."""
         if self.least is None:
             return 0
         if partition not in self.least:
@@ -354,7 +358,7 @@ class Reading:
         return self.least[partition]
 
     def seen_now(self) -> dict[str, int]:
-        """The highest version read so far, by partition."""
+        """Return the highest version read so far, by partition."""
         seen: dict[str, int] = {}
         for e in self.entries.values():
             if e.image is not None:
@@ -362,9 +366,10 @@ class Reading:
         return seen
 
     def view_of(self, partition: str, under: bytes, mapping: int, *, ahead: bool = False) -> View | None:
-        """What this transaction sees of a partition, with `read="local"`: one moment. `under`: the key it asks for
-        first there, or prefix of keys; `ahead`: of the active node's copy, unless it has read there. None: it is to ask
-        the active node, and is checked at its end. ConflictError where the mapping has changed since it began."""
+        """Return this transaction's view of a partition, with `read="local"`: one moment. `under`: the key, or prefix
+        of keys, that it asks for first there. `ahead`: use the active node's copy, unless there is a view already.
+        None: it must ask the active node, and its reads are checked at its end. ConflictError where the mapping has
+        changed since it began."""
         views = self.views
         assert views is not None
         view = views.get(partition)
@@ -397,8 +402,8 @@ class Reading:
         )
 
     def fetch_at(self, key: bytes, partition: str, mapping: int) -> Found | None:
-        """What is under an index key there, read as this transaction reads. RemappedError if that partition is to be
-        asked by another version of the mapping."""
+        """Return the object under an index key there, read as this transaction reads. RemappedError if that partition
+        serves another version of the mapping."""
         self.check_reach(key, partition)
         if self.local and (view := self.view_of(partition, key, mapping)) is not None:
             return view.find(key)
@@ -426,11 +431,11 @@ class Reading:
 
     @property
     def home_now(self) -> str | None:
-        """The partition that a method which runs now reaches."""
+        """Return the partition that the running method reaches, if one runs."""
         return self.pinned.partition if self.pinned is not None else self.serving
 
     def check_reach(self, key: bytes, partition: str) -> None:
-        """Inside a method only its object's partition can be reached, wherever the method runs."""
+        """Check that a method reaches only its object's partition, wherever it runs."""
         home = self.home_now
         if home is not None and partition != home:
             place = self.space.places_of(key, partition)

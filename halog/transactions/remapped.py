@@ -1,9 +1,9 @@
-"""What a transaction does while a mapping changes and keys have two owners (T8); see `halog.core.keys.mapping`.
+"""This module handles keys that have two owners while a mapping changes (T8); see `halog.core.keys.mapping`.
 
-Never on the way of clusters that are not changing. The theory: an object moves from its old owner to its new one and
-never back, so who asks the old one first, then the new one, finds whatever was there all the time; who looks at all
-partitions twice sees every object; and a key that is absent in both owners when the transaction commits is absent. What
-was routed by a version that is served no more is refused, and done again by the newer one: nothing of it has happened.
+Clusters whose mapping does not change never come this way. An object moves from its old owner to its new one and never
+back. So a look at the old one, then at the new one, finds any object that was there all the time; two looks at all
+partitions see every object; and a key that is absent in both owners when the transaction commits is absent. Work that
+was routed by a version that is not served any more is refused whole, and done again by the newer one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.backend import Backend, Found, Mapped, Work, Write
+from halog.backend import Backend, Found, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import object_key
 from halog.core.keys.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
-    """What is under an index key, at the old owner or at the new one, or where its entry says; and where."""
+    """Look for the object under an index key at the old owner, at the new one, or where its entry says; return where,
+    and what."""
     if place.listed:
         return directory.look_up(tx, key, place)
     for partition in place.owners:
@@ -42,7 +43,7 @@ def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
 
 
 def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | None]:
-    """The same for a key that was routed before."""
+    """Do what `look` does for a key that was routed before."""
     since = 0.0
     while True:
         try:
@@ -55,8 +56,8 @@ def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | No
 
 
 def stale(backend: Backend, home: str) -> RemappedError:
-    """A method looks for an object by a route that somebody found under an older mapping. Elsewhere the partition it
-    leads to would say so; a method does not get there."""
+    """Return the error for a method that looks for an object by a route of an older mapping. Elsewhere the partition at
+    the route's end would refuse it; a method does not get there."""
     mapping = backend.mapped.versions.get(home, 0)
     return RemappedError(
         f"a route of an older mapping led out of partition {home}; mapping version {mapping} does not",
@@ -66,8 +67,9 @@ def stale(backend: Backend, home: str) -> RemappedError:
 
 
 def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
-    """A method that runs in partition `home` looks for an object: one that is at its old owner still, while the
-    method's is at the new one, is moved there. The other way round the method's object is moved, and ConflictError."""
+    """Bring an object to partition `home`, where the method runs that looks for it, if it is at its old owner still and
+    the method's object is at the new one. The other way round the method's object is moved, and ConflictError is
+    raised."""
     other = next((p for p in place.owners if p != home), None)
     if other is None or tx.fetch_at(key, home, place.version) is not None:
         return
@@ -86,8 +88,9 @@ def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
 
 
 def create_in(tx: Reading, key: bytes, place: Place, info: TypeInfo, obj: Any) -> str:
-    """The partition in which an object is to be created: the new owner, or the one that is said where the mapper is no
-    function of the key, or a method's; unless the transaction has deleted the one of this key elsewhere."""
+    """Return the partition in which an object is created: the new owner; or the one that the mapper says, if it is no
+    function of the key; or the method's. If the transaction has deleted an object of this key, it is that object's
+    partition."""
     entry = tx.entries.get(key)
     if entry is not None and (entry.ref is not None or entry.image is not None):
         anywhere = place.listed and tx.backend.mapped.one_directory(entry.partition, place.partition)
@@ -110,7 +113,7 @@ def _said(tx: Reading, place: Place, info: TypeInfo, obj: Any) -> str:
 
 
 def _moved_away(tx: Reading, home: str) -> ConflictError:
-    """The method's object goes where what it works with belongs; from then on both are there."""
+    """Move the method's object to where the objects it works with belong, and return the conflict to raise."""
     running = tx.running if tx.pinned is None else tx.pinned.key
     tx.backend.gather(home, (running,))
     return ConflictError(
@@ -126,33 +129,33 @@ def _moved_away(tx: Reading, home: str) -> ConflictError:
 
 
 def presented(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
-    """A transaction's state as it is to be presented, in a cluster that has ever changed a mapping."""
+    """Return a transaction's works as they are presented, in a cluster that has ever changed a mapping."""
     if tx.mapped is tx.backend.mapped and not tx.mapped.changing:
         return marked(works, tx.mapped)
     return routed(tx, works)
 
 
-def marked(works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
-    """With the version of each partition's mapping."""
+def marked(works: Mapping[str, Work], mapped: KnownMappings) -> Mapping[str, Work]:
+    """Return the works with the version of each partition's mapping."""
     return {p: Work(w.reads, w.writes, w.durability, mapped.versions.get(p, 0)) for p, w in works.items()}
 
 
 def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
-    """The transaction's state by the mapping as it is now: what it found absent, or creates, is absent in every owner
-    of its key, and is created in the new one."""
+    """Return the works by the mapping as it is now. A key that was found absent, or is created, must be absent in every
+    owner; a created object goes to the new owner."""
     while True:
         mapped = tx.backend.mapped
         _check_kinds(tx, works, mapped)
         parts = _placed(tx, works, mapped)
-        if mapped is tx.backend.mapped:  # else places of two times may be among them
-            began = tx.mapped.sites  # where it has read is not forgotten (M5)
+        if mapped is tx.backend.mapped:  # else it may mix places of two mappings
+            began = tx.mapped.sites  # it keeps the sites where it has read (M5)
             tx.mapped = mapped if mapped.sites is began else msgspec.structs.replace(mapped, sites=began)
             return marked(parts, mapped)
 
 
-def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None:
-    """What was read and is written rests on whether objects have entries. What holds whether they do or not holds also
-    once all have, or none."""
+def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: KnownMappings) -> None:
+    """Raise ConflictError if it changed whether a partition's objects have directory entries: reads and writes rely on
+    that. A change that only ends (all entries made, or all gone) does not matter."""
     before, now = tx.mapped.listed, mapped.listed
     for partition in works if before != now else ():
         kinds = before.get(partition, BY_KEY), now.get(partition, BY_KEY)
@@ -165,10 +168,10 @@ def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None
 
 
 _ENDS = frozenset({(LISTING, LISTED), (UNLISTING, BY_KEY)})
-"""Of changes from one kind to the other."""
+"""Pairs (before, after) in which such a change came to its end."""
 
 
-def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> None:
+def _check_stays(tx: Reading, key: bytes, partition: str, mapped: KnownMappings) -> None:
     if partition in mapped.leaving:
         raise ConflictError(
             f"{tx.space.name_of(key)} was to be created in partition {partition}, which is being emptied; run the "
@@ -179,7 +182,7 @@ def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Non
         )
 
 
-def _placed(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
+def _placed(tx: Reading, works: Mapping[str, Work], mapped: KnownMappings) -> Mapping[str, Work]:
     parts: dict[str, tuple[dict[bytes, int], list[Write]]] = {}
 
     def part(partition: str) -> tuple[dict[bytes, int], list[Write]]:
@@ -207,8 +210,8 @@ def _placed(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[s
 
 
 def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:
-    """Did the transaction create this key without looking, and keep it from that partition? (Who has looked has lost a
-    race, which is a conflict; who has not meets a duplicate.)"""
+    """Say whether the transaction created this key without looking, and claims its absence in that partition. If so, a
+    lost race is a duplicate key; for a transaction that has looked it is a conflict."""
     theirs = works.get(partition) if isinstance(partition, str) else None
     if theirs is None or not any(k == key and version == ABSENT for k, version in theirs.reads):
         return False
@@ -218,7 +221,7 @@ def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:
 
 
 def read_only(tx: Reading, parts: Mapping[str, Mapping[bytes, int]]) -> Mapping[str, Mapping[bytes, int]]:
-    """As `presented`, of what was only read."""
+    """Return what `presented` does, for versions that were only read."""
     if tx.mapped is tx.backend.mapped and not tx.mapped.changing:
         return parts
     works = routed(tx, {p: Work(tuple(reads.items()), ()) for p, reads in parts.items()})

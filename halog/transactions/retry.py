@@ -1,6 +1,6 @@
-"""The decorated form: a function that runs in a transaction and is run again when it conflicts.
+"""This module is the decorated form: a function runs in a transaction, and again when that conflicts.
 
-Retries only ConflictError, a bounded number of times, with a growing, jittered pause; a conflict with a commit in
+It retries only ConflictError, a bounded number of times, with a growing, jittered pause. A conflict with a commit in
 flight hands that commit's position to the next attempt, whose reads wait for it instead of conflicting again.
 """
 
@@ -23,20 +23,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RETRIES: Final = 20
-"""Runs after the first: twenty writers of one object get through; more means a hot spot that wants another design."""
+"""Runs after the first. Twenty writers of one object get through; if more are needed, one object is too hot and the
+design should change."""
 FIRST_PAUSE_S: Final = 0.001
 """About one commit."""
 LONGEST_PAUSE_S: Final = 0.1
 """Twenty of these are still within a caller's patience."""
 
 HELD_S: Final = 5.0
-"""Longer than a dead initiator's objects are held (`timing.doubt_timeout_ms`) and a decision to free them takes."""
+"""Longer than the objects of a dead initiator are held (`timing.doubt_timeout_ms`), and than freeing them takes."""
 
 
 def run(node: Node, func: Callable[[], R], retries: int, durability: Durability | None = None) -> R:
     """Call `func` in a transaction of `node`, again after a conflict; raises the last ConflictError."""
     settled: dict[str, int] = {}
-    attempts = Attempts(retries)
+    attempts = RetryCounter(retries)
     while True:
         try:
             with node.begin(settled, durability):
@@ -47,9 +48,9 @@ def run(node: Node, func: Callable[[], R], retries: int, durability: Durability 
         time.sleep(seconds)
 
 
-class Attempts:
-    """How often it is run again. What meets a lock is no rival's turn: it is run again for `HELD_S`, uncounted, since
-    the lock may be a dead initiator's."""
+class RetryCounter:
+    """A `RetryCounter` counts how often a transaction is run again. A run that met a lock does not count for the first
+    `HELD_S`: the lock may be a dead initiator's."""
 
     def __init__(self, retries: int) -> None:
         self._retries = retries
@@ -57,7 +58,7 @@ class Attempts:
         self._held_until = 0.0
 
     def failed(self, error: ConflictError) -> float:
-        """Seconds before the next run; raises `error` if there is none."""
+        """Return the seconds before the next run; raise `error` if there is none."""
         self._made += 1
         if isinstance(error, LockedError) and self._retries:
             now = time.monotonic()
@@ -72,7 +73,7 @@ class Attempts:
 
 
 def pause(attempt: int) -> float:
-    """Seconds before the next attempt: exponential, capped, and spread so that rivals part."""
+    """Return the seconds before the next attempt: exponential, capped, and jittered so that rivals part."""
     longest: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**attempt)
     return longest * random.uniform(0.1, 1.0)  # not a secret
 
@@ -87,7 +88,7 @@ def remember(settled: dict[str, int], error: ConflictError) -> None:
 def decorate(
     node_of: Callable[[], Node], retries: int, durability: Durability | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """The decorator; `node_of` is asked at each call."""
+    """Return the decorator; it calls `node_of` at each call."""
     asked = checked(durability)
     if type(retries) is not int or retries < 0:
         raise DeclarationError(f"retries must be an int of at least 0, not {retries!r}")
@@ -110,7 +111,7 @@ OPEN_NODES: list[Node] = []
 
 
 def only_node() -> Node:
-    """The process's node; NodeError if there is none or more than one."""
+    """Return the process's node; NodeError if there is none or more than one."""
     if len(OPEN_NODES) == 1:
         return OPEN_NODES[0]
     if not OPEN_NODES:
@@ -131,8 +132,8 @@ def transaction(
 def transaction(
     func: Callable[..., Any] | None = None, /, *, retries: int = RETRIES, durability: Durability | None = None
 ) -> Any:
-    """`@halog.transaction` or `@halog.transaction(retries=5)`: run the function in a transaction of the process's node,
-    again after a ConflictError, at most `retries` times (D1); `durability` as in `Node.transaction` (R6). NodeError
-    where there is not exactly one node."""
+    """Decorate a function: each call runs it in a transaction of the process's node, and again after a ConflictError,
+    at most `retries` times (D1). Write `@halog.transaction` or `@halog.transaction(retries=5)`. `durability` is as in
+    `Node.transaction` (R6). NodeError unless exactly one node is open in this process."""
     made = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", decorate(only_node, retries, durability))
     return made if func is None else made(func)

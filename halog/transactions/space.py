@@ -1,9 +1,10 @@
-"""What all transactions of one node share: its backend, the declared types, and values decoded once.
+"""This module holds the things that all transactions of one node share: its backend, the declared types, and values
+decoded once.
 
-Never holds a transaction's state. The theory: an object's version names its bytes, so a decoded value may be shared by
-every transaction that reads the same version; types whose values could be changed in place get a fresh copy each.
-Where a key lives changes with the mapping of its policy (T8): a route says by which version it was found, and is found
-anew where that one is refused.
+It never holds a transaction's state. An object's version names its bytes, so every transaction that reads the same
+version may share a decoded value; types whose values could be changed in place get a fresh copy each. The place of a
+key changes with the mapping of its policy (T8): a route says by which version it was found, and is found anew where
+that version is refused.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import forked
 from halog.transactions.families import Family, family_of
-from halog.transactions.kept import Kept
+from halog.transactions.kept import TakenOutValues
 
 MAX_IMAGES: Final = 100_000
 """Decoded values kept: 65 MB of objects of 200 bytes, with their places (640 bytes each, half of them the bytes and
-strings themselves; names are shared); what is beyond is decoded again."""
+strings themselves; names are shared). Further values are decoded again."""
 MAX_ROUTES: Final = MAX_IMAGES
-"""Keys whose place is remembered, each with the value last read there. Beyond that all are forgotten: a place is found
-again in some µs."""
+"""Keys whose place is remembered, each with the value last read there. Beyond that all are forgotten: finding a place
+again takes some µs."""
 MAX_RECORD_BYTES: Final = 5_000_000
-"""R8's default; the active node checks the exact size, this side only spares it what cannot pass."""
+"""The default of R8. The active node checks the exact size; this side only spares it records that cannot pass."""
 
 _BY_EQUALITY: Final = frozenset({str, bytes, int, bool, dt.date, uuid.UUID})
-"""Types of which equal values always have equal bytes. Others may be equal to these: `1 == True == 1.0`, and a subclass
-says itself what it equals; so a look compares types, too."""
+"""Types of which equal values always have equal bytes. Values of other types may equal these: `1 == True == 1.0`, and a
+subclass defines its own equality. So a look compares types, too."""
 
 _ROOM: Final = object()
-"""In the place of a binding. Nothing else is this object, so an object whose every entry is its image's has none."""
+"""Holds the place of a binding in an image's values. No object's binding is this one."""
 
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Types whose values come out of their bytes as they went in."""
@@ -52,8 +53,8 @@ _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _new = object.__new__
 
 
-class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain values: no cycles possible
-    """An object as committed and decoded. Shared: nobody changes it.
+class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain values cannot form cycles
+    """An `Image` is a committed object, decoded. It is shared: nobody changes it.
 
     A stub (`info` None) stands for a version whose value this process has not seen, only a later one.
     """
@@ -64,8 +65,8 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     version: int
     info: TypeInfo | None
     values: dict[str, Any]
-    """If none of them can be changed in place: with room for a binding, last, so that a copy is an object's `__dict__`
-    but for that."""
+    """The object's values by field. If none can be changed in place, a place for a binding is added at the end: a copy
+    is an object's `__dict__` then, except for the binding."""
     data: bytes
     found: Found | None = None
     """What it was decoded from: the active node hands out the same one until it changes."""
@@ -78,8 +79,8 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     """See `TypeInfo`."""
     cls: type[Any] = object
     state: object = None
-    """The one of `Backend.states` before it was last found to be current. Here, not in the route: several threads may
-    put images there, and none may pass for another."""
+    """The one of `Backend.states` before this image was last found to be current. It is here, not in the route: several
+    threads may put images there, and one must not pass for another."""
 
     def __post_init__(self) -> None:
         if self.info is not None:
@@ -91,12 +92,13 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
         self.size = len(self.values)
 
     def fresh(self) -> dict[str, Any]:
-        """Values a transaction may change."""
+        """Return values that a transaction may change."""
         return self.info.fresh(self.values) if self.info is not None and self.mutable else self.values
 
 
 def _with_room(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:
-    """See `Image.values`. Not any dict: an object's, for it shares the table of names with those of its class."""
+    """Return values with a place for a binding (`Image.values`). The dict is an object's, which shares the table of
+    names with those of its class."""
     made: dict[str, Any] = _new(cls).__dict__
     for name, value in values.items():
         made[name] = value
@@ -105,33 +107,36 @@ def _with_room(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 NOWHERE: Final = Image(b"", "", b"", ABSENT, None, {}, b"")
-"""Stands for no image, where one is looked for on the hot path."""
+"""Stands for "no image" on the hot path."""
 
 
-class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles possible
-    """Where an object is: its index key and its partition."""
+class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; they cannot form cycles
+    """A `Route` says where an object is: its index key and its partition."""
 
     key: bytes
     partition: str
     types: type | list[type]
-    """Of the key's only part, or of all its parts: what else is equal to it may be another key, or none."""
+    """The type of the key's only part, or of all its parts. A value that equals a part but has another type may be
+    another key, or none."""
     image: Image
-    """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
-    every table is a cache miss or two."""
+    """The image last read there. It is kept here so that reading it again looks into one table less: with 10,000s of
+    objects every table is a cache miss or two."""
     mapping: int = 0
     """The version of the mapping that led there: the partition refuses an older one than it serves (T8)."""
     places: tuple[Place, ...] = ()
-    """Where the object may be, if not only there: a relative of its class is bound to another policy, the mapping is
+    """Where the object may be, if at several places: a relative of its class is bound to another policy, the mapping is
     being changed, or a key directory says where it is. Such a route is not remembered."""
 
 
 def _is_of(image: Image, value: bytes) -> bool:
-    """Was it made of these bytes? A version is a position in one log, and sites that have parted have two (M5)."""
+    """Was the image made of these bytes? A version is a position in one log, and sites that have parted have two
+    (M5)."""
     return image.data == value or (image.found is not None and image.found.value == value)
 
 
 class Space:
-    """See the module. Thread-safe: every entry of a cache is written whole and can be made again."""
+    """A `Space` holds everything that the transactions of one node share. Thread-safe: every entry of a cache is
+    written whole and can be made again."""
 
     def __init__(
         self,
@@ -147,36 +152,37 @@ class Space:
         self.application_modules = application_modules
         self.max_record_bytes = max_record_bytes
         self.forked = False
-        """Is this a child of the process that made it? Then it is the parent's."""
+        """Is this a child of the process that made it? Then it belongs to the parent."""
         self.routes: dict[type[Any], dict[Any, Route]] = {}
-        """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple); of
-        keys that equal values and types make one (`_is_by_equality`)."""
+        """Routes by class, then by the key's only part or the tuple of its parts (which may also be given as one
+        tuple). These are keys for which equal values and types mean one key (`_is_by_equality`)."""
         self.encoded: dict[type[Any], dict[bytes, Route]] = {}
-        """Of all others, by class, then by index key."""
+        """Routes of all other keys, by class, then by index key."""
         self.images: dict[bytes, Image] = {}
-        self.kept = Kept(self.name_of)
+        self.kept = TakenOutValues(self.name_of)
         self.lent = self.kept.pending
         """Is there anything to look at? Asked when a transaction begins."""
         self._families: dict[str, tuple[int, Family]] = {}
-        """By type name, each with how many types were declared then."""
+        """Families by type name, each with how many types were declared then."""
         self._definition_of = definition_of
         self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
         forked.SPACES.add(self)  # whole: another thread may fork at any moment
 
     def leave_behind(self) -> None:
-        """In a forked child: nothing of it is used there."""
+        """Mark this space in a forked child, which must not use it."""
         self.forked = True
         self.kept.leave_behind()
 
     # --- types ---
 
     def info_of(self, cls: type[Any]) -> TypeInfo:
-        """The declared type of a class; UnknownTypeError."""
+        """Return the declared type of a class; UnknownTypeError."""
         found = self.registry.by_class.get(cls)
         return found if found is not None else self.registry.info(cls)
 
     def reader_of(self, type_id: bytes) -> tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]:
-        """The declared type that bytes of this type id belong to, and what reads them (also of older definitions)."""
+        """Return the declared type that bytes of this type id belong to, and what reads them (also of older
+        definitions)."""
         found = self._readers.get(type_id)
         if found is None or self.registry.by_name.get(found[0].name) is not found[0]:
             found = self._readers[type_id] = self._make_reader(type_id)
@@ -219,7 +225,7 @@ class Space:
     # --- values ---
 
     def image(self, found: Found, partition: str) -> Image:
-        """The decoded value of a committed object of this partition, remembered."""
+        """Return the decoded value of a committed object of this partition, and remember it."""
         image = self.images.get(found.key)
         same = image is not None and image.version == found.version and image.ref == found.ref
         if image is not None and same and image.partition == partition and _is_of(image, found.value):
@@ -234,7 +240,7 @@ class Space:
         make_room(self.images, MAX_IMAGES)
 
     def after(self, before: Image, obj: Any, data: bytes) -> Image | None:
-        """What an object that was `before` and now has the bytes `data` will be once they are committed; None if
+        """Return what an object that was `before` and now has the bytes `data` will be once they are committed; None if
         decoding them might give other values than it has."""
         info = before.info
         if info is None or info.mutable or type(obj) is not before.cls:
@@ -254,12 +260,12 @@ class Space:
         return image
 
     def remember(self, key: bytes, image: Image, version: int) -> None:
-        """It is committed."""
+        """Keep the image of an object that was just committed with this version."""
         image.version = version
         self._keep(key, image)
 
     def decoded(self, found: Found, partition: str) -> Image:
-        """The decoded value of a committed object of this partition, for one use."""
+        """Return the decoded value of a committed object of this partition, for one use."""
         info, read = self.reader_of(found.value[:ID_BYTES])
         try:
             values = read(found.value)
@@ -284,7 +290,7 @@ class Space:
     # --- places ---
 
     def route(self, cls: type[Any], key: tuple[Any, ...]) -> Route:
-        """Where the object of this class and key is. FieldTypeError for a wrong key, UnknownTypeError."""
+        """Return where the object of this class and key is. FieldTypeError for a wrong key, UnknownTypeError."""
         info = self.info_of(cls)
         checked = info.key_in(key)
         index_key = info.index_key(checked)
@@ -318,14 +324,15 @@ class Space:
         return found[1]
 
     def forget_routes(self) -> None:
-        """Keys may now live elsewhere."""
+        """Forget all routes, since keys may now live elsewhere."""
         self.routes = {}
         self.encoded = {}
         self._families = {}
 
     def relearn(self, error: RemappedError, since: float = 0.0) -> float:
-        """A partition serves another mapping than the one that led there: go by that one from now on (T8). Who is
-        refused again gives what this returned: DeadlineError once it takes longer than any answer may."""
+        """Go by another mapping from now on, since a partition serves another one than the one that led there (T8).
+        Return a time; a caller that is refused again gives it as `since`. DeadlineError once that takes longer than any
+        answer may."""
         now, partition = time.monotonic(), error.evidence["partition"]
         limit_s = self.backend.deadline_of(partition)
         if since and now - since > limit_s:
@@ -341,7 +348,7 @@ class Space:
         return since or now
 
     def places_of(self, key: bytes, partition: str) -> Place:
-        """Where the object under an index key belongs, or an entry, in the policy of this partition."""
+        """Return where the object under an index key belongs, or an entry, in the policy of this partition."""
         its = object_key(key)
         for info in self.registry.by_name.values():
             if its.startswith(info.family_id) and self.backend.had(info.name, partition):
@@ -352,7 +359,7 @@ class Space:
     # --- words ---
 
     def name_of(self, key: bytes) -> str:
-        """An object as errors name it: `Aircraft 'N1'`; also by the key of its entry."""
+        """Return an object's name for errors: `Aircraft 'N1'`; also by the key of its entry."""
         key = object_key(key)
         for info in self.registry.by_name.values():
             if key.startswith(info.family_id) and info.name == info.parsed.root:
@@ -364,12 +371,12 @@ class Space:
 
 
 def _is_by_equality(part: Any) -> bool:
-    """Have all values of its type that equal it the same bytes? Moments of one zone are equal if the clock's face is,
-    also in the hour that comes twice (`fold`); those that equal one of UTC are the same instant."""
+    """Have all values of this part's type that equal it the same bytes? Datetimes of one zone are equal if the clock
+    shows the same, also in the hour that comes twice (`fold`); datetimes that equal one of UTC are the same instant."""
     kind = type(part)
     return kind in _BY_EQUALITY or (kind is dt.datetime and part.tzinfo is dt.UTC)
 
 
 def describe(info: TypeInfo, key: tuple[Any, ...]) -> str:
-    """An object as errors name it."""
+    """Return an object's name for errors."""
     return f"{info.name} {', '.join(repr(k) for k in key)}"[:200]

@@ -1,7 +1,9 @@
-"""Session tokens: "no older than what I have seen", carried from one node to another by the application (R5).
+"""This module holds session tokens: "no older than what I have seen", carried from one node to another by the
+application (R5).
 
-A token holds the last lsn seen of each partition. Inside one site a partition has one history, so an lsn names what
-came before it. It is made of what transactions saw, is a few dozen bytes, and is plain text for a cookie or a header.
+A token holds the last lsn seen of each partition. Inside one site a partition has one history, so an lsn names
+everything before it, too. A token is made of what transactions saw, is a few dozen bytes, and is plain text for a
+cookie or a header.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ import msgspec
 from halog.errors import FieldTypeError
 
 FORM: Final = "h1."
-"""What a token's text begins with: the form of the rest."""
+"""A token's text begins with this: it names the form of the rest."""
 MAX_TEXT: Final = 64_000
-"""A token of a thousand partitions is a third of this; a longer text is not one of ours."""
+"""A longer text is no token of halog's. A token of a thousand partitions is a third of this."""
 
 _DECODER = msgspec.msgpack.Decoder(dict[str, int])
 
 
 class Token:
-    """Positions, by partition. `a | b` is no older than both; `str(token)` and `Token.parse` are inverse."""
+    """A `Token` holds positions (lsn by partition). `a | b` is no older than both; `str(token)` and `Token.parse` are
+    inverse. Give it to `node.transaction(after=token)`."""
 
     __slots__ = ("positions",)
 
@@ -55,7 +58,8 @@ class Token:
 
     @staticmethod
     def parse(text: str) -> Token:
-        """FieldTypeError for anything that `str(token)` did not make: a token comes back from outside."""
+        """Read a token from its text, which comes from outside: FieldTypeError for any text that `str(token)` did not
+        make."""
         if not text.startswith(FORM) or len(text) > MAX_TEXT:
             raise FieldTypeError(f"{text[:40]!r} is no session token; give back what str(tx.token) was")
         body = text[len(FORM) :]
@@ -70,7 +74,7 @@ class Token:
 
 
 def merged(after: Token | Iterable[Token]) -> dict[str, int]:
-    """The positions of one token, or of several together."""
+    """Return the positions of one token, or of several together."""
     if isinstance(after, Token):
         return dict(after.positions)
     all_of_them = Token()

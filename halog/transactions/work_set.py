@@ -1,9 +1,10 @@
-"""Objects and changes: what a transaction presents to the active node, and what it takes over from a call there.
+"""This module turns objects into changes and back: what a transaction presents to the active node, and what it takes
+over from a call there.
 
-Never decides whether a version still holds; that is the active node's writer. The theory: changes are derived from the
-objects each time they are asked for, always against the committed versions, so presenting them twice is harmless. A
-version read is sent once: with the change that replaces it, else among the reads; a key found absent is always sent as
-a read, so that a create that lost a race is a conflict (run it again), not a duplicate.
+It never decides whether a version still holds; the active node's writer does. Changes are derived from the objects each
+time they are asked for, always against the committed versions, so presenting them twice is harmless. A version read is
+sent once: with the change that replaces it, else among the reads. A key found absent is always sent as a read, so that
+a create that lost a race is a conflict (run it again), not a duplicate.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from halog.backend import Found, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE
 from halog.errors import ConflictError, CrossPartitionError, RecordFormatError, RecordTooLargeError
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.families import entry_at
 from halog.transactions.space import Image, Space
 
@@ -27,18 +28,18 @@ Reads = tuple[tuple[bytes, int], ...]
 Sent = Mapping[bytes, tuple[Write, ...]]
 
 SENT = 1.8
-"""Times the largest record: a frame takes twice as much, with its envelope."""
+"""Refuse changes of more than this times the largest record: a frame takes twice as much, with its envelope."""
 
 LARGEST = 3
 """Objects named by RecordTooLargeError."""
 
 
-def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[bytes, int]]:
-    """The changes, and the versions read that none of them replaces, by index key; FieldTypeError if a value does not
-    fit.
+def compared(entries: Iterable[ObjectEntry]) -> tuple[dict[bytes, list[Write]], dict[bytes, int]]:
+    """Return the changes, and the versions read that none of them replaces, by index key. FieldTypeError if a value
+    does not fit.
 
-    Most objects were only read, so the loop is about them: one that still holds the very values it was given is passed
-    over here, at a third of a microsecond.
+    Most objects were only read, so the loop is about them: one that still holds the very values it was given is skipped
+    here, in a third of a microsecond.
     """
     changes: dict[bytes, list[Write]] = {}
     reads: dict[bytes, int] = {}
@@ -63,9 +64,9 @@ def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[b
     return changes, reads
 
 
-def check_fit(entries: Iterable[Entry]) -> None:
-    """FieldTypeError if a value does not fit. Of what was read and cannot be changed in place only that is looked at
-    which has changed."""
+def check_fit(entries: Iterable[ObjectEntry]) -> None:
+    """Raise FieldTypeError if a value does not fit. Of an object that was read and cannot be changed in place, only the
+    values that changed are checked."""
     for e in entries:
         image, obj = e.image, e.obj
         if image is not None and image.flat and obj is not None and e.ref is image.ref:
@@ -76,14 +77,14 @@ def check_fit(entries: Iterable[Entry]) -> None:
 
 
 def work_in(tx: Reading, partition: str) -> Work:
-    """The transaction's state in one partition."""
+    """Return the transaction's state in one partition."""
     entries = [e for e in tx.entries.values() if e.partition == partition]
     changes, reads = compared(entries)
     return Work((*reads.items(), *tx.expected.items()), tuple(w for writes in changes.values() for w in writes))
 
 
 def spread(tx: Reading, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> dict[str, Work]:
-    """The transaction's state in each partition that it has read or changed anything in."""
+    """Return the transaction's state in each partition that it has read or changed anything in."""
     entries = tx.entries
     home = entries[next(iter(changes))].partition
     if len(entries) == 1 or all(e.partition == home for e in entries.values()):
@@ -96,8 +97,8 @@ def spread(tx: Reading, changes: Mapping[bytes, Sequence[Write]], reads: Mapping
     return {partition: Work(tuple(read), tuple(writes)) for partition, (read, writes) in parts.items()}
 
 
-def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> CrossPartitionError:
-    """Names both partitions and both objects."""
+def cross_partition(space: Space, one: ObjectEntry, key: bytes, partition: str) -> CrossPartitionError:
+    """Return the error that names both partitions and both objects."""
     this, that = space.name_of(one.key), space.name_of(key)
     return CrossPartitionError(
         f"{this} is in partition {one.partition} and {that} in {partition}; a method runs where its object is active "
@@ -111,15 +112,15 @@ def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> Cro
 
 
 def check_size(space: Space, writes: Sequence[Write]) -> None:
-    """Refuse what no frame would take, before it is sent (R8). The active node knows which limit counts: that of the
-    record, or that of an object."""
+    """Refuse changes that no frame would take, before they are sent (R8). The active node knows which limit counts:
+    that of the record, or that of an object."""
     size = sum([len(w.value) for w in writes if w.value is not None])
     if size > space.max_record_bytes * SENT:
         raise too_large(space, writes, size, space.max_record_bytes)
 
 
 def named(space: Space, writes: Sequence[Write], error: RecordTooLargeError, reads: Reads = ()) -> RecordTooLargeError:
-    """The same, naming the objects. `reads`: what was read, where the record has it, too."""
+    """Return the error with the objects' names. `reads`: versions read that are in the record, too."""
     size, limit = error.evidence.get("size", 0), error.evidence.get("limit", space.max_record_bytes)
     key = error.evidence.get("key")
     if not isinstance(key, bytes):
@@ -131,7 +132,7 @@ def named(space: Space, writes: Sequence[Write], error: RecordTooLargeError, rea
 
 
 def too_large(space: Space, writes: Sequence[Write], size: int, limit: int, reads: Reads = ()) -> RecordTooLargeError:
-    """Names size, limit and what is large: objects, or how much was read."""
+    """Return the error that names size, limit and what is large: objects, or the number of reads."""
     read = sum([len(key) for key, _ in reads])
     if read > size // 2:
         return RecordTooLargeError(
@@ -159,7 +160,7 @@ def too_large(space: Space, writes: Sequence[Write], size: int, limit: int, read
 
 
 def by_key(writes: Iterable[Write]) -> dict[bytes, tuple[Write, ...]]:
-    """Changes grouped by index key, in order."""
+    """Return changes grouped by index key, in order."""
     out: dict[bytes, tuple[Write, ...]] = {}
     for w in writes:
         out[w.key] = (*out.get(w.key, ()), w)
@@ -167,13 +168,13 @@ def by_key(writes: Iterable[Write]) -> dict[bytes, tuple[Write, ...]]:
 
 
 def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> None:
-    """Take over what a call elsewhere has read: it counts as read by this transaction. So does a key that was created
-    and deleted here without looking, if the call has looked."""
+    """Take over what a call on another node has read: it counts as read by this transaction. That includes a key that
+    was created and deleted here without looking, if the call has looked."""
     tx.seen = None
     for f in _whole(tx, partition, found):
         entry = entry_at(tx, f.key, partition)
         if entry is None:
-            entry = tx.entries[f.key] = Entry(tx, f.key, partition, known=False)
+            entry = tx.entries[f.key] = ObjectEntry(tx, f.key, partition, known=False)
         if _unread(entry):
             entry.image = image = tx.space.image(f, partition)
             entry.ref, entry.known = image.ref, True
@@ -182,14 +183,14 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
         if entry is None and version != ABSENT:
             raise RecordFormatError(f"the active node of {partition} read an object it did not send", key=key)
         if entry is None:
-            tx.entries[key] = Entry(tx, key, partition)
+            tx.entries[key] = ObjectEntry(tx, key, partition)
         elif _unread(entry) and version == ABSENT:
             entry.known = True
 
 
 def _whole(tx: Reading, partition: str, found: Iterable[Found]) -> list[Found]:
-    """With the values of those whose values no frame took beside the others'. ConflictError if one was changed since
-    the call has read it."""
+    """Fetch the values that no frame took beside the others. ConflictError if one was changed since the call has read
+    it."""
     told = list(found)
     missing = [f.key for f in told if not f.value]
     if not missing:
@@ -210,7 +211,7 @@ def _whole(tx: Reading, partition: str, found: Iterable[Found]) -> list[Found]:
     return [f for f in whole if f is not None]
 
 
-def _unread(entry: Entry) -> bool:
+def _unread(entry: ObjectEntry) -> bool:
     return not entry.known and entry.ref is None
 
 
@@ -231,16 +232,16 @@ def _place(tx: Reading, key: bytes, partition: str, group: tuple[Write, ...]) ->
         first = group[0]
         read = first.op != CREATE
         image = Image(key, partition, first.ref, first.replaced, None, {}, b"") if read else None
-        entry = tx.entries[key] = Entry(tx, key, partition, image, known=image is not None)
+        entry = tx.entries[key] = ObjectEntry(tx, key, partition, image, known=image is not None)
     last = group[-1]
     _set(entry, None if last.value is None else last.ref, last.value)
 
 
-def _committed(entry: Entry) -> tuple[bytes | None, bytes | None]:
+def _committed(entry: ObjectEntry) -> tuple[bytes | None, bytes | None]:
     return (None, None) if entry.image is None else (entry.image.ref, entry.image.data)
 
 
-def _set(entry: Entry, ref: bytes | None, value: bytes | None) -> None:
+def _set(entry: ObjectEntry, ref: bytes | None, value: bytes | None) -> None:
     if entry.obj is not None and entry.ref == ref and value is not None:
         _, read = entry.tx.space.reader_of(value[:8])
         entry.assume(read(value))

@@ -1,9 +1,9 @@
-"""One transaction, from `with` to commit or rollback, and the verbs that change.
+"""This module holds one transaction, from `with` to commit or rollback, and the verbs that change objects.
 
-It holds everything itself; nodes learn of it only when it fetches, calls or commits. The theory: optimistic versions
-and one `Work` at the end, or one for each partition that happen together (D4). If it read more than one object the
-versions are checked at the end, whether it changes something or not. Not thread-safe: one thread or task
-at a time.
+A transaction holds everything itself; nodes learn of it only when it fetches, calls or commits. It is optimistic: it
+notes versions, and presents one `Work` at the end, or one for each partition, which happen together (D4). If it read
+more than one object, the versions are checked at the end, whether it changes something or not. It is not thread-safe:
+one thread or task at a time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from halog.transactions import commit, remapped as moving
 from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, forked_error, open_here, task_now
 from halog.transactions.directory import is_absent
 from halog.transactions.ended_objects import class_of, end, revive, thaw
-from halog.transactions.entry import Entry
+from halog.transactions.entry import ObjectEntry
 from halog.transactions.families import entry_at
-from halog.transactions.outcomes import Unsettled
+from halog.transactions.outcomes import UnknownOutcome
 from halog.transactions.reading import COMMITTED, NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
 from halog.transactions.token import Token
@@ -42,23 +42,27 @@ MODES: Final[tuple[str, ...]] = get_args(Read)
 
 
 class Transaction(Reading):
-    """Made by `node.transaction()`; use it in a with-block. Its verbs are the node's (D1)."""
+    """A `Transaction` reads and changes objects; everything it changes happens at its end, or nothing (D1).
+
+    `node.transaction()` returns one; use it in a with-block, once. The end of the block commits; an exception rolls
+    back. The node has the same verbs.
+    """
 
     task: Any = None
     left_behind = False
-    """Was it open when this process was forked? Then it is the parent's."""
+    """Was it open when this process was forked? Then it belongs to the parent."""
     durability: Durability | None = None
-    """What it asks of its commit; None: what the policy says (R6)."""
+    """What its commit waits for; None: what the policy says (R6)."""
     id: bytes | None = None
     """The transaction's id, once its commit was sent."""
     home: str | None = None
-    """The partition it changed, once it has committed; of several the one that decided."""
+    """The partition that it changed, once it has committed; of several, the one that decided."""
     lsn: int | None = None
-    """Where it was committed; None if it changed nothing or did not commit."""
-    unsettled: Unsettled | None = None
-    """Where its outcome is asked for, if it is unknown."""
+    """The lsn at which it was committed; None if it changed nothing or did not commit."""
+    unsettled: UnknownOutcome | None = None
+    """How to ask for its outcome, if that is unknown."""
     spread: Mapping[str, int] | None = None
-    """Where, by partition, if it changed or rested on more than one."""
+    """Its lsn by partition, if it changed or relied on more than one."""
 
     @classmethod
     def special_one(
@@ -72,8 +76,8 @@ class Transaction(Reading):
         barrier: bool = False,
         leased: bool = False,
     ) -> Transaction:
-        """A transaction that reads from this node's copies, or waits for positions or the log, or runs a call for
-        another node."""
+        """Return a transaction that reads from this node's copies, or waits for positions or the log, or runs a call
+        for another node."""
         tx = cls(space)
         tx.local, tx.settled, tx.serving, tx.special = local, settled, serving, True
         tx.after = after
@@ -88,8 +92,8 @@ class Transaction(Reading):
     # --- life ---
 
     def __enter__(self) -> Transaction:
-        """Begin. ForkedError in a forked child; TransactionError inside another transaction; RefusedError in a
-        compensation trigger, unless it has `read="local"`."""
+        """Begin. ForkedError in a forked child; TransactionError inside another transaction; NoTransactionError if it
+        was used before; RefusedError in a compensation trigger, unless it has `read="local"`."""
         if (
             self.space.forked
             or self.state != NEW
@@ -120,7 +124,7 @@ class Transaction(Reading):
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Commit, or roll back if an exception passes. Raises what `commit` raises; then nothing has changed."""
+        """Commit, or roll back if an exception passes. It raises what `commit` raises."""
         CURRENT.set(None)
         if self.state == OPEN:
             if kind is None:
@@ -131,16 +135,16 @@ class Transaction(Reading):
             self.check_open()
 
     def leave_behind(self) -> None:
-        """In a forked child: what was open is the parent's, and over here."""
+        """End an open transaction in a forked child, where it belongs to the parent."""
         if self.state == OPEN:
             self.finish(ROLLED_BACK)
             self.left_behind = True
 
     def commit(self) -> None:
-        """End the transaction and keep its changes; done by itself at the end of the with-block.
+        """End the transaction and keep its changes; the end of the with-block does this by itself.
 
         ConflictError (LockedError among them), DuplicateKeyError, FieldTypeError, RecordTooLargeError (R8),
-        AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: nobody answered in time;
+        AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: no answer came in time;
         `Node.outcome` says what became of it. TransactionError in a method of an object: nothing happened.
         """
         self.check_open()
@@ -148,14 +152,15 @@ class Transaction(Reading):
         commit.commit(self)
 
     def rollback(self) -> None:
-        """End the transaction and forget its changes; does nothing if it has ended. TransactionError in a method of an
+        """End the transaction and forget its changes; do nothing if it has ended. TransactionError in a method of an
         object."""
         if self.state == OPEN:
             self._check_no_call()
             self.finish(ROLLED_BACK)
 
     def _check_no_call(self) -> None:
-        """A method has part of its caller's transaction at the most: elsewhere that alone would be committed."""
+        """Refuse to end the transaction inside a method: it has only a part of its caller's transaction, and elsewhere
+        only that part would be committed."""
         if self.saved is not None or self.serving is not None:
             raise TransactionError(
                 "a method cannot end the transaction, which is its caller's; nothing was done: raise an exception to "
@@ -163,7 +168,7 @@ class Transaction(Reading):
             )
 
     def finish(self, state: int) -> None:
-        """The transaction is over: its objects stay readable and refuse everything else."""
+        """End the transaction: its objects stay readable and refuse everything else."""
         self.state = state
         if self.special:
             self.last_seen = self.seen_now()
@@ -179,19 +184,19 @@ class Transaction(Reading):
             if obj is not None:
                 image = e.image
                 if image is not None and image.mutable and image.info is not None and not e.made:
-                    try:  # the application's code may be met, and interrupted there
+                    try:  # this may run the application's code, and be interrupted there
                         self.space.kept.note(image.info, e.key, obj.__dict__)
                     except BaseException as raised:
                         interrupted = raised
                 end(obj)
-                e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
+                e.obj = None  # object and entry name each other: only the garbage collector would free them
         self.held = {}
         self.saved = self.pinned = self.views = None
         if interrupted is not None:
             raise interrupted
 
     def settled_as(self, said: Outcome) -> None:
-        """It was unknown, and now this is known."""
+        """Note the outcome of a transaction whose outcome was unknown."""
         if said == "happened":
             self.state = COMMITTED
         elif said == "did not happen":
@@ -199,25 +204,26 @@ class Transaction(Reading):
 
     @property
     def token(self) -> Token:
-        """What this transaction has seen and, if it has committed, written: reads of another transaction begun `after`
-        it are no older (R5). Of a transaction that only reads: inside the block, or with `read="local"` or `after`."""
+        """Return what this transaction has seen and, if it has committed, written. Reads of another transaction begun
+        `after` this token are no older (R5). If the transaction only reads, take the token inside the block, unless it
+        has `read="local"` or `after`."""
         seen = self.last_seen if self.last_seen is not None else self.seen_now()
         written = self.spread or ({} if self.home is None or self.lsn is None else {self.home: self.lsn})
         return Token(seen) | Token(written)
 
     @property
     def outcome(self) -> str:
-        """`new`, `open`, `committing`, `committed`, `rolled back` or `unknown` (see `Node.outcome`)."""
+        """Return `new`, `open`, `committing`, `committed`, `rolled back` or `unknown` (see `Node.outcome`)."""
         return OUTCOMES[self.state]
 
     # --- verbs ---
 
     def create(self, obj: T) -> T:
-        """Keep a new object: give it a reference (D1) and write it at commit; returns it.
+        """Keep a new object: give it a reference (D1), write it at commit, and return it.
 
-        DuplicateKeyError here if this transaction knows the key exists, else at commit; UnknownTypeError; MapperError
-        (P6); CrossPartitionError in a method of an object elsewhere; RefusedError if the transaction has an object of
-        this key that is at another place, since the classes are bound to different policies.
+        DuplicateKeyError here if this transaction knows that the key exists, else at commit; UnknownTypeError;
+        MapperError (P6); CrossPartitionError in a method of an object in another partition. RefusedError if classes of
+        one family are bound to different policies, and the transaction has an object of this key at another place.
         """
         self._check_writable()
         bound = _binding(obj)
@@ -231,7 +237,7 @@ class Transaction(Reading):
         if place.before or place.listed:
             partition = moving.create_in(self, index_key, place, info, obj)
         entry = self._entry_to_create(index_key, partition)
-        if place.listed and is_absent(self, index_key, partition):  # who has looked and is too late meets a conflict
+        if place.listed and is_absent(self, index_key, partition):  # it has looked: a lost race is a conflict
             entry.known = True
         if bound is not None:
             revive(obj)
@@ -242,20 +248,20 @@ class Transaction(Reading):
         obj.__dict__[BINDING] = entry
         return obj
 
-    def _entry_to_create(self, key: bytes, partition: str) -> Entry:
+    def _entry_to_create(self, key: bytes, partition: str) -> ObjectEntry:
         self.check_reach(key, partition)
         entry = entry_at(self, key, partition)
         if entry is None:
             known = self.expected.get(key) == ABSENT
-            entry = self.entries[key] = Entry(self, key, partition, known=known)
+            entry = self.entries[key] = ObjectEntry(self, key, partition, known=known)
         elif entry.ref is not None:
             raise DuplicateKeyError(f"{self.space.name_of(key)} exists", key=key)
         if self.saved is not None:
             self.saved.touch(entry)
         return entry
 
-    def _check_again(self, bound: Entry, obj: Any) -> None:
-        """An object may be given to `create` again only if its create was undone."""
+    def _check_again(self, bound: ObjectEntry, obj: Any) -> None:
+        """Check that an object that is given to `create` again is one whose create was undone."""
         state, is_now = bound.tx.state, bound.obj is obj
         if bound.made and (state == ROLLED_BACK or (state == OPEN and bound.obj is None)):
             return
@@ -265,8 +271,8 @@ class Transaction(Reading):
         raise NoTransactionError(f"{name}: this Python object belongs to another transaction; make a new one to create")
 
     def delete(self, obj: Any) -> None:
-        """Delete an object of this transaction. NoTransactionError if it is not one; CrossPartitionError in a method
-        of an object elsewhere."""
+        """Delete an object of this transaction. NoTransactionError if it is not one; CrossPartitionError in a method of
+        an object in another partition."""
         self._check_writable()
         entry = self._entry_of(obj)
         self.check_reach(entry.key, entry.partition)
@@ -276,8 +282,8 @@ class Transaction(Reading):
         entry.ref = entry.pending = None
 
     def ref(self, obj: T) -> Ref[T]:
-        """The object's reference (D1), also after its transaction has committed. NoTransactionError for an object that
-        was not created, or whose create did not happen, or that was deleted."""
+        """Return the object's reference (D1), also after its transaction has committed. NoTransactionError for an
+        object that was not created, or whose create did not happen, or that was deleted."""
         entry = _binding(obj)
         if entry is None or entry.ref is None or (entry.made and entry.tx.state == ROLLED_BACK):
             raise NoTransactionError(f"this {type(obj).__name__} is not kept: it was not created, or it was deleted")
@@ -287,7 +293,8 @@ class Transaction(Reading):
     # --- checks ---
 
     def check_open(self) -> None:
-        """See Reading; ForkedError in a child of the process that began it."""
+        """Check that the transaction is open, as `Reading` does; ForkedError in a child of the process that began
+        it."""
         if self.state or self.space.forked:
             if self.left_behind or self.space.forked:
                 raise forked_error()
@@ -299,7 +306,7 @@ class Transaction(Reading):
         if self.local:
             raise RefusedError('a transaction with read="local" changes nothing: its reads may be old')
 
-    def _entry_of(self, obj: Any) -> Entry:
+    def _entry_of(self, obj: Any) -> ObjectEntry:
         entry = _binding(obj)
         if entry is None:
             raise NoTransactionError(f"this {type(obj).__name__} is not kept by halog; create or get it first")
@@ -309,8 +316,8 @@ class Transaction(Reading):
         return entry
 
 
-def _binding(obj: Any) -> Entry | None:
-    found: Entry | Bond | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
+def _binding(obj: Any) -> ObjectEntry | None:
+    found: ObjectEntry | Bond | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
     return found.entry() if isinstance(found, Bond) else found
 
 

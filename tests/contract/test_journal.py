@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from halog.adapters.kafka import conf as kafka_conf
 from halog.core.commit.discards import RECORD_BYTES
 from halog.errors import RefusedError
-from halog.ports import Noted
+from halog.ports import JournalResult
 from tests.contract.rigs import KafkaRig, LogRig, new_topic
 
 pytestmark = pytest.mark.feature("O2")
@@ -30,9 +30,9 @@ def test_what_is_noted_is_read_in_order(logs: LogRig) -> None:
     tp = new_topic(log)
     journal = log.journal(tp)
     first, more = [b"%d" % n for n in range(300)], [b"last"]
-    assert journal.note(first) == Noted(0)
-    assert journal.note(more) == Noted(0)
-    assert journal.note([]) == Noted(0)
+    assert journal.note(first) == JournalResult(0)
+    assert journal.note(more) == JournalResult(0)
+    assert journal.note([]) == JournalResult(0)
     assert [e.value for e in log.read(tp, *log.bounds(tp))] == first + more
     journal.close()
 
@@ -42,10 +42,10 @@ def test_a_log_that_is_away_gives_everything_back_in_time(logs: LogRig) -> None:
     log = logs.log()
     tp = new_topic(log)
     journal = log.journal(tp)
-    assert journal.note([b"before"]) == Noted(0)
+    assert journal.note([b"before"]) == JournalResult(0)
     logs.hold(tp)
     began = time.monotonic()
-    assert journal.note([b"1", b"2", b"3"]) == Noted(3)
+    assert journal.note([b"1", b"2", b"3"]) == JournalResult(3)
     assert time.monotonic() - began < 8.0
     logs.release(tp)
     until = time.monotonic() + 20
@@ -64,7 +64,7 @@ def test_the_largest_event_is_taken_and_read(logs: LogRig) -> None:
     tp = new_topic(log)
     journal = log.journal(tp)
     values = [b"1", bytes(-(-RECORD_BYTES // 3) * 4 + 65_536), b"2"]
-    assert journal.note(values) == Noted(0)
+    assert journal.note(values) == JournalResult(0)
     assert [e.value for e in log.read(tp, *log.bounds(tp))] == values
     journal.close()
 
@@ -76,9 +76,9 @@ def test_a_value_no_log_takes_is_passed_over(logs: LogRig) -> None:
     tp = new_topic(log)
     journal = log.journal(tp)
     large = bytes(kafka_conf.MAX_BYTES + 1)
-    assert journal.note([b"1", large, b"2", large]) == Noted(0, 2)
-    assert journal.note([large]) == Noted(0, 1)
-    assert journal.note([b"3"]) == Noted(0)
+    assert journal.note([b"1", large, b"2", large]) == JournalResult(0, 2)
+    assert journal.note([large]) == JournalResult(0, 1)
+    assert journal.note([b"3"]) == JournalResult(0)
     assert [e.value for e in log.read(tp, *log.bounds(tp))] == [b"1", b"2", b"3"]
     journal.close()
 
@@ -94,7 +94,7 @@ def test_a_value_larger_than_an_operators_topic_takes_is_passed_over(kafka: Kafk
     next(iter(admin.incremental_alter_configs([limit]).values())).result(10)
     journal = log.journal(tp)
     few = [b"%d" % n for n in range(20)]
-    assert journal.note([*few, bytes(200_000), *few]) == Noted(0, 1)
+    assert journal.note([*few, bytes(200_000), *few]) == JournalResult(0, 1)
     assert [e.value for e in log.read(tp, *log.bounds(tp))] == few + few
     journal.close()
 
@@ -129,7 +129,7 @@ def test_closing_ends_a_write_that_hangs(kafka: KafkaRig, monkeypatch: pytest.Mo
     log = kafka.log()
     tp = new_topic(log)
     journal = log.journal(tp)
-    assert journal.note([b"before"]) == Noted(0)
+    assert journal.note([b"before"]) == JournalResult(0)
     kafka.hold(tp)
     writing = threading.Thread(target=lambda: journal.note([b"never"]), daemon=True)
     writing.start()

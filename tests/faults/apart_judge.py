@@ -10,6 +10,7 @@ from typing import Any
 
 import halog
 from halog.config import load_config
+from halog.demo.journal import read
 from halog.demo.split import journal, reading, verify
 from halog.demo.split.run import AGREED
 from halog.demo.verify_copies import placed_by
@@ -19,7 +20,7 @@ from tests.integration.sites.two import EAST, NAMES, WEST
 def main() -> None:
     """Order in argv: configurations and journals by site, and the report of the merge."""
     order = json.loads(sys.argv[1])
-    claims = {site: journal.claims(journal.read(Path(order[f"{site}_journal"]))) for site in NAMES}
+    claims = {site: journal.claims(read(Path(order[f"{site}_journal"]))) for site in NAMES}
     conflicts = [o for o in reading.exported(Path(order["report"])) if o["is"] not in AGREED]
     nodes = {site: halog.node(order[site], name=f"{site}-judge") for site in NAMES}
     try:

@@ -47,7 +47,7 @@ class Rounds:
         self.number = self.shared = self.undone = 0
         self._land(self.west, SHARED)
         self.shared = 1
-        self._before: dict[str, restores.Restore] = {}
+        self._before: dict[str, restores.RestoreRequest] = {}
         """What was asked for before the command began."""
         self.made: dict[str, int] = {}
         """What one site alone has made, that is to be there, and how often it has landed."""
@@ -120,10 +120,12 @@ class Rounds:
                 with suppress(ProcessLookupError):
                     begun.kill()
 
-    def asked(self) -> dict[str, restores.Restore]:
+    def asked(self) -> dict[str, restores.RestoreRequest]:
         """By partition, the restore that was asked for last."""
         found = {p: self.east.znode(f"restores/{p}") for p in self.east.partitions()}
-        return {p: msgspec.json.decode(data, type=restores.Restore) for p, data in found.items() if data is not None}
+        return {
+            p: msgspec.json.decode(data, type=restores.RestoreRequest) for p, data in found.items() if data is not None
+        }
 
     def _is_at(self, step: str) -> bool:
         if step == CLOSING:
@@ -131,7 +133,7 @@ class Rounds:
         now = self._new()
         return any(r.phase in ENDED or STEPS.index(r.phase) >= STEPS.index(step) for r in now.values())
 
-    def _new(self) -> dict[str, restores.Restore]:
+    def _new(self) -> dict[str, restores.RestoreRequest]:
         """Those that were asked for since the command began."""
         before = self._before
         return {p: r for p, r in self.asked().items() if p not in before or r.at_ms != before[p].at_ms}

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from halog.core.keys import directory
-from halog.core.keys.directory import Row
+from halog.core.keys.directory import DirectoryRow
 from halog.core.keys.mapping import LISTED, Place
 from halog.core.log.records import CREATE, DELETE, UPDATE
 from tests.mutants.registry import mutant, patch
@@ -21,7 +21,7 @@ Looking = Generator[tuple[str, bytes], Any, tuple[str, Any]]
 def the_entry_of_a_deleted_object_is_not_deleted() -> None:
     """Nobody can create the key again."""
 
-    def beside(*args: Any) -> Iterator[tuple[str, Row]]:
+    def beside(*args: Any) -> Iterator[tuple[str, DirectoryRow]]:
         return (row for row in real(*args) if row[1].op != DELETE)
 
     real = patch(directory, "beside", beside)
@@ -31,7 +31,7 @@ def the_entry_of_a_deleted_object_is_not_deleted() -> None:
 def an_object_is_created_without_its_entry() -> None:
     """Nothing makes its key unique, and nobody finds it."""
 
-    def beside(*args: Any) -> Iterator[tuple[str, Row]]:
+    def beside(*args: Any) -> Iterator[tuple[str, DirectoryRow]]:
         return (row for row in real(*args) if row[1].op != CREATE)
 
     real = patch(directory, "beside", beside)
@@ -41,7 +41,7 @@ def an_object_is_created_without_its_entry() -> None:
 def a_create_does_not_ask_whether_there_is_an_entry() -> None:
     """It takes a key that was listed once for listed, and puts another object under it."""
 
-    def beside(*args: Any) -> Iterator[tuple[str, Row]]:
+    def beside(*args: Any) -> Iterator[tuple[str, DirectoryRow]]:
         for at, row in real(*args):
             if row.op != CREATE or row.key not in written:
                 yield at, row
@@ -89,7 +89,7 @@ def an_object_that_is_not_where_its_entry_says_does_not_exist() -> None:
 def an_object_is_carried_without_its_entry() -> None:
     """Its entry says where it was."""
 
-    def moved(*args: Any) -> tuple[tuple[str, Row], ...]:
+    def moved(*args: Any) -> tuple[tuple[str, DirectoryRow], ...]:
         return tuple(row for row in real(*args) if row[1].op != UPDATE)
 
     real = patch(directory, "moved", moved)
@@ -133,7 +133,7 @@ def a_look_up_finds_only_what_has_an_entry_while_objects_get_theirs() -> None:
 def an_entry_goes_and_its_object_stays() -> None:
     """Nobody looks for it there."""
 
-    def unlisting(*args: Any) -> tuple[tuple[str, Row], ...]:
+    def unlisting(*args: Any) -> tuple[tuple[str, DirectoryRow], ...]:
         return real(*args)[:1]
 
     real = patch(directory, "unlisting", unlisting)

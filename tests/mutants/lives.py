@@ -9,7 +9,7 @@ from halog.core.active.leader import Leading
 from halog.core.ids import Member
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table import resync as module, states as life
-from halog.core.table.states import Sight, State
+from halog.core.table.states import PartitionSight, State
 from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
 from tests.sim import lives, shop
@@ -68,7 +68,7 @@ def a_partition_is_updating_until_all_are_clean() -> None:
 def who_is_updating_stays_so_when_no_node_can_be_active() -> None:
     """The row from Updating to Unavailable is missing."""
 
-    def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Iterator[str]:
+    def happenings(state: State, before: PartitionTable | None, sight: PartitionSight) -> Iterator[str]:
         for happening in real(state, before, sight):
             if state is State.UPDATING and happening == "no node can be active":
                 return

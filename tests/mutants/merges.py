@@ -10,13 +10,13 @@ import msgspec
 
 from halog.core.log import merge_parts as merged, records
 from halog.core.log.chain import Chain, Verdict
-from halog.core.log.merge_parts import MergedIn, Parts, continues
+from halog.core.log.merge_parts import AppliedMerge, Parts, continues
 from halog.core.log.records import EpochMerged, MergePart
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from restore import branches, creating, replay
-from restore.branch import Branch, Side, Since
-from restore.branches import Compared
+from restore.branch import Branch, BranchReader, Side
+from restore.branches import BranchComparison
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import of_a_merge
 from tests.unit.core import merging_world
@@ -43,7 +43,7 @@ def parts_count_without_what_makes_them_count() -> None:
             part = records.decode(data)
             assert isinstance(part, MergePart)
             header = msgspec.structs.replace(part.header, lsn=self.chain.state.lsn + 1)
-            self._merged(MergedIn(header, b"", part.merged, part.happened, (), 0, 0))
+            self._merged(AppliedMerge(header, b"", part.merged, part.happened, (), 0, 0))
         return verdict
 
     real = patch(Copy, "read", read)
@@ -94,7 +94,7 @@ def the_closed_branch_is_not_fenced() -> None:
             self.owner = self.other
             self.fence = self.state.epoch
             in_doubt = tuple(u.offset for u in self.copy.ledger.undecided.values())
-            self.closed = Closed(Checkpoint(len(self.log.entries), self.state), in_doubt)
+            self.closed = ClosedBranch(Checkpoint(len(self.log.entries), self.state), in_doubt)
 
     patch(Site, "close", close)
     _as_it_is()
@@ -134,8 +134,8 @@ def a_branch_is_closed_while_an_epoch_is_begun() -> None:
 def what_is_equal_on_both_branches_gets_no_version() -> None:
     """Nothing is to be changed there."""
 
-    def merged_at(*args: Any, **more: Any) -> Compared:
-        found: Compared = real(*args, **more)
+    def merged_at(*args: Any, **more: Any) -> BranchComparison:
+        found: BranchComparison = real(*args, **more)
         return found._replace(keys=tuple(d for d in found.keys if d.source != d.initiating))
 
     real = patch(merging_world, "merged_at", merged_at)
@@ -177,7 +177,7 @@ def a_merge_forgets_what_one_before_it_has_brought() -> None:
         read: Branch = real(*args)
         return read._replace(brought=(), happened=[c.tx for _, c in read.committed if c.changes and any(c.tx)])
 
-    real = patch(Since, "branch", branch)
+    real = patch(BranchReader, "branch", branch)
 
 
 @mutant("M2", SEEDS, play)
@@ -189,7 +189,7 @@ def what_another_branch_has_undone_is_not_known() -> None:
 @mutant("F5", SEEDS, play)
 def what_the_source_did_while_it_was_being_closed_is_not_read() -> None:
     """The source is taken as it was when the merge was begun."""
-    real = patch(Since, "read", lambda self, of: 0 if self._last else real(self, of))
+    real = patch(BranchReader, "read", lambda self, of: 0 if self._last else real(self, of))
 
 
 @mutant("F5", SEEDS, play)

@@ -9,14 +9,14 @@ from typing import Any
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.record_types import EpochOpened, Record
 from halog.runtime.merge import restore_driver as restoring
-from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.relinquish import GivingAway
-from halog.runtime.sites.split_watch import Watching
+from halog.runtime.sites.catch_up import CatchUp
+from halog.runtime.sites.relinquish import Relinquishment
+from halog.runtime.sites.split_watch import SplitWatch
 from restore import replay, results, undoing
 from restore.merge import Difference, Kind
 from restore.plan import Choice
-from restore.report import Entry, merged
-from restore.undoing import Undone
+from restore.report import ReportEntry, merged
+from restore.undoing import UndoPlan
 from tests.mutants.registry import mutant, patch
 from tests.sim.abroad import pair
 
@@ -26,23 +26,23 @@ SEEDS = pair.SEEDS[:2_000]
 @mutant("M1", SEEDS)
 def nobody_looks_whether_both_sites_serve() -> None:
     """Each goes on as if it were alone."""
-    patch(Watching, "_look", lambda self, site, mine: None)
+    patch(SplitWatch, "_look", lambda self, site, mine: None)
 
 
 @mutant("M5", SEEDS)
 def a_site_takes_over_before_it_has_everything() -> None:
     """What has not come over is lost."""
-    patch(DrawingLevel, "step", lambda self, *, may_fence: True)
+    patch(CatchUp, "step", lambda self, *, may_fence: True)
 
 
 @mutant("F3", SEEDS)
 def a_log_is_given_away_without_being_compared() -> None:
     """Whatever the other one has not got is cut silently."""
 
-    def compare(self: GivingAway, own: Any) -> Iterator[bool]:
+    def compare(self: Relinquishment, own: Any) -> Iterator[bool]:
         yield True
 
-    patch(GivingAway, "_compare", compare)
+    patch(Relinquishment, "_compare", compare)
 
 
 @mutant("F2", SEEDS)
@@ -62,10 +62,10 @@ def an_epoch_that_was_never_opened_here_ends_the_other_sites() -> None:
 def undoing_a_merge_overrules_what_was_done_since() -> None:
     """Whatever stands there by now."""
 
-    def undone(report: list[Entry], left: Any, find: Any) -> Undone:
+    def undone(report: list[ReportEntry], left: Any, find: Any) -> UndoPlan:
         told = [t for t in report if t.then != t.found.source]
         found = [(t, Difference(t.found.key, Kind.KEPT, t.then, t.then, None, (), ())) for t in told]
-        return Undone([merged(Choice(d, None, t.found.source), "undone") for t, d in found], {})
+        return UndoPlan([merged(Choice(d, None, t.found.source), "undone") for t, d in found], {})
 
     patch(restoring, "undone", undone)
 
@@ -74,7 +74,7 @@ def undoing_a_merge_overrules_what_was_done_since() -> None:
 def what_is_again_as_a_merge_left_it_is_undone_though_it_was_changed_since() -> None:
     """States are compared, not versions."""
 
-    def undone(report: list[Entry], left: Any, find: Any) -> Undone:
+    def undone(report: list[ReportEntry], left: Any, find: Any) -> UndoPlan:
         return real(report, lambda key: 0 if find(key) is None else find(key).version, find)  # type: ignore[no-any-return]
 
     real = patch(restoring, "undone", undone)

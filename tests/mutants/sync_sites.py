@@ -17,9 +17,9 @@ from halog.core.sites.sync_sites import SyncSites, as_member
 from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
 from halog.metadata import site_ownership as claims
-from halog.metadata.sync_waits import Awaited
+from halog.metadata.sync_waits import SyncWait
 from halog.runtime.sites import acknowledgements as arrivals
-from halog.runtime.sites.acknowledgements import Confirming
+from halog.runtime.sites.acknowledgements import AcknowledgementSender
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.sim.abroad import waiting
 from tests.unit.core.sync_sites_play import failure_of
@@ -128,23 +128,23 @@ def what_the_own_log_has_happened() -> None:
 def a_site_confirms_by_an_epoch_that_it_has_begun_itself() -> None:
     """And gave away again, unopened: at the site that serves nobody knows it."""
 
-    def mine(self: Confirming) -> list[tuple[str, tuple[EpochId, int]]]:
+    def mine(self: AcknowledgementSender) -> list[tuple[str, tuple[EpochId, int]]]:
         epochs = {c.name: c.core.state.chain.state.epoch for c in self._host.copies.values()}
         return [(name, (epochs[name], lsn)) for name, (_, lsn) in real(self)]
 
-    real = patch(Confirming, "_mine", mine)
+    real = patch(AcknowledgementSender, "_mine", mine)
 
 
 @mutant("M5", SIMULATED, simulated)
 def a_site_confirms_what_it_has_read_at_the_other_one() -> None:
     """Before its own log has it."""
 
-    def mine(self: Confirming) -> list[tuple[str, tuple[EpochId, int]]]:
+    def mine(self: AcknowledgementSender) -> list[tuple[str, tuple[EpochId, int]]]:
         line = self._mirroring._lines.get(self._site)
         at = {one.copy.name: one.mirror.chain.state.head for one in line._running.values()} if line else {}
         return [(name, max(head, at.get(name, head), key=lambda h: h[1])) for name, head in real(self)]
 
-    real = patch(Confirming, "_mine", mine)
+    real = patch(AcknowledgementSender, "_mine", mine)
 
 
 @mutant("M5", SIMULATED, simulated)
@@ -157,8 +157,8 @@ def whoever_is_mirrored_is_taken_to_wait() -> None:
 def a_site_that_may_drop_this_one_is_taken_not_to() -> None:
     """What it has acknowledged since the line was cut is taken to be here."""
 
-    def awaited(*args: Any) -> Awaited | None:
-        found: Awaited | None = real(*args)
+    def awaited(*args: Any) -> SyncWait | None:
+        found: SyncWait | None = real(*args)
         return found and msgspec.structs.replace(found, may_drop=False)
 
     real = patch(waiting, "awaited", awaited)

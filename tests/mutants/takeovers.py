@@ -19,9 +19,9 @@ from halog.core.sites.site_quorum import NEVER, SiteQuorum
 from halog.core.sites.takeover_candidate import Candidate, Vote
 from halog.ports import Coordinator
 from halog.runtime.sites import voting as site_votes
-from halog.runtime.sites.switchover_recovery import Unfinished
+from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from halog.runtime.sites.takeover import Takeovers
-from halog.runtime.sites.voting import Held, SiteVoting, held, write
+from halog.runtime.sites.voting import SiteVote, SiteVoting, held, write
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.mutants.sync_sites import what_the_own_log_has_happened
 from tests.sim.abroad import takeover
@@ -151,7 +151,7 @@ def one_that_was_taken_over_from_goes_on_waiting() -> None:
 @mutant("M5", SIMULATED, simulated)
 def what_was_given_and_not_taken_is_nobodys() -> None:
     """The command died, and the site that was given it has not the votes to take it over."""
-    patch(Unfinished, "turn", lambda self: self._host.pause(10.0))
+    patch(SwitchoverRecovery, "turn", lambda self: self._host.pause(10.0))
 
 
 @mutant("Q1", SIMULATED, simulated)
@@ -169,7 +169,7 @@ def votes_that_a_switch_left_behind_stay_where_they_are() -> None:
 @both("Q1")
 def a_vote_that_was_claimed_has_no_past() -> None:
     """Whoever lost it right before the line was cut does not get it back, though nobody has counted it since."""
-    patch(Held, "under", property(lambda self: self.epoch))
+    patch(SiteVote, "under", property(lambda self: self.epoch))
 
 
 @mutant("Q1", UNITS, tested)
@@ -186,7 +186,7 @@ def what_was_merged_into_a_history_is_not_in_it() -> None:
 def a_vote_that_nobody_renewed_since_it_was_claimed_was_counted_by_nobody() -> None:
     """But for this site: a third one has claimed it from one that answered by it."""
 
-    def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: Held) -> bool:
+    def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: SiteVote) -> bool:
         taken: bool = real(self, key, copy, now)
         seen_ms = (site_votes.time.monotonic() - self._others[key][1]) * 1000
         rests = seen_ms >= self._after_ms[copy.core.state.table.policy]
@@ -199,7 +199,7 @@ def a_vote_that_nobody_renewed_since_it_was_claimed_was_counted_by_nobody() -> N
 def whoever_is_made_serve_has_the_votes_of_who_served() -> None:
     """Also where that one has taken over from it, and has answered what is not here."""
 
-    def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: Held) -> bool:
+    def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: SiteVote) -> bool:
         taken: bool = real(self, key, copy, now)
         return taken or (copy.core.leading is not None and self._is_given(copy, now.site))
 

@@ -15,9 +15,9 @@ import pytest
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.records import EpochStarted, Record, SiteSwitched
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
-from halog.runtime.sites.relinquish import GivingAway
+from halog.runtime.sites.relinquish import Relinquishment
 from halog.runtime.support.adapters import Remote
 from restore.branch import Side
 from tests.mutants.registry import mutant, patch, simulated
@@ -157,7 +157,7 @@ def a_site_that_gave_its_log_away_is_met_by_its_own_past() -> None:
 def a_home_that_returns_does_not_fence_its_log() -> None:
     """It compares what is there, and gives it away in the epoch that its log is in; who merges takes its word."""
 
-    def all_(self: GivingAway) -> Iterator[bool]:
+    def all_(self: Relinquishment) -> Iterator[bool]:
         own = self._closed()
         self.epoch = own.epoch
         yield from self._compare(own)
@@ -166,7 +166,7 @@ def a_home_that_returns_does_not_fence_its_log() -> None:
             while self._state().owner != self._remote.name and self._state().epoch == self.epoch:
                 yield True
 
-    patch(GivingAway, "_all", all_)
+    patch(Relinquishment, "_all", all_)
     _take_its_word()
 
 
@@ -175,14 +175,14 @@ def _take_its_word() -> None:
         found = remote.coordinator.get(f"closed/{partition}")
         if found is None:
             return "it has not closed its branch"
-        closed = msgspec.json.decode(found.data, type=Closed)
+        closed = msgspec.json.decode(found.data, type=ClosedBranch)
         at = closed.checkpoint
         return Side(remote.name, remote.log, tp, at.state, at.offset, closed.in_doubt)
 
     patch(restores, "closed_side", closed_side)
 
 
-def _switched(one: GivingAway, head: Any) -> Record:
+def _switched(one: Relinquishment, head: Any) -> Record:
     return SiteSwitched(one._header(), one._remote.name, head)
 
 
@@ -190,7 +190,7 @@ def _switched(one: GivingAway, head: Any) -> Record:
 def a_home_that_returns_fences_its_log_behind_the_comparison() -> None:
     """Nothing lands behind its turn; what has landed since it compared is given away with the rest."""
 
-    def all_(self: GivingAway) -> Iterator[bool]:
+    def all_(self: Relinquishment) -> Iterator[bool]:
         own = self._closed()
         self.epoch = own.epoch
         yield from self._compare(own)
@@ -204,5 +204,5 @@ def a_home_that_returns_fences_its_log_behind_the_comparison() -> None:
         while self._state().owner != self._remote.name and self._state().epoch == self.epoch:
             yield True
 
-    patch(GivingAway, "_all", all_)
+    patch(Relinquishment, "_all", all_)
     _take_its_word()

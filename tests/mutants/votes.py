@@ -11,7 +11,15 @@ from halog.core.commit.discards import Discarded
 from halog.core.commit.participant import NOT_PREPARED, Voting
 from halog.core.log import records
 from halog.core.log.outcomes import Outcomes
-from halog.core.log.transactions import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
+from halog.core.log.transactions import (
+    Applied,
+    DecidedTransaction,
+    Decision,
+    Ledger,
+    Locks,
+    PreparedTransaction,
+    UndecidedTransaction,
+)
 from halog.runtime.topics import ledger_rows
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
@@ -194,7 +202,7 @@ def locks_begin_with_the_log() -> None:
 
     def logged(self: Voting, *args: Any) -> Applied:
         meant: Applied = really(self, *args)
-        if type(meant) is Prepared:
+        if type(meant) is PreparedTransaction:
             self.writer.locks.take(meant.undecided.prepare)
         return meant
 
@@ -305,7 +313,7 @@ def a_participant_confirms_an_abort_with_no_record_and_the_trace_tells() -> None
 def a_commit_is_told_once() -> None:
     """Whether or not the others confirm, and nobody in doubt asks."""
 
-    def decided(self: Voting, tx: bytes, meant: Decided, out: list[fx.Effect]) -> None:
+    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         real(self, tx, meant, out)
         self.unconfirmed.clear()
 
@@ -317,7 +325,7 @@ def a_commit_is_told_once() -> None:
 def spread_to_nobody() -> None:
     """Participants find out by doubting, or never."""
 
-    def decided(self: Voting, tx: bytes, meant: Decided, out: list[fx.Effect]) -> None:
+    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         pass
 
     patch(Voting, "_decided", decided)
@@ -332,7 +340,7 @@ def a_commit_that_changes_nothing() -> None:
         if u is not None and u.prepare.first != u.prepare.participants[-1]:
             bare = records.Prepare(u.prepare.header, u.prepare.first, u.prepare.participants, 0, b"", ())
             self.locks.release(u.prepare)
-            self.undecided[record.header.tx] = Undecided(bare, u.offset)
+            self.undecided[record.header.tx] = UndecidedTransaction(bare, u.offset)
         return real(self, record, offset)
 
     real = patch(Ledger, "_decided", decided)

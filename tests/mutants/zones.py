@@ -8,7 +8,7 @@ from halog.core import events as ev, roles
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.table import zones as module
-from halog.core.table.zones import Count, Sight, Zone
+from halog.core.table.zones import NodeContacts, QuorumCount, Zone
 from tests.mutants.registry import handlers, mutant, patch
 from tests.sim import zones
 
@@ -37,7 +37,7 @@ def a_copy_comes_back_as_it_was() -> None:
 def whoever_was_once_known_counts() -> None:
     """A node that hears nobody has the votes of all whose addresses it knows."""
 
-    def counted(zone: Zone, me: str, sight: Sight) -> Count:
+    def counted(zone: Zone, me: str, sight: NodeContacts) -> QuorumCount:
         return real(zone, me, msgspec.structs.replace(sight, reached=sight.discovered))
 
     real = patch(zones, "count", counted)
@@ -47,7 +47,7 @@ def whoever_was_once_known_counts() -> None:
 def who_is_offline_has_no_vote() -> None:
     """Nodes that lost each other wait for each other."""
 
-    def counted(zone: Zone, me: str, sight: Sight) -> Count:
+    def counted(zone: Zone, me: str, sight: NodeContacts) -> QuorumCount:
         return real(zone, me, msgspec.structs.replace(sight, reached=sight.up))
 
     real = patch(zones, "count", counted)
@@ -56,15 +56,15 @@ def who_is_offline_has_no_vote() -> None:
 @mutant("Q1", SEEDS)
 def one_vote_less_is_enough() -> None:
     """Half of the votes is a quorum."""
-    patch(Count, "holds", property(lambda self: self.have + 1 >= self.needed))
+    patch(QuorumCount, "holds", property(lambda self: self.have + 1 >= self.needed))
 
 
 @mutant("Q1", SEEDS)
 def a_node_that_is_back_is_not_seen() -> None:
     """Partial is for ever."""
-    del module.TRANSITIONS[module.State.PARTIAL]["all nodes up"]
+    del module.TRANSITIONS[module.ZoneState.PARTIAL]["all nodes up"]
 
-    def happening(state: module.State, counted: Count, *, off: bool) -> str | None:
+    def happening(state: module.ZoneState, counted: QuorumCount, *, off: bool) -> str | None:
         what = real(state, counted, off=off)
         return what if what in module.TRANSITIONS[state] else None
 

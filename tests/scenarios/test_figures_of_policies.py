@@ -83,10 +83,10 @@ def by_parity(type_name: str, key: tuple[Any, ...]) -> str:
 def test_figure_3_what_is_odd_is_on_a_and_what_is_even_on_b_also_when_a_node_is_added(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks, real = list[str](), rebalancing.Rebalancing.turn
+    looks, real = list[str](), rebalancing.AutoRebalance.turn
     monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
     monkeypatch.setattr(
-        rebalancing.Rebalancing, "turn", lambda self, w: (looks.append(self._members.me.name), real(self, w))
+        rebalancing.AutoRebalance, "turn", lambda self, w: (looks.append(self._members.me.name), real(self, w))
     )
     places = {"Odd": StaticPartition(("A",)), "Even": StaticPartition(("B",))}
     policy = PolicyConfig("all", kind="static", static=places, sync_replicas=0, mapper=f"{__name__}:by_parity")

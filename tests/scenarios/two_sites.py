@@ -13,10 +13,10 @@ from typing import Any
 from halog.errors import HalogError
 from halog.metadata import restore_requests as restores
 from halog.metadata.partition_tables import table_of
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from halog.ports import UnknownResult
-from halog.runtime.merge.restore_command import Reuniting, undo
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.merge.restore_command import RestoreCommand, undo
+from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 from tests.sim.abroad import pair as pairs
 from tests.sim.abroad.accounts import finish
@@ -150,32 +150,32 @@ class TwoSites:
 
     # --- commands ---
 
-    def _switching(self, world: SiteWorld, timeout_s: float) -> Switching:
+    def _switching(self, world: SiteWorld, timeout_s: float) -> Switchover:
         coordinator: Any = SiteCoordinator(world, world.asker())
-        return Switching(coordinator, world.site, world.reach(world.asker()), timeout_s)
+        return Switchover(coordinator, world.site, world.reach(world.asker()), timeout_s)
 
-    def restore(self) -> Restore:
+    def restore(self) -> RestoreRequest:
         """`halog restore` at west."""
         world, asker = self.west, self.west.asker()
         coordinator: Any = SiteCoordinator(world, asker)
         log: Any = SiteLog(world, asker)
         own = Remote(world.site, log, coordinator)
         reach = world.reach(asker)
-        with Reuniting(own, lambda policy: "state", reach, (world.other,), TIMEOUT_S) as reuniting:
+        with RestoreCommand(own, lambda policy: "state", reach, (world.other,), TIMEOUT_S) as reuniting:
             tables = [table_of(coordinator, "p")]
             sources = reuniting.sources(tables, {}, self._back)
             return reuniting.restore(tables, sources, told=lambda name, now: None)["p"]
 
     _back: tuple[str, ...] = ()
 
-    def restore_and_serve(self) -> Restore:
+    def restore_and_serve(self) -> RestoreRequest:
         """`halog restore --active NODE`, one of west's: it takes the partition back."""
         self._back = ("p",)
         ended = self.restore()
         self._switching(self.west, TIMEOUT_S).promote(["p"])
         return ended
 
-    def undo(self) -> Restore:
+    def undo(self) -> RestoreRequest:
         """`halog restore undo` at east."""
         coordinator: Any = SiteCoordinator(self.east, self.east.asker())
         last = restores.last_merge(restores.restore_of(coordinator, "p"))

@@ -10,7 +10,7 @@ import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import digest
-from halog.core.table.states import State, Step
+from halog.core.table.states import State, StateChange
 from tests.sim import belated
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
@@ -104,7 +104,7 @@ class Bank:
         """Do objects go from or to its partition, as this process knows?"""
         return False
 
-    def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
+    def looked(self, p: Process, state: State, steps: Sequence[StateChange]) -> None:
         """A process has looked at its partition's state."""
 
     # --- partitions among each other ---

@@ -15,7 +15,7 @@ from halog.core.table import resync
 from halog.core.table.definitions import defined, disabled, enabled, why_not_define, why_not_disable, why_not_enable
 from halog.core.table.group import counts, needed
 from halog.core.table.migration import moving, why_not
-from halog.core.table.states import Life, Sight, State
+from halog.core.table.states import PartitionSight, State, StateTracker
 from halog.core.table.table import PartitionTable, Target
 from tests.sim import moves
 from tests.sim.violation import demand
@@ -133,11 +133,13 @@ def looked(w: World, p: Process) -> None:
     """What a process knows of the partition's state, after each of its steps."""
     if not p.alive:
         return
-    life = w.lives.setdefault(p.me, Life())
+    life = w.lives.setdefault(p.me, StateTracker())
     core = p.partition
     offline = p.me not in core.state.alive
     updating = w.bank is not None and w.bank.updating(p)
-    steps = life.look(Sight(p.name, core.state.table, core.state.alive, offline, core.state.role in _HANDING, updating))
+    steps = life.look(
+        PartitionSight(p.name, core.state.table, core.state.alive, offline, core.state.role in _HANDING, updating)
+    )
     cover = w.cover if w.bank is None else w.bank.cover
     for step in steps:
         w.engine.say(f"{p.name}: {core.state.table.name}: {step.before.value} → {step.now.value}: {step.happening}")

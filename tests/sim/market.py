@@ -15,7 +15,7 @@ import msgspec
 
 from halog.core.ids import ABSENT
 from halog.core.keys import directory
-from halog.core.keys.directory import Looking, Standing, entry_key, is_entry, object_key
+from halog.core.keys.directory import Looking, StoredEntry, entry_key, is_entry, object_key
 from halog.core.keys.mapping import (
     BY_KEY,
     LISTED,
@@ -108,7 +108,7 @@ class Market(Shop):
 class Sale(Errand):
     """One transaction on goods; what was read of their entry on the way."""
 
-    standing: Standing | None = None
+    standing: StoredEntry | None = None
     existed = False
     """Was the object known to be there when it was first asked for?"""
 
@@ -260,7 +260,7 @@ class Carrier(Trader, Mover):
             sale.changes.setdefault(at, []).append(Change(*row))
         return True
 
-    def _standing(self, at: str, key: bytes) -> Standing | None:
+    def _standing(self, at: str, key: bytes) -> StoredEntry | None:
         p = self.bank.target(at)
         shown = None if p is None else self.shown(p, entry_key(key), self.known.version)
         if shown is None or shown[1] is None:

@@ -18,7 +18,7 @@ from halog.core import events as ev
 from halog.core.ids import ABSENT, digest
 from halog.core.keys.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
-from halog.core.table.states import State, Step
+from halog.core.table.states import State, StateChange
 from tests.sim.bank import SHOP_SEEDS
 from tests.sim.bank_world import REF, Bank
 from tests.sim.faults import FAULTS
@@ -77,7 +77,7 @@ class Shop(Bank):
     def updating(self, p: Process) -> bool:
         return self.states.updating(p)
 
-    def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
+    def looked(self, p: Process, state: State, steps: Sequence[StateChange]) -> None:
         self.states.looked(p, state, steps)
 
     def clean(self, name: str, version: int) -> None:

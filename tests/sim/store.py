@@ -17,9 +17,17 @@ from halog.core import effects as fx
 from halog.core.ids import NO_TX, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.merge_parts import AppliedMerge, standing
 from halog.core.log.outcomes import Outcomes
-from halog.core.log.transactions import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
+from halog.core.log.transactions import (
+    Applied,
+    DecidedTransaction,
+    Decision,
+    ForgottenDecisions,
+    Ledger,
+    PreparedTransaction,
+    UndecidedTransaction,
+)
 
 
 class Stored(NamedTuple):
@@ -64,7 +72,7 @@ class Disk:
         self.chain = chain
         self.next_offset = 0
         self.outcomes = Outcomes(keep=keep)
-        self.undecided: dict[bytes, Undecided] = {}
+        self.undecided: dict[bytes, UndecidedTransaction] = {}
         self.decided: dict[bytes, Decision] = {}
         self.horizon = b""
         self.mapping = 0
@@ -119,21 +127,21 @@ class Disk:
         self.changed()
 
     def _note(self, record: Applied) -> None:
-        if isinstance(record, Prepared):
+        if isinstance(record, PreparedTransaction):
             self.undecided[record.header.tx] = record.undecided
-        elif isinstance(record, Decided):
+        elif isinstance(record, DecidedTransaction):
             self.undecided.pop(record.header.tx, None)
             self.decided[record.header.tx] = record.decision
-        elif isinstance(record, Forgotten):
+        elif isinstance(record, ForgottenDecisions):
             self.horizon = record.horizon
             for tx in record.ids:
                 del self.decided[tx]
         elif isinstance(record, records.MapperChanged):
             self.mapping = max(self.mapping, record.mapper_version)
-        elif isinstance(record, MergedIn):
+        elif isinstance(record, AppliedMerge):
             self._merged(record)
 
-    def _merged(self, m: MergedIn) -> None:
+    def _merged(self, m: AppliedMerge) -> None:
         ledger = self.ledger
         ledger.merged(m, m.offset)
         self.undecided = ledger.undecided
@@ -146,9 +154,9 @@ class Disk:
 
 def committed(record: Applied, objects: Objects) -> records.Commit | None:
     """What it changes of these."""
-    if isinstance(record, Decided):
+    if isinstance(record, DecidedTransaction):
         return record.commit
-    if isinstance(record, MergedIn):
+    if isinstance(record, AppliedMerge):
         changes = (c for one in record.merged for c in standing(one, objects.get(one.key)))
         return records.Commit(record.header, tuple(changes))
     return record if isinstance(record, records.Commit) else None
@@ -157,11 +165,11 @@ def committed(record: Applied, objects: Objects) -> records.Commit | None:
 def as_record(applied: Applied) -> records.Record:
     """As the log has it."""
     match applied:
-        case Prepared(undecided=undecided):
+        case PreparedTransaction(undecided=undecided):
             return undecided.prepare
-        case Decided(header=header, decision=decision):
+        case DecidedTransaction(header=header, decision=decision):
             return records.Outcome(header, decision.commit)
-        case Forgotten(header=header, horizon=horizon):
+        case ForgottenDecisions(header=header, horizon=horizon):
             return records.Horizon(header, int.from_bytes(horizon, "big"))
         case _:
             return applied
@@ -252,6 +260,6 @@ def one_by_one(e: fx.Apply) -> Iterator[tuple[Applied, ChainState, int]]:
 def _hash(e: fx.Apply, i: int) -> bytes:
     """Of the record that led to it. A merge is not told as one: there the next one names it."""
     record = e.records[i]
-    if isinstance(record, MergedIn):
+    if isinstance(record, AppliedMerge):
         return e.records[i + 1].header.prev if i + 1 < len(e.records) else e.state.hash
     return digest(records.encode(as_record(record)))

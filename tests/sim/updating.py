@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from halog.core.keys.mapping import PolicyMapping
-from halog.core.table.states import State, Step
+from halog.core.table.states import State, StateChange
 from tests.sim import lives, process_faults
 from tests.sim.violation import Violation, demand
 from tests.sim.world import World, is_grouped
@@ -49,7 +49,7 @@ class States:
         return self.known.setdefault(p, self.shop.mapping)
 
     def updating(self, p: Process) -> bool:
-        """As `halog.runtime.keys.mapping_cache.Known.updating`."""
+        """As `halog.runtime.keys.mapping_cache.MappingView.updating`."""
         return name(p) in self.knows(p).updating(self.policy)
 
     def _look(self) -> None:
@@ -72,7 +72,7 @@ class States:
             world.crash(p.name)
             world.engine.at(self.chance.uniform(80.0, 300.0), process_faults.restart, world, p.name, False)
 
-    def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
+    def looked(self, p: Process, state: State, steps: Sequence[StateChange]) -> None:
         """What its state must be, whatever was before; and what is true when it says that the objects have gone."""
         if state not in _IDLE and below_quorum(p):
             raise Violation(f"P8: {name(p)} is {state.value} on {p.name}, and has no quorum")

@@ -15,7 +15,7 @@ from halog.core.settings import Settings, Sync
 from halog.core.table.group import majority, needed, priority, rank
 from halog.core.table.holders import holders
 from halog.core.table.preference import NEVER
-from halog.core.table.states import Life
+from halog.core.table.states import StateTracker
 from halog.core.table.table import SYNC, Group, PartitionTable
 from tests.sim import (
     faults,
@@ -174,7 +174,7 @@ class World:
         """The newest; the log may begin there."""
         self.fault_phase_ms = 0.0
         self.healed = False
-        self.lives: dict[Member, Life] = {}
+        self.lives: dict[Member, StateTracker] = {}
         """What each run of a node took for the partition's state."""
         self.operator = random.Random(seed)
         """What operators do is drawn from it: it disturbs nothing else."""

@@ -14,7 +14,7 @@ from halog.core import events as ev
 from halog.core.ids import Member
 from halog.core.roles import OUT, Role
 from halog.core.table.group import majority
-from halog.core.table.zones import Sight, State, Zone, count, first_state, happening, next_state
+from halog.core.table.zones import NodeContacts, Zone, ZoneState, count, first_state, happening, next_state
 from tests.sim.violation import Violation
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Zoning:
         """Who hears nobody."""
         self.heard: dict[Member, frozenset[str]] = {}
         """Whom each heard when it last looked."""
-        self.states: dict[Member, State] = {}
+        self.states: dict[Member, ZoneState] = {}
 
     def started(self, p: Process) -> None:
         """It has reached nobody yet."""
         state = self.states[p.me] = first_state(self.zone, off=self.off)
         self.heard[p.me] = frozenset()
-        if state is State.DISABLED:
+        if state is ZoneState.DISABLED:
             self.world.members.offline.add(p.me)
 
     def judge(self, p: Process, hears: frozenset[Member]) -> None:
@@ -58,13 +58,13 @@ class Zoning:
         known = frozenset(n.name for n in self.world.nodes.values() if n.incarnation)
         self.heard[p.me] = reached
         state = self.states[p.me]
-        what = happening(state, count(self.zone, p.name, Sight(known, reached, up)), off=self.off)
+        what = happening(state, count(self.zone, p.name, NodeContacts(known, reached, up)), off=self.off)
         if what is None:
             return
         self.world.cover.hit(f"zone: {state.value}, {what}")
         self.world.engine.say(f"{p.name}: its zone is {state.value}: {what}")
         state = self.states[p.me] = next_state(state, what)
-        (members.offline.add if state is State.DISABLED else members.offline.discard)(p.me)
+        (members.offline.add if state is ZoneState.DISABLED else members.offline.discard)(p.me)
 
     def may_serve(self, p: Process) -> bool:
         """As a dumb twin of the core counts: every node has one vote."""
@@ -187,7 +187,7 @@ def unwell(world: World) -> str:
     if zoning is None:
         return ""
     known = [n for n in world.nodes.values() if n.incarnation]
-    right = State.ACTIVE if all(n.process is not None for n in known) else State.PARTIAL
+    right = ZoneState.ACTIVE if all(n.process is not None for n in known) else ZoneState.PARTIAL
     wrong = {p.name: s.value for p in world.processes() if (s := zoning.states[p.me]) is not right}
     return f"zones are {wrong}, not {right.value}" if wrong else ""
 

@@ -1,4 +1,4 @@
-"""librdkafka's settings, each with its reason. Never opens a connection."""
+"""This module has librdkafka's settings, each with its reason. It never opens a connection."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ADMIN_S = 10.0  # creating a topic on a busy broker takes one second, on a dead 
 JOURNAL_S = 3.0  # one attempt at writing events: longer than a leader's move
 
 
-class _Quiet:
-    """librdkafka's own lines, for whoever debugs; it calls things critical that halog expects (a fenced writer)."""
+class _KafkaLogger:
+    """Logs librdkafka's own lines at DEBUG: it calls things critical that halog expects (a fenced writer)."""
 
     def log(self, level: int, message: str, *args: object) -> None:
         log.debug(message, *args)
 
 
 def common(bootstrap: str) -> dict[str, Any]:
-    """For every client."""
+    """Return the settings of every client."""
     return {
         "bootstrap.servers": bootstrap,
         "socket.nagle.disable": True,  # one small request at a time: never wait for more
@@ -40,13 +40,13 @@ def common(bootstrap: str) -> dict[str, Any]:
         "metadata.max.age.ms": 60_000,
         "message.max.bytes": MAX_BYTES,
         "log_level": 2,  # what matters comes through error_cb and the calls' own results
-        "logger": _Quiet(),  # librdkafka would write to stderr
+        "logger": _KafkaLogger(),  # librdkafka would write to stderr
         "error_cb": heard,
     }
 
 
 def producer(bootstrap: str) -> dict[str, Any]:
-    """A log session: idempotent, gap-less, no timeout of its own (W4)."""
+    """Return the settings of a log session: idempotent, gap-less, no timeout of its own (W4)."""
     return {
         **common(bootstrap),
         "enable.idempotence": True,
@@ -66,7 +66,7 @@ def producer(bootstrap: str) -> dict[str, Any]:
 
 
 def keyed(bootstrap: str) -> dict[str, Any]:
-    """For definitions and snapshots: throughput before latency, and an answer within ADMIN_S."""
+    """Return the settings for definitions and snapshots: throughput before latency, and an answer within ADMIN_S."""
     return {
         **producer(bootstrap),
         "enable.gapless.guarantee": False,
@@ -76,8 +76,8 @@ def keyed(bootstrap: str) -> dict[str, Any]:
 
 
 def journal(bootstrap: str) -> dict[str, Any]:
-    """For people: events come in bursts and may come twice; what a broker that is away does not take in JOURNAL_S is
-    given back to the writer, who keeps a bounded number of them."""
+    """Return the settings for events: they come in bursts and may come twice. What a broker that is away does not take
+    in JOURNAL_S is given back to the writer, who keeps a bounded number of them."""
     return {
         **common(bootstrap),
         "acks": "all",
@@ -89,7 +89,8 @@ def journal(bootstrap: str) -> dict[str, Any]:
 
 
 def transactional(bootstrap: str, transactional_id: str) -> dict[str, Any]:
-    """A snapshot writer. Short transactions: an open one stops all read_committed readers (fact 8)."""
+    """Return the settings of a snapshot writer. Transactions are short: an open one stops all read_committed readers
+    (fact 8)."""
     return {
         **keyed(bootstrap),
         "transactional.id": transactional_id,
@@ -99,7 +100,8 @@ def transactional(bootstrap: str, transactional_id: str) -> dict[str, Any]:
 
 
 def consumer(bootstrap: str) -> dict[str, Any]:
-    """A tail or reader: assigned by hand, nothing committed to Kafka, offsets never reset (fact 12)."""
+    """Return the settings of a tail or reader: assigned by hand, nothing committed to Kafka, offsets never reset (fact
+    12)."""
     return {
         **common(bootstrap),
         "group.id": "halog-unused",  # librdkafka wants one; manual assignment joins no group
@@ -125,13 +127,14 @@ def consumer(bootstrap: str) -> dict[str, Any]:
 
 
 def patient(bootstrap: str) -> dict[str, Any]:
-    """A tail nobody waits for: told of what came every 10 ms, or at once where much came. Every single answer costs
-    broker and client about 0.3 ms of CPU."""
+    """Return the settings of a tail that nobody waits for: it is told of what came every 10 ms, or at once where much
+    came. Every single answer costs broker and client about 0.3 ms of CPU."""
     return {**consumer(bootstrap), "fetch.min.bytes": 1 << 20, "fetch.wait.max.ms": 10}
 
 
 def slow(bootstrap: str) -> dict[str, Any]:
-    """A tail that is polled no faster than somebody allows: what waits here was fetched all the same."""
+    """Return the settings of a tail that is polled no faster than somebody allows: what waits here was fetched all the
+    same."""
     return {
         **consumer(bootstrap),
         "queued.min.messages": 1_000,
@@ -142,13 +145,14 @@ def slow(bootstrap: str) -> dict[str, Any]:
 
 
 def reader(bootstrap: str) -> dict[str, Any]:
-    """A bounded read: told where the end is, and free again soon after (it fetches only while it reads)."""
+    """Return the settings of a bounded read: it is told where the end is, and is free again soon after (it fetches only
+    while it reads)."""
     return {**consumer(bootstrap), "enable.partition.eof": True, "fetch.wait.max.ms": 5}
 
 
 def answer(future: Any) -> Any:
-    """To an administrator's request. KafkaException, also if nothing is said in time: librdkafka tells that with some
-    delay, or never."""
+    """Return the answer to an administrator's request. Raises KafkaException, also if nothing is said in time:
+    librdkafka tells that with some delay, or never."""
     try:
         return future.result(ADMIN_S)
     except TimeoutError:
@@ -156,11 +160,11 @@ def answer(future: Any) -> Any:
 
 
 def heard(error: Any) -> None:
-    """librdkafka's error events: connections come and go, and it reconnects by itself."""
+    """Log an error event of librdkafka: connections come and go, and it reconnects by itself."""
     log.debug("kafka client: %s", error)
 
 
 def unreachable(bootstrap: str, error: object) -> HalogError:
-    """The error for a broker that does not answer."""
+    """Return the error for a broker that does not answer."""
     why = error.str() if isinstance(error, KafkaError) else error
     return UnreachableError(f"Kafka at {bootstrap} does not answer: {why}", address=bootstrap)

@@ -1,9 +1,10 @@
-"""Which appends travel together (group commit): while a request is under way the next ones gather.
+"""This module says which appends travel together (group commit): while a request is under way the next ones gather.
 
-One request at a time. Fewer and larger requests cost broker and client half the CPU when many commit at once, and cost
-a lone committer nothing: with nothing under way an append leaves at once. When a request is back, its committers are
-about to append again; waiting a moment for half of those that were under way keeps two groups going, one on its way to
-the broker, one being prepared. Holds items, never looks into them. Not thread-safe but for `back`.
+Only one request is under way at a time. Fewer and larger requests cost broker and client half the CPU when many commit
+at once, and cost a lone committer nothing: with nothing under way an append leaves at once. When a request is back, its
+committers are about to append again. A short wait for half of those that were under way keeps two groups going: one is
+on its way to the broker, one is being prepared. The module holds items, and never looks into them. It is not
+thread-safe, except `back`.
 """
 
 from __future__ import annotations
@@ -13,38 +14,38 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 PATIENT_MOST: Final = 256
-"""So many leave without waiting any longer: what more would share of a request is next to nothing."""
+"""So many leave without waiting any longer: more of them would save next to nothing."""
 
 GATHER_S: Final = 0.001
 """Longest wait for company: committers answered together are back within it, and more waiting gained nothing."""
 
 
 HELD_S: Final = 0.02
-"""A request unanswered for so long holds up nobody else: its broker may be slow or gone, the others are not. Several
-times what a healthy broker takes."""
+"""A request that is unanswered for so long holds up nobody else: its broker may be slow or gone, the others are not. It
+is several times what a healthy broker takes."""
 
 
-class Gathering(Generic[T]):
-    """Times are monotonic seconds."""
+class GroupCommit(Generic[T]):
+    """Gathers items into requests. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._items: list[T] = []
         self._sent = 0
         self._answered = 0
-        """Counts of items; each written by one thread at a time, and never by the other's."""
+        """Counts of items. One thread at a time writes each count, and never the other's."""
         self._peak = 0
-        """Most under way and waiting at once since the last request left."""
+        """Most items under way and waiting at once since the last request left."""
         self._wanted = 1
-        """So many make the next request."""
+        """So many items make the next request."""
         self._sent_at = self._back_at = 0.0
         self._leaves_at: float | None = None
-        """When what there is may leave at the latest, if nobody waits for any of it."""
+        """When the gathered items may leave at the latest, if nobody waits for any of them."""
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     def add(self, item: T, leaves_at: float | None = None) -> None:
-        """One more for the next request; `leaves_at`: until when it waits for company, if nobody waits for it."""
+        """Add an item to the next request; `leaves_at` says until when it waits for company, if nobody waits for it."""
         if leaves_at is None:
             self._leaves_at = None
         elif not self._items:
@@ -55,13 +56,13 @@ class Gathering(Generic[T]):
         self._peak = max(self._peak, self._sent - self._answered + len(self._items))
 
     def back(self, count: int, now: float) -> None:
-        """So many of what was sent were answered."""
+        """Note that so many of the items that were sent are answered."""
         self._answered += count
         if self._answered == self._sent:
             self._back_at = now
 
     def waits(self, now: float) -> float | None:
-        """Seconds until what gathered may leave at the latest, 0 if now; None: there is nothing."""
+        """Return the seconds until what gathered may leave at the latest, 0 if now; None: there is nothing."""
         if not self._items:
             return None
         if self._answered < self._sent:
@@ -71,7 +72,7 @@ class Gathering(Generic[T]):
         return 0.0 if len(self._items) >= self._wanted else max(0.0, self._back_at + GATHER_S - now)
 
     def take(self, now: float) -> list[T]:
-        """The next request."""
+        """Return the items of the next request."""
         items = self._items
         self._items = []
         self._wanted = max(1, self._peak // 2)

@@ -1,6 +1,7 @@
-"""The Log port on one Kafka cluster: topics, sessions, tails; reads and rare writes through small clients of its own.
+"""This module implements the Log port on one Kafka cluster: topics, sessions, tails; reads and rare writes through
+small clients of its own.
 
-Never on the commit path itself: that is `kafka_session` and `kafka_tail`.
+It is never on the commit path itself: that is `halog.adapters.kafka.session` and `halog.adapters.kafka.tail`.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from halog.adapters.kafka import conf as kafka_conf
 from halog.adapters.kafka.read import Readers
 from halog.adapters.kafka.session import KafkaSession
 from halog.adapters.kafka.tail import KafkaTail
-from halog.adapters.kafka.topics import Copies, Topics
+from halog.adapters.kafka.topics import TopicReplicas, Topics
 from halog.adapters.kafka.write import KafkaJournal, KafkaTransaction, KeyedWriter
 from halog.errors import LogError, OutcomeUnknownError
 from halog.ports import Entry, TopicPartition
 
 
 class KafkaLog:
-    """Everything is made at its first use; `close` closes what this object keeps, not the sessions it handed out.
+    """Makes everything at its first use. `close` closes what this object keeps, not the sessions it handed out.
     `answer_s`: for so long it is asked where a log begins and ends, whoever asks; an operator's command has no more."""
 
-    def __init__(self, bootstrap: str, copies: Copies | None = None, *, answer_s: float = math.inf) -> None:
+    def __init__(self, bootstrap: str, copies: TopicReplicas | None = None, *, answer_s: float = math.inf) -> None:
         self.bootstrap = bootstrap
-        self._copies = copies or Copies()
+        self._copies = copies or TopicReplicas()
         self._answer_s = answer_s
         self._lock = threading.Lock()
         self._admin: Any = None
@@ -52,7 +53,8 @@ class KafkaLog:
             return self._admin, self._topics
 
     def _client_failed(self) -> None:
-        """The next caller gets a new one: a client that lost every broker may never find one again."""
+        """Let go of the client, so that the next caller gets a new one: one that lost every broker may never find one
+        again."""
         with self._lock:
             self._admin = self._topics = None
 
@@ -70,7 +72,8 @@ class KafkaLog:
         return self._clients()[1].partitions(topic)
 
     def session(self) -> KafkaSession:
-        """The spare one, if it is ready: librdkafka needs half a second from birth to its producer id."""
+        """Return the spare session, if it is ready, else a new one: librdkafka needs half a second from birth to its
+        producer id."""
         with self._lock:
             session = self._spare
             self._spare = None

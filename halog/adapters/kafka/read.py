@@ -1,6 +1,8 @@
-"""Bounded reads: from here to there, then done. Consumers are kept and lent, one to a read at a time.
+"""This module reads a bounded part of a log: from here to there, then it is done. Consumers are kept and lent, one to a
+read at a time.
 
-Never resets an offset; what a trimmed log no longer has is not delivered, and the caller sees it by the first offset.
+It never resets an offset. What a trimmed log no longer has is not delivered, and the caller sees it by the first
+offset.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ _PASSING = {
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
 }
-_STUCK = {KafkaError._NOENT, KafkaError._TIMED_OUT}  # after all of ASK_S: the client sees no leader, and may never
+_STUCK = {KafkaError._NOENT, KafkaError._TIMED_OUT}  # after all of ASK_S: this client may never see a leader
 T = TypeVar("T")
 ASK_S = 5.0  # several times what a broker takes that is just starting
 KEYED_S = 30.0  # without progress: a dead writer's open transaction ends 10 s after it began, checked every 10 s
 
 
 class Readers:
-    """A little pool of consumers. `answer_s`: nobody waits longer than this for where a log begins and ends."""
+    """Keeps a little pool of consumers. `answer_s`: nobody waits longer than this for where a log begins and ends."""
 
     def __init__(
         self, bootstrap: str, admin: Callable[[], Any], admin_failed: Callable[[], None], answer_s: float = math.inf
@@ -110,8 +112,8 @@ class Readers:
                 yield m.key() or b"", {name: value or b"" for name, value in m.headers() or ()}
 
     def _written(self, tp: TopicPartition) -> int:
-        """The end of all that was written. The end of what is *committed* lags behind a commit that has returned: its
-        marker is written afterwards; reading up to here waits for it."""
+        """Return the end of all that was written. The end of what is *committed* lags behind a commit that has
+        returned, since its marker is written afterwards; reading up to here waits for it."""
         asked, ask_s = Seat(tp[0], tp[1]), min(ASK_S, self._answer_s)
 
         def ask() -> int:
@@ -140,7 +142,7 @@ class Readers:
     def _messages(
         self, tp: TopicPartition, start: int, end: int, timeout_s: float, *, renew: bool = False
     ) -> Iterator[list[Any]]:
-        """In batches. With `renew` the time allowed begins anew at each progress."""
+        """Yield messages in batches. With `renew` the time allowed begins anew at each progress."""
         deadline = time.monotonic() + timeout_s
         with self._lent(tp[0]) as consumer:
             consumer.list_topics(tp[0], timeout=timeout_s)  # a cold assign wastes 0.5 s
@@ -157,7 +159,7 @@ class Readers:
                 if good:
                     at = good[-1].offset() + 1
                     yield good if at <= end else [m for m in good if m.offset() < end]
-                if batch and renew:  # behind the yield: the time the caller takes is his
+                if batch and renew:  # after the yield: the caller's own time does not count
                     deadline = time.monotonic() + timeout_s
                 if len(good) < len(batch):
                     at = max(at, *(_position(m, tp) for m in batch if m.error() is not None))
@@ -181,7 +183,7 @@ def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, i
 
 
 def patiently(ask: Callable[[], T], timeout_s: float) -> T:
-    """Again where a leader is only just elected (a new topic, a restarted broker)."""
+    """Ask, and ask again where a leader is only just elected (a new topic, a restarted broker)."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -198,7 +200,8 @@ def _next(consumer: Any) -> list[Any]:
 
 
 def _position(message: Any, tp: TopicPartition) -> int:
-    """The offset an event without a record stands for: end of partition (which also passes transaction markers)."""
+    """Return the offset that an event without a record stands for: end of partition (which also passes transaction
+    markers)."""
     error = message.error()
     if error.code() == KafkaError._PARTITION_EOF:
         return int(message.offset())

@@ -1,11 +1,12 @@
-"""One idempotent producer: the LogSession port on confluent-kafka.
+"""This module implements the LogSession port on confluent-kafka: one idempotent producer.
 
 Law (W3, W4): the first bad delivery, or a fatal error, fails the session and everything it holds; a delivery without an
-offset (DUPLICATE_SEQUENCE) is bad. Never retries under another producer, never drops an append silently: each `done` is
-called exactly once, by `poll`, or by `abandon`. What was sent before an `abandon` may still land (fact 1).
+offset (DUPLICATE_SEQUENCE) is bad. The session never retries under another producer, and never drops an append
+silently: each `done` is called exactly once, by `poll`, or by `abandon`. What was sent before an `abandon` may still
+land (fact 1).
 
-The theory: appends to one partition that leave together, a run, land one behind the other or fail from some point on
-(idempotence, gap-less), so only the first and the last of them ask for a report: if their offsets are as far apart as
+A run is the appends to one partition that leave together. They land one behind the other or fail from some point on
+(idempotence, gap-less), so only the first and the last of them ask for a report. If their offsets are as far apart as
 they were sent, all between are there, and nobody else's. Every report is a hand-over of the GIL: with many committers
 that cost more than anything else here.
 """
@@ -23,7 +24,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from halog.adapters.kafka import conf as kafka_conf
-from halog.adapters.kafka.group_commit import Gathering
+from halog.adapters.kafka.group_commit import GroupCommit
 from halog.errors import OverloadedError, RecordTooLargeError
 from halog.ports import Delivery, TopicPartition
 
@@ -32,7 +33,7 @@ WARM_S = 5.0
 
 
 class _Run:
-    """Appends to one partition that leave together."""
+    """Holds appends to one partition that leave together."""
 
     __slots__ = ("dones", "first", "number", "values")
 
@@ -45,13 +46,13 @@ class _Run:
 
 
 class KafkaSession:
-    """Several threads may append; whoever polls runs the deliveries."""
+    """Takes appends from several threads; whoever polls runs the deliveries."""
 
     def __init__(self, bootstrap: str, topics: Iterable[str] = ()) -> None:
         self._failed: str | None = None
-        self._gathering = Gathering[tuple[TopicPartition, bytes, Delivery]]()
+        self._gathering = GroupCommit[tuple[TopicPartition, bytes, Delivery]]()
         self._runs: dict[int, _Run] = {}
-        """What is under way, in the order it left; who takes a run out answers it."""
+        """Runs under way, in the order they left; who takes a run out answers it."""
         self._numbers = itertools.count(1)
         self._held = self._answered = 0
         """Appends taken on and answered, ever: each is written by one thread at a time."""
@@ -60,12 +61,12 @@ class KafkaSession:
         self._bootstrap = bootstrap
         self._producer: Any = Producer({**kafka_conf.producer(bootstrap), "error_cb": self._on_error})
         self._known: dict[str, int] = {}
-        """Topics, each with how many partitions it had when it was looked at: one that is beyond is looked at first,
-        since what is appended to an unknown one fails."""
+        """Topics, each with how many partitions it had when it was looked at. A topic with a partition beyond that is
+        looked at first, since an append to an unknown one fails."""
         self.learn(topics)
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Warm: connections and leaders are known before the first append."""
+        """Learn topics: connections and leaders are known before the first append."""
         try:
             for topic in sorted(set(topics) - self._known.keys()):
                 self._learn(topic)
@@ -93,7 +94,8 @@ class KafkaSession:
             self._send_if_ready()
 
     def _send_if_ready(self) -> None:
-        """Under the lock, so that the order in here is the order in the log."""
+        """Send what gathered, if it may leave. Called under the lock, so that the order in here is the order in the
+        log."""
         now = time.monotonic()
         if self._failed is not None or self._producer is None or self._gathering.waits(now) != 0:
             return
@@ -131,7 +133,8 @@ class KafkaSession:
             raise KafkaException(next(m["_error"] for m in messages if "_error" in m))
 
     def _first(self, run: _Run, error: Any, message: Any) -> None:
-        """librdkafka's callback, inside `poll`, as the next one; they must never raise (fact 7)."""
+        """Note where the first append landed. This and the next one are librdkafka's callbacks, inside `poll`: they
+        must never raise (fact 7)."""
         offset = self._landed(error, message)
         if offset is not None:
             run.first = offset
@@ -161,7 +164,7 @@ class KafkaSession:
             raise
 
     def _landed(self, error: Any, message: Any) -> int | None:
-        """The offset of a good delivery; a bad one fails the session."""
+        """Return the offset of a good delivery; a bad one fails the session."""
         offset = -1 if error is not None else message.offset()
         if offset is not None and offset >= 0:
             return int(offset)

@@ -1,10 +1,10 @@
-"""One consumer, assigned by hand: the LogTail port on confluent-kafka.
+"""This module implements the LogTail port on confluent-kafka: one consumer, assigned by hand.
 
 confluent's consumer serves one caller at a time: an assignment beside a waiting `poll` waits for it, and may starve. So
-only the polling thread touches the consumer. `follow` and `unfollow` note what is wanted; the next poll, at most one
+only the polling thread touches the consumer. `follow` and `unfollow` note what is wanted. The next poll, at most one
 slice later, seats it (at once where it followed nothing); what arrives of a place that is not seated yet is dropped.
-Never resets an offset: out of range is an `OutOfRange`, told once. Nor does it trust the consumer to deliver all: an
-entry behind a hole, or none although there are more, and the place is seated again.
+The tail never resets an offset: out of range is an `OutOfRange`, told once. Nor does it trust the consumer to deliver
+all: after a hole, or where nothing comes although there is more, the place is seated again.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _DAMAGED = {KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BAD_COMPRES
 
 
 class _Place:
-    """Where a followed partition stands: the next offset wanted, and whether the consumer is assigned for it."""
+    """Says where a followed partition stands: the next offset wanted, and whether the consumer is assigned for it."""
 
     __slots__ = ("begun", "next", "seated", "stood_at")
 
     def __init__(self, offset: int) -> None:
         self.next = offset
         self.seated = self.begun = False
-        """`begun`: something came since then. A hole before that is the log's, one behind it the consumer's."""
+        """`begun`: something came since then. A hole before that is the log's, a hole after it the consumer's."""
         self.stood_at = -1
-        """Where it stood when it was last found that there is more."""
+        """The offset it stood at when the log was last found to have more."""
 
 
 class KafkaTail:
-    """One thread polls; follow, unfollow and wake come from any."""
+    """Follows partitions. One thread polls; `follow`, `unfollow` and `wake` come from any thread."""
 
     def __init__(self, bootstrap: str, conf: dict[str, Any] | None = None) -> None:
         self._bootstrap = bootstrap
@@ -109,7 +109,7 @@ class KafkaTail:
             place.seated, place.begun = True, False
 
     def _learn(self, topics: set[str]) -> None:
-        """Metadata first: an assign to what is unknown waits for the next refresh."""
+        """Ask for a topic's metadata first: an assign to what is unknown waits for the next refresh."""
         for topic in topics:
             try:
                 found = self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics.get(topic)
@@ -139,7 +139,7 @@ class KafkaTail:
                 return found
 
     def _fetch(self, deadline: float, limit: int) -> list[Any]:
-        """One message, waited for a slice at most, and whatever else is there already."""
+        """Return one message, waited for a slice at most, and whatever else is there already."""
         wait = 0.0 if self._later else min(SLICE_S, max(0.0, deadline - time.monotonic()))
         if wait and not self._assigned:  # nothing can come: what is followed now is seated at once
             self._stirred.wait(wait)
@@ -168,8 +168,9 @@ class KafkaTail:
         self._looked_at = time.monotonic()
 
     def _look_for_lost(self) -> None:
-        """Nothing waits in the consumer. A place that twice stands where the broker has said there is more will not
-        move by itself: an assignment that another operation overtakes may be dropped (librdkafka #2190, #5591)."""
+        """Look for places that are stuck; nothing waits in the consumer. A place that twice stands where the broker has
+        said there is more will not move by itself: an assignment that another operation overtakes may be dropped
+        (librdkafka #2190, #5591)."""
         now = time.monotonic()
         if now - self._counted_at < QUIET_S:
             return
@@ -192,7 +193,7 @@ class KafkaTail:
             return _known_end(self._consumer, tp)
 
     def _again(self, tp: TopicPartition, place: _Place, why: str) -> None:
-        """Seat a place once more, where it stands. Called under the lock."""
+        """Let a place be seated once more, where it stands. Called under the lock."""
         log.warning("%s/%s is read again from offset %d: %s", tp[0], tp[1], place.next, why)
         place.seated, place.stood_at = False, -1
         self._moved.add(tp)
@@ -206,7 +207,7 @@ class KafkaTail:
                 self._moved.add(tp)
 
     def _recall(self, found: list[Entry | OutOfRange]) -> list[Entry | OutOfRange]:
-        """A damaged entry is raised at the poll behind the entries that came with it."""
+        """Raise a damaged entry's error, at the poll behind the entries that came with it."""
         if not found:
             raise self._later.popleft()
         return found
@@ -229,7 +230,7 @@ class KafkaTail:
         return found
 
     def _judge(self, tp: TopicPartition, place: _Place, error: Any) -> list[OutOfRange]:
-        """What an error event of one partition means to its reader. Called under the lock."""
+        """Return what an error event of one partition means to its reader. Called under the lock."""
         if error.code() in _OUT_OF_RANGE:
             return self._out_of_range(tp, place)
         if error.code() in _DAMAGED:
@@ -274,7 +275,7 @@ class KafkaTail:
 
 
 def _known_end(consumer: Any, tp: TopicPartition) -> int:
-    """Where the log ended when the broker answered last; -1: it is not known. Asks nobody."""
+    """Return where the log ended when the broker answered last; -1: it is not known. Asks nobody."""
     try:
         found = consumer.get_watermark_offsets(Seat(tp[0], tp[1]), cached=True)
     except KafkaException:
@@ -283,7 +284,7 @@ def _known_end(consumer: Any, tp: TopicPartition) -> int:
 
 
 def _reaches(consumer: Any, topic: str) -> bool:
-    """Does any broker answer it?"""
+    """Say whether any broker answers it."""
     try:
         consumer.list_topics(topic, timeout=REACH_S)
     except KafkaException:

@@ -1,6 +1,6 @@
-"""Topics with the settings halog's promises rest on, made or checked (reliability facts 4, 12, 13).
+"""This module makes or checks topics, with the settings that halog's promises rest on (reliability facts 4, 12, 13).
 
-Never changes an existing topic: whoever set it so may have reasons; halog only refuses to build on it.
+It never changes an existing topic: whoever set it so may have reasons; halog only refuses to build on it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ _FLUSHED = {"flush.messages": "1"}  # an append is on the brokers' disks when it
 
 
 @dataclass(frozen=True)
-class Copies:
-    """How many brokers hold a topic, and how many of them must have a record before it counts; None: by the brokers
-    that answer when it is made. One that is down just then is not counted, so who runs three says so."""
+class TopicReplicas:
+    """Says how many brokers hold a topic, and how many of them must have a record before it counts. None: it depends on
+    how many brokers answer when the topic is made. A broker that is down just then is not counted, so the configuration
+    of three brokers says so."""
 
     factor: int | None = None
     in_sync: int | None = None
@@ -50,9 +51,9 @@ class Copies:
 
 
 class Topics:
-    """On one admin client. Remembers that the brokers' own settings were checked."""
+    """Makes topics with one admin client. It remembers that the brokers' own settings were checked."""
 
-    def __init__(self, bootstrap: str, admin: Any, copies: Copies, answer_s: float = math.inf) -> None:
+    def __init__(self, bootstrap: str, admin: Any, copies: TopicReplicas, answer_s: float = math.inf) -> None:
         self._bootstrap = bootstrap
         self._admin = admin
         self._copies = copies
@@ -62,7 +63,7 @@ class Topics:
     def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool, keep_ms: int | None) -> None:
         wanted = {**_COMMON, **(_COMPACTED if compacted else _LOG), **(_FLUSHED if flushed else {})}
         made = wanted if keep_ms is None else {**wanted, "retention.ms": str(keep_ms)}
-        if keep_ms is not None:  # how long people want to read it is theirs to say
+        if keep_ms is not None:  # people say how long they want to read it
             wanted = {name: value for name, value in wanted.items() if not name.startswith("retention.")}
         try:
             self._check_brokers()
@@ -74,7 +75,7 @@ class Topics:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
     def _create(self, topic: str, partitions: int, wanted: dict[str, str]) -> bool:
-        """False if it exists."""
+        """Create a topic; False if it exists."""
         copies, in_sync = self._copies.among(len(self._brokers))
         config = {**wanted, "min.insync.replicas": str(in_sync)}
         if topic in self._admin.list_topics(timeout=kafka_conf.ADMIN_S).topics:
@@ -115,7 +116,7 @@ class Topics:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
     def partitions(self, topic: str) -> int:
-        """How many a topic has; 0: there is none."""
+        """Return how many partitions a topic has; 0: there is none."""
         try:
             found = self._admin.list_topics(topic, timeout=self._ask_s).topics[topic]
         except KafkaException as e:
@@ -162,7 +163,8 @@ class Topics:
             )
 
     def _check_brokers(self) -> None:
-        """Once: a broker that makes topics on demand makes them with settings halog would have to refuse."""
+        """Check the brokers, once: a broker that makes topics on demand makes them with settings halog would have to
+        refuse."""
         if self._brokers:
             return
         brokers = sorted(self._admin.list_topics(timeout=kafka_conf.ADMIN_S).brokers)
@@ -183,9 +185,11 @@ class Topics:
         return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}
 
     def _await_leaders(self, topic: str, partitions: int = 1, *, asked: int = 0) -> dict[int, Any]:
-        """Its partitions, so many at least, once a broker knows them all with their leaders. Hundreds take a busy
-        broker long, and it may show none of them until it has them all: it is given up once no other one has come for
-        `LEADER_S`, and more where many were `asked` for."""
+        """Return the topic's partitions, so many at least, once a broker knows them all with their leaders.
+
+        Hundreds take a busy broker long, and it may show none of them until it has them all. So it is given up only
+        once no other one has come for `LEADER_S`, and longer where many were `asked` for.
+        """
         patience_s = LEADER_S + EACH_S * max(partitions, asked)
         most, deadline = -1, 0.0
         while True:

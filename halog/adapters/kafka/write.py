@@ -1,4 +1,5 @@
-"""Rare writes: definitions one by one, snapshots in transactions, events for people. Never the commit path."""
+"""This module writes what is rare: definitions one by one, snapshots in transactions, events for people. It is never
+the commit path."""
 
 from __future__ import annotations
 
@@ -13,17 +14,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halog.adapters.kafka import conf as kafka_conf
 from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
-from halog.ports import Noted, TopicPartition
+from halog.ports import JournalResult, TopicPartition
 
 log = logging.getLogger("halog.kafka")
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 _SETTLED = {KafkaError.NO_ERROR, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
-"""Written, or what no repetition mends."""
+"""Codes that say that a value is written, or that no repetition mends it."""
 _IN_DOUBT = {KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT}
 
 
 class KeyedWriter:
-    """One acknowledged write at a time."""
+    """Makes one acknowledged write at a time."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -49,14 +50,14 @@ class KeyedWriter:
 
 
 class KafkaJournal:
-    """A producer of its own; what fails is the writer's to repeat."""
+    """Writes events with a producer of its own; the caller repeats what fails."""
 
     def __init__(self, bootstrap: str, tp: TopicPartition) -> None:
         self._tp = tp
         self._closed = threading.Event()
         self._producer: Any = Producer(kafka_conf.journal(bootstrap))
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         """See LogJournal."""
         answers: dict[int, int] = {}  # position → error code
 
@@ -78,7 +79,7 @@ class KafkaJournal:
         refused = [i for i in range(done) if answers[i] != KafkaError.NO_ERROR]
         for i in refused:
             log.warning("%s takes no value of %d bytes: it is dropped", self._tp[0], len(values[i]))
-        return Noted(len(values) - done, len(refused))
+        return JournalResult(len(values) - done, len(refused))
 
     def close(self) -> None:
         """See LogJournal."""
@@ -86,7 +87,8 @@ class KafkaJournal:
 
 
 class KafkaTransaction:
-    """One `transactional.id`; after any error it is dead (fact 2: an unknown outcome must not be continued)."""
+    """Writes with one `transactional.id`; after any error it is dead (fact 2: an unknown outcome must not be
+    continued)."""
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._bootstrap = bootstrap
@@ -96,7 +98,8 @@ class KafkaTransaction:
         self._init()
 
     def _init(self) -> None:
-        """Again while the coordinator is loading: after a broker's restart it does for a second or more."""
+        """Open the transactions, and try again while the coordinator is loading: after a broker's restart it does for a
+        second or more."""
         deadline = time.monotonic() + kafka_conf.ADMIN_S
         while True:
             try:
@@ -137,7 +140,7 @@ class KafkaTransaction:
                 self._producer.poll(0.05)
 
     def _abort(self) -> None:
-        """Flush first: an abort that purges what is in flight ends in a fatal error in five of six tries."""
+        """Abort, but flush first: an abort that purges what is in flight ends in a fatal error in five of six tries."""
         with contextlib.suppress(KafkaException):
             self._producer.flush(kafka_conf.ADMIN_S)
             self._producer.abort_transaction(kafka_conf.ADMIN_S)
@@ -157,4 +160,4 @@ class KafkaTransaction:
 
 
 def _ignore(error: Any, message: Any) -> None:
-    """A failed write fails the commit: that is where it is told."""
+    """Do nothing: a failed write fails the commit, and that is where it is told."""

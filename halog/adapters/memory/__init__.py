@@ -1,8 +1,9 @@
-"""Every port in memory: the readable reference of what an adapter owes, and what applications' tests run on.
+"""This room has every port in memory: the readable reference of what an adapter owes, and what applications' tests run
+on.
 
-Several nodes of one process share a `MemoryBroker`, a `MemoryTree` and, on disk's behalf, a `MemoryDisk`; each has its
-own `MemoryLog`, `MemoryCoordinator` and `MemoryStore` on them. The channel between nodes is the real one, on loopback.
-Never touches a file.
+Several nodes of one process share a `MemoryBroker`, a `MemoryTree` and, as their disks, `MemoryDisk`s; each has its own
+`MemoryLog`, `MemoryCoordinator` and `MemoryStore` on them. The channel between nodes is the real one, on loopback.
+Nothing here touches a file.
 """
 
 from __future__ import annotations

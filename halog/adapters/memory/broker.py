@@ -1,8 +1,9 @@
-"""The shared half of the memory log: partitions as lists, and the faults a real broker can show.
+"""This module is the shared half of the memory log: partitions as lists, and the faults a real broker can show.
 
 An append travels as a `Wire`: it lands (is appended) and is answered, two separate events. `hold` keeps wires from
 landing until `release`; a wire whose session was abandoned meanwhile still lands, unanswered: exactly what a Kafka
-broker may do to us. Never loses what landed, except by `truncate`, which plays a broker restored from a backup.
+broker may do to us. The broker never loses what landed, except by `truncate`, which plays a broker restored from a
+backup.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from halog.ports import TopicPartition
 Answer = Callable[[int | None, str | None], None]
 
 
-class Row(NamedTuple):
-    """One log entry. `value` None with `key` None is a transaction marker: it takes an offset, nobody reads it."""
+class TopicRow(NamedTuple):
+    """Holds one log entry. `value` None with `key` None is a transaction marker: it takes an offset, nobody reads
+    it."""
 
     offset: int
     key: bytes | None
@@ -36,7 +38,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Wire:
-    """An append on its way; `answer` is called at most once, by whoever lands or loses it."""
+    """A `Wire` is an append on its way; `answer` is called at most once, by whoever lands or loses it."""
 
     tp: TopicPartition
     data: bytes
@@ -45,10 +47,10 @@ class Wire:
 
 @dataclass
 class Shelf:
-    """One partition: rows of consecutive offsets from `start` on."""
+    """Holds one partition: rows of consecutive offsets from `start` on."""
 
     start: int = 0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TopicRow] = field(default_factory=list)
     held: deque[Wire] | None = None
     lose_replies: int = 0
 
@@ -58,16 +60,16 @@ class Shelf:
 
     def add(self, key: bytes | None, value: bytes | None, headers: dict[str, bytes]) -> int:
         offset = self.end
-        self.rows.append(Row(offset, key, value, headers, time.time_ns() // 1_000_000))
+        self.rows.append(TopicRow(offset, key, value, headers, time.time_ns() // 1_000_000))
         return offset
 
-    def since(self, offset: int, limit: int) -> list[Row]:
+    def since(self, offset: int, limit: int) -> list[TopicRow]:
         at = offset - self.start
         return self.rows[at : at + limit]
 
 
 class MemoryBroker:
-    """What several `MemoryLog`s of one process share. Thread-safe; calls back outside its lock."""
+    """Holds what several `MemoryLog`s of one process share. Thread-safe; it calls back outside its lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -108,7 +110,7 @@ class MemoryBroker:
     # ---- writing
 
     def send(self, wire: Wire) -> None:
-        """Land and answer, or hold."""
+        """Let a wire land, and answer it, or hold it."""
         with self.lock:
             shelf = self.shelf(wire.tp)
             if shelf.held is not None:
@@ -138,7 +140,7 @@ class MemoryBroker:
         self._tell(tp)
 
     def fence(self, transactional_id: str) -> int:
-        """A new writer of this id: older ones are refused from now on."""
+        """Register a new writer of this id: older ones are refused from now on."""
         with self.lock:
             self._writers[transactional_id] = self._writers.get(transactional_id, 0) + 1
             return self._writers[transactional_id]
@@ -165,17 +167,17 @@ class MemoryBroker:
     # ---- faults
 
     def hold(self, tp: TopicPartition) -> None:
-        """Appends sent from now on stay on the wire."""
+        """Keep appends that are sent from now on on the wire."""
         with self.lock:
             shelf = self.shelf(tp)
             shelf.held = shelf.held or deque()
 
     def release(self, tp: TopicPartition) -> None:
-        """What was held lands now, in order, behind whatever landed meanwhile."""
+        """Let what was held land now, in order, behind whatever landed meanwhile."""
         self._let_go(tp, land=True)
 
     def drop_held(self, tp: TopicPartition) -> None:
-        """What was held never lands; its sender is told nothing but that the outcome is unknown."""
+        """Lose what was held: it never lands, and its sender is told nothing but that the outcome is unknown."""
         self._let_go(tp, land=False)
 
     def _let_go(self, tp: TopicPartition, *, land: bool) -> None:
@@ -188,12 +190,12 @@ class MemoryBroker:
             answer()
 
     def lose_reply(self, tp: TopicPartition, count: int = 1) -> None:
-        """The next `count` appends land, but their sender hears (None, why)."""
+        """Let the next `count` appends land, but tell their sender (None, why)."""
         with self.lock:
             self.shelf(tp).lose_replies += count
 
     def overtake(self, tp: TopicPartition, data: bytes) -> int:
-        """A foreign producer's append, past any hold; its offset."""
+        """Append as a foreign producer, past any hold; return the offset."""
         with self.lock:
             offset = self.shelf(tp).add(b"", data, {})
         self._tell(tp)
@@ -208,7 +210,7 @@ class MemoryBroker:
         self._tell(tp)
 
     def truncate(self, tp: TopicPartition, end: int) -> None:
-        """Lose the tail from `end` on: a broker restored from a backup (reliability fact 4)."""
+        """Lose the tail from `end` on, like a broker restored from a backup (reliability fact 4)."""
         with self.lock:
             shelf = self.shelf(tp)
             del shelf.rows[max(0, end - shelf.start) :]

@@ -1,4 +1,5 @@
-"""The Coordinator port on a shared `MemoryTree`, with sessions that tests can suspend, expire and make forgetful.
+"""This module implements the Coordinator port on a shared `MemoryTree`, with sessions that tests can suspend, expire
+and make forgetful.
 
 Read this to know what the ZooKeeper adapter owes. Callbacks run on the coordinator's own thread, in order.
 """
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from halog.adapters.memory.tree import MemoryTree, Node
+from halog.adapters.memory.tree import MemoryTree, MemoryZnode
 from halog.adapters.znode_size import check_size
 from halog.adapters.zookeeper.callback_thread import Dispatcher
 from halog.errors import UnreachableError
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class MemoryCoordinator:
-    """One node's session on a tree; `MemoryCoordinator()` alone has a tree of its own."""
+    """Has one node's session on a tree; `MemoryCoordinator()` alone has a tree of its own."""
 
     def __init__(self, tree: MemoryTree | None = None) -> None:
         self.tree = tree or MemoryTree()
@@ -87,9 +88,9 @@ class MemoryCoordinator:
         _Watch(self, path, lambda: self.tree.born(path), lambda born: changed([n for n, _ in born]), of="children")
 
     def watch_members(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
-        told: dict[str, Node] = {}
+        told: dict[str, MemoryZnode] = {}
 
-        def differing(now: dict[str, Node]) -> None:
+        def differing(now: dict[str, MemoryZnode]) -> None:
             for gone in told.keys() - now.keys():
                 del told[gone]
                 changed(gone, None)
@@ -101,7 +102,7 @@ class MemoryCoordinator:
         _Watch(self, path, lambda: self.tree.members(path), differing, of="members")
 
     def joined(self) -> None:
-        """Nothing here is waited for."""
+        """Do nothing: nothing here is waited for."""
 
     def sync(self, path: str) -> None:
         self._check()
@@ -117,11 +118,11 @@ class MemoryCoordinator:
     # ---- faults
 
     def suspend(self) -> None:
-        """The connection breaks; the session lives on."""
+        """Break the connection; the session lives on."""
         self._enter(SessionState.SUSPENDED)
 
     def resume(self) -> None:
-        """The connection is back, with the old session if it still lives, else LOST and a new one."""
+        """Bring the connection back: with the old session if it still lives, else LOST and a new one."""
         if not self.tree.is_alive(self.session):
             self._enter(SessionState.LOST)
             self.session = self.tree.open_session()
@@ -129,14 +130,14 @@ class MemoryCoordinator:
         self.tree.touch_all(self)
 
     def expire(self, *, reconnect: bool = True) -> None:
-        """The session ends as if the node had been silent; its ephemeral nodes go."""
+        """End the session as if the node had been silent; its ephemeral nodes go."""
         self._enter(SessionState.SUSPENDED)
         self.tree.end_session(self.session)
         if reconnect:
             self.resume()
 
     def lose_reply(self, count: int = 1) -> None:
-        """The next `count` writes happen, unanswered."""
+        """Let the next `count` writes happen, unanswered."""
         self._lose_reply += count
 
     # ---- inside
@@ -160,7 +161,7 @@ class MemoryCoordinator:
             self.run(lambda: self._on_state(state), urgent=True)
 
     def run(self, job: Callable[[], None], *, urgent: bool = False) -> bool:
-        """Will it be run?"""
+        """Run a job soon; return whether it will be run."""
         if self._dispatch is not None:
             self._dispatch.put(job, urgent=urgent)
         return self._dispatch is not None
@@ -170,7 +171,7 @@ class MemoryCoordinator:
 
 
 class _Watch(Generic[T]):
-    """Reads and tells on the coordinator's thread; told only what differs from what it told last."""
+    """Reads and tells on the coordinator's thread; it tells only what differs from what it told last."""
 
     _NEVER = object()
 

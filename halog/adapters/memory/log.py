@@ -1,4 +1,5 @@
-"""The Log port on a `MemoryBroker`. Read this to know what the Kafka adapter owes; it decides nothing."""
+"""This module implements the Log port on a `MemoryBroker`. Read it to know what the Kafka adapter owes; it decides
+nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from halog.adapters.memory.broker import Answer, MemoryBroker, Row, Wire
+from halog.adapters.memory.broker import Answer, MemoryBroker, TopicRow, Wire
 from halog.errors import ClosedError, DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
-from halog.ports import Delivery, Entry, Noted, OutOfRange, TopicPartition
+from halog.ports import Delivery, Entry, JournalResult, OutOfRange, TopicPartition
 
 log = logging.getLogger("halog.memory")
 MAX_QUEUED = 100_000  # as the Kafka adapter's produce queue
@@ -18,7 +19,7 @@ MAX_BYTES = 6 << 20  # as the Kafka adapter's message.max.bytes
 
 
 class MemoryLog:
-    """One node's view of a broker; `MemoryLog()` alone has a broker of its own."""
+    """Shows a broker to one node; `MemoryLog()` alone has a broker of its own."""
 
     def __init__(self, broker: MemoryBroker | None = None) -> None:
         self.broker = broker or MemoryBroker()
@@ -83,30 +84,30 @@ class MemoryLog:
         self.broker.trim(tp, before)
 
     def close(self) -> None:
-        """The broker is shared: nothing to let go."""
+        """Do nothing: the broker is shared."""
 
 
 class MemoryJournal:
-    """Lands at once; a held partition takes nothing."""
+    """Writes at once; a held partition takes nothing."""
 
     def __init__(self, broker: MemoryBroker, tp: TopicPartition) -> None:
         self._broker = broker
         self._tp = tp
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         with self._broker.lock:
             if self._broker.shelf(self._tp).held is not None:
-                return Noted(len(values))
+                return JournalResult(len(values))
         fit = [value for value in values if len(value) <= MAX_BYTES]
         self._broker.write(self._tp, [(b"", value, {}) for value in fit], marker=False)
-        return Noted(0, len(values) - len(fit))
+        return JournalResult(0, len(values) - len(fit))
 
     def close(self) -> None:
-        """The broker is shared: nothing to let go."""
+        """Do nothing: the broker is shared."""
 
 
 class MemoryTransaction:
-    """A transactional writer; the marker it leaves takes an offset, as Kafka's does."""
+    """A `MemoryTransaction` is a transactional writer; the marker it leaves takes an offset, as Kafka's does."""
 
     def __init__(self, broker: MemoryBroker, transactional_id: str) -> None:
         self._broker = broker
@@ -119,11 +120,11 @@ class MemoryTransaction:
         self._broker.write(tp, list(items), marker=True)  # items that raise half-way must leave nothing
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class MemorySession:
-    """Answers wait in `_due` until somebody polls; the first bad one fails the session and all it still holds."""
+    """Keeps answers in `_due` until somebody polls; the first bad one fails the session and all it still holds."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
@@ -267,5 +268,5 @@ class MemoryTail:
         self._signal.set()
 
 
-def _entry(tp: TopicPartition, row: Row) -> Entry:
+def _entry(tp: TopicPartition, row: TopicRow) -> Entry:
     return Entry(tp, row.offset, row.value or b"", row.timestamp_ms)

@@ -1,4 +1,5 @@
-"""The Store port on a dictionary. `MemoryDisk` outlives its stores, as a directory outlives a process."""
+"""This module implements the Store port on a dictionary. `MemoryDisk` outlives its stores, as a directory outlives a
+process."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from halog.errors import ClosedError, StoreError
 
 
 class MemoryDisk:
-    """What stays when a store is closed or its process 'killed'; held by one store at a time."""
+    """Holds what stays when a store is closed or its process 'killed'; one store at a time holds it."""
 
     def __init__(self, name: str = "memory") -> None:
         self.name = name
@@ -19,7 +20,7 @@ class MemoryDisk:
 
 
 class MemorySnapshot:
-    """A copy; scanning sorts it once."""
+    """Holds a copy of the data; scanning sorts it once."""
 
     def __init__(self, data: dict[bytes, bytes]) -> None:
         self._data = data
@@ -42,7 +43,7 @@ class MemorySnapshot:
 
 
 class MemoryStore:
-    """An ordered map; each write is one step under a lock."""
+    """A `MemoryStore` is an ordered map; each write is one step under a lock."""
 
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self._disk = disk or MemoryDisk()

@@ -1,4 +1,4 @@
-"""The shared half of the memory coordinator: versioned nodes, sessions, and who wants to hear of what. Thread-safe."""
+"""This module is the shared half of the memory coordinator: versioned nodes, sessions and listeners. Thread-safe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from halog.ports import Versioned
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node; `owner` is the session an ephemeral one dies with, 0 for the others. `born` tells a re-created one."""
+class MemoryZnode:
+    """Holds one znode; `owner` is the session an ephemeral one dies with, 0 for the others. `born` tells a re-created
+    one."""
 
     data: bytes
     version: int
@@ -22,7 +23,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Listener:
-    """Told of changes of one node, or of its set of children, or of any of these."""
+    """Hears of changes of one node, or of its set of children, or of any of these."""
 
     path: str
     of: str
@@ -32,11 +33,11 @@ class Listener:
 
 
 class MemoryTree:
-    """What several `MemoryCoordinator`s of one process share. Calls listeners outside its lock."""
+    """Holds what several `MemoryCoordinator`s of one process share. It calls listeners outside its lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, MemoryZnode] = {}
         self._sessions: set[int] = set()
         self._listeners: list[Listener] = []
         self._count = 0
@@ -51,7 +52,7 @@ class MemoryTree:
             for p in changed:
                 self._count += 1
                 mine = p == path
-                self._nodes[p] = Node(data if mine else b"", 0, owner if mine else 0, self._count)
+                self._nodes[p] = MemoryZnode(data if mine else b"", 0, owner if mine else 0, self._count)
         self._tell(changed, changed)
         return True
 
@@ -98,13 +99,14 @@ class MemoryTree:
             return sorted(p[len(head) :] for p in self._nodes if p.startswith(head) and "/" not in p[len(head) :])
 
     def born(self, path: str) -> tuple[tuple[str, int], ...]:
-        """The children with the numbers of their creations: differs once one was deleted and created again."""
+        """Return the children with the numbers of their creations: it differs once one was deleted and created
+        again."""
         head = path.rstrip("/") + "/"
         with self._lock:
             return tuple((name, self._nodes[head + name].born) for name in self.children(path))
 
-    def members(self, path: str) -> dict[str, Node]:
-        """The children, by their paths."""
+    def members(self, path: str) -> dict[str, MemoryZnode]:
+        """Return the children, by their paths."""
         head = path.rstrip("/") + "/"
         with self._lock:
             return {head + name: self._nodes[head + name] for name in self.children(path)}
@@ -143,7 +145,7 @@ class MemoryTree:
         return unlisten
 
     def touch_all(self, owner: object) -> None:
-        """After a reconnect every watch of `owner` looks again."""
+        """Let every watch of `owner` look again, after a reconnect."""
         with self._lock:
             touched = [x for x in self._listeners if x.owner is owner]
         for listener in touched:
@@ -161,7 +163,7 @@ class MemoryTree:
             listener.touch()
 
 
-def _same(path: str, node: Node, version: int) -> None:
+def _same(path: str, node: MemoryZnode, version: int) -> None:
     if version not in (-1, node.version):
         raise VersionError(f"{path} has version {node.version}, not {version}", path=path, version=node.version)
 

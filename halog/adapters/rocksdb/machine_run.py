@@ -1,4 +1,4 @@
-"""This run of the machine: what was handed to the operating system is there as long as it lasts."""
+"""This module names this run of the machine: what was handed to the operating system is there as long as it lasts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _RUN = Path("/proc/sys/kernel/random/boot_id")
 
 
 def machine_run() -> str:
-    """Names it. "": where that is not to be had, no two are known to be the same."""
+    """Return the name of this run; "" where it cannot be read: then no two runs are known to be the same."""
     try:
         return _RUN.read_text("ascii").strip()
     except (OSError, ValueError):

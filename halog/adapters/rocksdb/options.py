@@ -1,4 +1,4 @@
-"""How RocksDB is tuned: small, because several nodes share a 2-core machine. Each value with its reason."""
+"""This module tunes RocksDB: small, because several nodes share a 2-core machine. Each value stands with its reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 def options() -> rocksdict.Options:
-    """For every store of halog; on-disk compatible with RocksDB's defaults."""
+    """Return the options of every store of halog; on disk they are compatible with RocksDB's defaults."""
     o = rocksdict.Options(raw_mode=True)
     o.create_if_missing(True)
     o.set_paranoid_checks(True)  # damage is told, never read around
@@ -39,12 +39,12 @@ def _table() -> rocksdict.BlockBasedOptions:
 
 
 def write_options() -> rocksdict.WriteOptions:
-    """With the write-ahead log always, handed to the operating system."""
+    """Return options to write with the write-ahead log always, handed to the operating system."""
     return rocksdict.WriteOptions()
 
 
 def moved() -> rocksdict.IngestExternalFileOptions:
-    """For a table that is the store's from then on: taken in by a link, not copied."""
+    """Return options for a table that is the store's from then on: taken in by a link, not copied."""
     o = rocksdict.IngestExternalFileOptions()
     o.set_move_files(True)
     return o

@@ -1,13 +1,14 @@
-"""The Store port on RocksDB (rocksdict, raw bytes). One directory, one owner.
+"""This module implements the Store port on RocksDB (rocksdict, raw bytes). One directory has one owner.
 
     HALOG-STORE   marker: what makes the directory ours     lock   flock of the owner     db/   RocksDB's files
     fill/         tables being written that are no part of the store yet
-    WRITTEN       how far it was written (`rocks_written`)  DAMAGED   why what is in db/ is not to be opened again
+    WRITTEN       how far it was written (`written_mark`)   DAMAGED   why what is in db/ is not to be opened again
     db.damaged-…  what was set aside
 
-Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. Never deletes
-or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller calls
-`set_aside` and begins anew. Damage that is met while it is open is noted, so that the next one who opens it is told.
+Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. The store never
+deletes or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller
+calls `set_aside` and begins anew. Damage that is met while it is open is noted, so that the next one who opens it is
+told.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import rocksdict
 
 from halog.adapters.rocksdb.options import moved, options, write_options
 from halog.adapters.rocksdb.view import RocksView
-from halog.adapters.rocksdb.written_mark import NAME as WRITTEN, Written, remove
+from halog.adapters.rocksdb.written_mark import NAME as WRITTEN, WrittenMark, remove
 from halog.errors import ClosedError, HalogError, RefusedError, StoreError
 
 MARKER = "HALOG-STORE"
@@ -38,7 +39,8 @@ _OURS = {MARKER, "lock", "db", "fill", "lost+found", WRITTEN, DAMAGED}
 
 
 class RocksStore:
-    """An ordered map of bytes in `directory`. `read_only`: as it was left; StoreError where nothing is."""
+    """A `RocksStore` is an ordered map of bytes in `directory`. `read_only`: as it was left. Raises StoreError where
+    nothing is."""
 
     def __init__(self, directory: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.directory = str(directory)
@@ -58,10 +60,10 @@ class RocksStore:
         self._no_sync = write_options()
 
     def _open(self, path: Path) -> None:
-        """StoreError with `rebuild` for what is damaged, or lacks what was in it."""
+        """Open it. Raises StoreError with `rebuild` for what is damaged, or lacks what was in it."""
         if why := _noted_damage(path) or _lacks_files(path / "db"):
             raise self._damaged(why)
-        self._written = Written(path)
+        self._written = WrittenMark(path)
         try:
             self._db = self._opened(path / "db")
             has = self._db.latest_sequence_number()
@@ -121,7 +123,7 @@ class RocksStore:
             raise self._error(e) from None
 
     def fill(self, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """One sorted table, written aside and then taken in by RocksDB in one step: a third of the CPU of as many puts,
+        """Write one sorted table aside, and let RocksDB take it in, in one step: a third of the CPU of as many puts,
         and neither the write-ahead log nor a memtable to flush."""
         path = Path(self.directory, "fill", f"{next(self._fills)}.sst")
         try:
@@ -164,7 +166,8 @@ class RocksStore:
         return view
 
     def close(self) -> None:
-        """Twice is fine. Scans that are under way end: RocksDB lets go of its files with the last of them."""
+        """Close the store; twice is fine. Scans that are under way end: RocksDB lets go of its files with the last of
+        them."""
         if self._lock_fd < 0:
             return
         fd = self._lock_fd
@@ -184,7 +187,8 @@ class RocksStore:
         return StoreError(_refusal(self.directory, str(e)), directory=self.directory, held=False)
 
     def _damaged(self, why: str) -> StoreError:
-        """Whoever opens it next is told, too: not everything that is damaged is read when it is opened."""
+        """Note the damage, so that whoever opens the store next is told, too: not everything that is damaged is read
+        when it is opened. Returns the error."""
         if not self._read_only:
             note_damage(self.directory, why)
         return StoreError(
@@ -197,7 +201,7 @@ class RocksStore:
 
 
 def _put_all(table: Any, items: Iterable[tuple[bytes, bytes]], error: Callable[[Exception], Exception]) -> bool:
-    """False if there was nothing: RocksDB knows no empty table."""
+    """Put all items into a table; False if there was nothing: RocksDB knows no empty table."""
     key = None
     for key, value in items:
         try:
@@ -208,14 +212,14 @@ def _put_all(table: Any, items: Iterable[tuple[bytes, bytes]], error: Callable[[
 
 
 def note_damage(directory: str | os.PathLike[str], why: str) -> None:
-    """What is there is not to be opened again."""
+    """Note that what is there is not to be opened again."""
     with contextlib.suppress(OSError):  # of a disk that takes nothing it is told again
         Path(directory, DAMAGED).write_text(" ".join(why.split())[:1_000])
 
 
 def set_aside(directory: str | os.PathLike[str]) -> Path | None:
-    """Rename a store's data, so that it can be made anew; nothing is deleted. Where it is now; None: there was none.
-    Refuses what is not ours or is held by another."""
+    """Rename a store's data, so that it can be made anew; nothing is deleted. Returns where it is now; None: there was
+    none. Refuses a directory that is not ours or is held by another."""
     path = Path(directory)
     if not path.exists():
         return None
@@ -242,8 +246,8 @@ def _noted_damage(path: Path) -> str:
 
 
 def _lacks_files(db: Path) -> str:
-    """RocksDB makes a new one where its file CURRENT is not there, over all that is, and reads one without its
-    write-ahead log."""
+    """Return which file is missing; "": none. RocksDB makes a new store where its file CURRENT is not there, over all
+    that is, and reads one without its write-ahead log."""
     names = set(os.listdir(db)) if db.exists() else set()
     has_any = any(name.startswith("MANIFEST") or name.endswith((".sst", ".log")) for name in names)
     if has_any and "CURRENT" not in names:
@@ -254,7 +258,7 @@ def _lacks_files(db: Path) -> str:
 
 
 def _refusal(directory: str, why: str) -> str:
-    """What is said of a store whose disk did not do what it was asked."""
+    """Return what is said of a store whose disk did not do what it was asked."""
     full = next((text for text in _FULL if text in why), "")
     if not full:
         return f"store {directory} cannot be used: {why}"
@@ -267,12 +271,13 @@ def _refusal(directory: str, why: str) -> str:
 
 
 def _is_damage(text: str) -> bool:
-    """Not a disk that is full, read only, or gives an error once: what is there is as it was then."""
+    """Say whether an error means damage. A disk that is full, read only, or gives an error once has not damaged
+    anything."""
     return text.startswith("Corruption") or "No such file" in text
 
 
 def _claim(path: Path) -> int:
-    """The directory checked, marked, and locked for this process."""
+    """Check and mark the directory, and lock it for this process; return the lock."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = set(os.listdir(path))
@@ -295,6 +300,6 @@ def _claim(path: Path) -> int:
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """The first key behind all keys with `prefix`; None if there is none."""
+    """Return the first key behind all keys with `prefix`; None if there is none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes((head[-1] + 1,)) if head else None

@@ -1,4 +1,5 @@
-"""A RocksDB store as it was at one moment, through one iterator: RocksDB pins an iterator to the moment of its making.
+"""This module shows a RocksDB store as it was at one moment, through one iterator: RocksDB pins an iterator to the
+moment of its making.
 
 rocksdict's own snapshots are not used: iterating one shows later writes (0.3.29, seen), and an upper bound given in
 ReadOptions is freed too early, so that keys go missing (seen).
@@ -16,7 +17,7 @@ CHUNK = 512  # rows copied per hold of the lock: other scans of the same view in
 
 
 class RocksView:
-    """The Snapshot port. Keeps overwritten data on disk for as long as it lives."""
+    """A `RocksView` implements the Snapshot port. It keeps overwritten data on disk for as long as it lives."""
 
     def __init__(self, iterator: Any, error: Callable[[Exception], Exception]) -> None:
         self._iterator = iterator
@@ -38,7 +39,7 @@ class RocksView:
             begin = rows[-1][0] + b"\0"
 
     def _chunk(self, begin: bytes, prefix: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Up to `limit` rows from `begin` on, as long as they have `prefix`."""
+        """Return up to `limit` rows from `begin` on, as long as they have `prefix`."""
         rows: list[tuple[bytes, bytes]] = []
         with self._lock:
             it = self._iterator
@@ -57,6 +58,6 @@ class RocksView:
         return rows
 
     def let_go(self) -> None:
-        """The store closes; whoever still scans is told."""
+        """Let go of the iterator: the store closes, and whoever still scans is told."""
         with self._lock:
             self._iterator = None

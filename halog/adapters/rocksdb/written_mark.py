@@ -1,4 +1,5 @@
-"""How far a store was written, beside it: a write-ahead log that has lost its end looks like one that ends there.
+"""This module notes how far a store was written, beside it: a write-ahead log that has lost its end looks like one that
+ends there.
 
     WRITTEN   the run of the machine (36 bytes), the last sequence number written, the last one flushed, the number of
               the manifest, and how long that was (8 bytes each)
@@ -25,8 +26,8 @@ NAME: Final = "WRITTEN"
 _FORM: Final = struct.Struct(">36sQQQQ")
 
 
-class Written:
-    """Of one store, while it is open."""
+class WrittenMark:
+    """Keeps the note of one store, while it is open."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / NAME
@@ -42,7 +43,7 @@ class Written:
         self._run = machine_run().encode()[:36].ljust(36, b"\0")
 
     def shortened(self, db: Path) -> str:
-        """Why the store's manifest, as it is before it is opened, is not all of it; "": it is."""
+        """Return why the store's manifest, as it is before it is opened, is not all of it; "": it is."""
         number, size = self._read()[3:]
         name = _manifest_of(db)
         if name and _number(name) == number and (db / name).exists() and (db / name).stat().st_size < size:
@@ -50,7 +51,7 @@ class Written:
         return ""
 
     def lacking(self, has: int) -> int:
-        """So many writes are missing from a store whose last sequence number is `has`."""
+        """Return how many writes are missing from a store whose last sequence number is `has`."""
         run, written, flushed, _, _ = self._read()
         known = bool(self._run.strip(b"\0")) and run == self._run
         return max(0, (written if known else flushed) - has)
@@ -61,18 +62,18 @@ class Written:
         return bytes(run), written, flushed, manifest, size
 
     def begin(self, has: int, db: Path) -> None:
-        """From here on it is this run's."""
+        """Begin this run's note: from here on it is this run's."""
         flushed, name = self._read()[2], _manifest_of(db)
         self._manifest = os.open(db / name, os.O_RDONLY | os.O_CLOEXEC)
         self._shared[:] = _FORM.pack(self._run, has, min(flushed, has), _number(name), os.fstat(self._manifest).st_size)
 
     def wrote(self, upto: int) -> None:
-        """Everything up to there was handed to the operating system."""
+        """Note that everything up to there was handed to the operating system."""
         self._shared[36:44] = upto.to_bytes(8, "big")
         self._shared[60:68] = os.fstat(self._manifest).st_size.to_bytes(8, "big")
 
     def flushed(self, upto: int) -> None:
-        """Everything up to there is on the disk."""
+        """Note that everything up to there is on the disk."""
         self._shared[44:52] = upto.to_bytes(8, "big")
 
     def close(self) -> None:
@@ -83,7 +84,7 @@ class Written:
 
 
 def _manifest_of(db: Path) -> str:
-    """Its name; "": it is not known."""
+    """Return the manifest's name; "": it is not known."""
     try:
         return (db / "CURRENT").read_text("ascii").strip()
     except (OSError, ValueError):
@@ -96,5 +97,5 @@ def _number(manifest: str) -> int:
 
 
 def remove(directory: Path) -> None:
-    """The store it tells of is there no more."""
+    """Remove the note: the store it tells of is there no more."""
     (directory / NAME).unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""The Channel port over plain TCP with threads. Moves frames; never looks into one, never reconnects by itself."""
+"""This module implements the Channel port over plain TCP with threads. It moves frames; it never looks into one, and
+never reconnects by itself."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ JOIN_S = 2.0  # a handler that takes longer must not hang a shutdown
 
 
 class TcpChannel:
-    """A node's listeners, connections and pool. All threads are named `halog-…`, daemon, and joined by `close`."""
+    """Has a node's listeners, connections and pool. All threads are named `halog-…`, daemon, and joined by `close`."""
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._max_frame = max_frame

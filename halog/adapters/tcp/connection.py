@@ -1,8 +1,8 @@
-"""One TCP connection of the node channel: a reader thread, and a send that never blocks.
+"""This module has one TCP connection of the node channel: a reader thread, and a send that never blocks.
 
-What the kernel does not take at once waits in a bounded queue, drained by a thread that exists only meanwhile; a peer
-that stops reading (SIGSTOP, a cut) costs memory up to the bound, then its connection, never the sender's time.
-Decides nothing: who the peer is, the runtime finds out.
+What the kernel does not take at once waits in a bounded queue, drained by a thread that exists only meanwhile. A peer
+that stops reading (SIGSTOP, a cut) costs memory up to the bound, then its connection, never the sender's time. This
+module decides nothing: the runtime finds out who the peer is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DRAIN_S = 1.0  # how often a draining thread looks whether the connection was cl
 
 
 class Connection:
-    """A Peer. `on_closed` is called exactly once, on the reader's thread, whoever closed."""
+    """A `Connection` implements a Peer. `on_closed` is called exactly once, on the reader's thread, whoever closed."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Connection:
         self.thread = threading.Thread(target=self._read, name=f"halog-peer-{self.remote}", daemon=True)
 
     def start(self) -> None:
-        """Begin to read. Separate, so that the owner has registered the connection before its first frame."""
+        """Begin to read. It is separate, so that the owner has registered the connection before its first frame."""
         self.thread.start()
 
     def send(self, frame: bytes) -> None:
@@ -105,7 +105,7 @@ class Connection:
             return self._draining
 
     def _break(self) -> None:
-        """Ends reads and writes; the reader closes the socket, so that its number is never reused under a thread."""
+        """End reads and writes; the reader closes the socket, so that its number is never reused under a thread."""
         self._broken = True
         self._queue.clear()
         with contextlib.suppress(OSError):

@@ -1,4 +1,5 @@
-"""The bytes of the node channel: 4 bytes length, big-endian, then the frame. Never looks into a frame."""
+"""This module makes the bytes of the node channel: 4 bytes length, big-endian, then the frame. It never looks into a
+frame."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ CHUNK = 1 << 16  # one read takes a burst of small frames at once
 
 
 def pack(frame: bytes, limit: int = MAX_FRAME) -> bytes:
-    """The frame with its length; FrameError if it is too large to be accepted by the other side."""
+    """Return the frame with its length. Raises FrameError if it is too large to be accepted by the other side."""
     if len(frame) > limit:
         said = f"a frame of {len(frame)} bytes exceeds the limit of {limit} (limits.max_frame_bytes)"
         raise FrameError(said, size=len(frame), limit=limit)
@@ -22,14 +23,15 @@ def pack(frame: bytes, limit: int = MAX_FRAME) -> bytes:
 
 
 class Unpacker:
-    """Bytes in, frames out."""
+    """Makes frames of bytes."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames completed by `data`; FrameError for a length over the limit, before anything is allocated."""
+        """Return the frames completed by `data`. Raises FrameError for a length over the limit, before anything is
+        allocated."""
         buffer = self._buffer
         buffer += data
         frames, at = [], 0
@@ -47,24 +49,25 @@ class Unpacker:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything fed so far was complete frames."""
+        """Say whether everything fed so far was complete frames."""
         return not self._buffer
 
 
 def incoming(sock: socket.socket, limit: int) -> Iterator[bytes]:
-    """Frames until the other side closes; OSError where the connection breaks, FrameError where it is no peer."""
+    """Yield frames until the other side closes. Raises OSError where the connection breaks, FrameError where it is no
+    peer."""
     unpack = Unpacker(limit)
     while data := sock.recv(CHUNK):
         yield from unpack.feed(data)
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """`host:port`, with brackets around an IPv6 host."""
+    """Return host and port of `host:port`, with brackets around an IPv6 host."""
     host, _, port = address.rpartition(":")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def format_address(name: tuple[object, ...]) -> str:
-    """The inverse, of what a socket calls its name."""
+    """Return `host:port` of what a socket calls its name; the inverse of `parse_address`."""
     host, port = str(name[0]), name[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

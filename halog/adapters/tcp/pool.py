@@ -1,7 +1,7 @@
-"""Connections for request and reply, one request at a time each; the caller itself writes and reads.
+"""This module keeps connections for request and reply, one request at a time each; the caller itself writes and reads.
 
-A connection goes back only after a whole reply: after any error or timeout it is closed, so that a late reply can
-never be taken for the next request's. Never retries.
+A connection goes back only after a whole reply: after any error or timeout it is closed, so that a late reply can never
+be taken for the next request's. Nothing is retried here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIMEVAL = struct.Struct("@ll")
 
 
 def connect(address: str, timeout_s: float) -> socket.socket:
-    """A connected socket; UnreachableError with evidence `refused` and `sent=False`."""
+    """Return a connected socket. Raises UnreachableError with evidence `refused` and `sent=False`."""
     try:
         sock = socket.create_connection(parse_address(address), timeout=max(timeout_s, 0.001))
     except (OSError, ValueError) as e:  # ValueError: no resolver takes such a name
@@ -32,7 +32,7 @@ def connect(address: str, timeout_s: float) -> socket.socket:
     try:
         itself = sock.getsockname() == sock.getpeername()  # a loopback port connected to itself: nobody listens there
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as e:  # who listened has died since, and the kernel took the connection back
+    except OSError as e:  # the listener has died since, and the kernel took the connection back
         sock.close()
         raise UnreachableError(
             f"{address} broke the connection: {e}", address=address, refused=False, sent=False
@@ -45,7 +45,7 @@ def connect(address: str, timeout_s: float) -> socket.socket:
 
 
 class Pool:
-    """Idle and busy connections by address."""
+    """Keeps idle and busy connections by address."""
 
     def __init__(self, max_frame: int) -> None:
         self._max_frame = max_frame
@@ -56,7 +56,7 @@ class Pool:
         self._closed = False
 
     def introduce(self, frame: bytes) -> None:
-        """What every new connection begins with; those already open keep what they said."""
+        """Set what every new connection begins with; those already open keep what they said."""
         self._greeting = pack(frame, self._max_frame)
 
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
@@ -82,7 +82,7 @@ class Pool:
         return reply
 
     def drop(self, address: str) -> None:
-        """Also those in use: their callers' reads end at once."""
+        """Close all connections to an address, also those in use: their callers' reads end at once."""
         with self._lock:
             idle = self._idle.pop(address, [])
             busy = [s for s, a in self._busy.items() if a == address]
@@ -148,8 +148,8 @@ def _readable(sock: socket.socket) -> bool:
 
 
 def _send(sock: socket.socket, address: str, data: bytes, timeout_s: float) -> None:
-    """An incomplete frame cannot be acted on, so a failure here is `sent=False`. Almost always the kernel takes all of
-    it at once; only else there is a time limit to set."""
+    """Send a frame. An incomplete one cannot be acted on, so a failure here is `sent=False`. Almost always the kernel
+    takes all of it at once; only else there is a time limit to set."""
     try:
         try:
             sent = sock.send(data, socket.MSG_DONTWAIT)
@@ -182,7 +182,7 @@ def _receive(sock: socket.socket, address: str, deadline: float, timeout_s: floa
 
 
 def _limit(sock: socket.socket, which: int, seconds: float) -> None:
-    """The kernel watches the time: Python's own timeouts cost two more calls that give up the GIL."""
+    """Set a time limit that the kernel watches: Python's own timeouts cost two more calls that give up the GIL."""
     us = max(round(seconds * 1_000_000), 1_000)
     sock.setsockopt(socket.SOL_SOCKET, which, _TIMEVAL.pack(us // 1_000_000, us % 1_000_000))
 

@@ -1,6 +1,6 @@
-"""A thread that runs callbacks in order, so that a library's own threads are never held up by ours.
+"""This module has a thread that runs callbacks in order, so that a library's own threads are never held up by ours.
 
-Urgent ones (session states) overtake the others. Never drops one before `close`; a callback that raises is logged.
+Urgent ones (session states) overtake the others. None is dropped before `close`; a callback that raises is logged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Job = Callable[[], object]
 
 
 class Dispatcher:
-    """One daemon thread; `put` from any thread, also from a callback."""
+    """Runs jobs on one daemon thread; `put` from any thread, also from a callback."""
 
     def __init__(self, name: str) -> None:
         self._urgent: deque[Job] = deque()
@@ -33,7 +33,7 @@ class Dispatcher:
                 self._ready.notify()
 
     def close(self) -> None:
-        """Drop what waits, let what runs finish."""
+        """Let what runs finish, and drop what waits."""
         with self._ready:
             self._closed = True
             self._urgent.clear()

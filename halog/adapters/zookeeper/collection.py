@@ -1,7 +1,8 @@
-"""All members of a collection, watched by its marks (`halog.adapters.zookeeper.version_marks`), however many they are.
+"""This module watches all members of a collection by its marks (`halog.adapters.zookeeper.version_marks`), however many
+they are.
 
-At each connection: first the marks are watched, then the names of the members, then each member is read. From then on
-a mark that fires tells what one member has become, if it is the next change since the last that was seen; if not, all
+At each connection: first the marks are watched, then the names of the members, then each member is read. From then on a
+mark that fires tells what one member has become, if it is the next change since the last that was seen; if not, all
 members of that mark are read. What was read behind a mark is at least as new as the mark.
 
 Nothing is missed: a mark is read by the very request that watches it, and all is read anew once the connection was
@@ -29,7 +30,7 @@ MISSING = 0, -1
 """Birth and version of a mark that is not there."""
 
 PATIENCE_S = 5.0
-"""For the last answer of them; a connection that breaks is one, too."""
+"""How long is waited for the last answer of a batch; a connection that breaks is an answer, too."""
 
 
 class MembersWatch:
@@ -53,16 +54,16 @@ class MembersWatch:
         self._deliver = deliver
         self._changed = changed
         self._lock = threading.Lock()
-        """Of what is not of the thread alone that runs kazoo's answers."""
-        self._marks: dict[int, _Mark] = {}
+        """Guards what more threads use than the one that runs kazoo's answers."""
+        self._marks: dict[int, _MarkWatch] = {}
         self._read_all = True
         self._names: set[str] = set()
         self._told: dict[str, int] = {}
-        """By name, the zxid of the change that was told last; ABSENT: that it is not there."""
-        self._children = _Children(client, absolute(collection), soon, self._listed)
+        """By name: the zxid of the change that was told last. ABSENT: it was told that the member is not there."""
+        self._children = _NamesWatch(client, absolute(collection), soon, self._listed)
 
     def arm(self) -> Any:
-        """Begin anew, on the connection there is now. The promise of the last answer."""
+        """Begin anew, on the connection there is now; return kazoo's promise of the last answer."""
         with self._lock:
             marks = list(self._marks.values())
             self._read_all = True
@@ -72,7 +73,7 @@ class MembersWatch:
         return self._children.arm()
 
     def _listed(self, names: Iterable[str]) -> None:
-        """The names that there are, all of them. Those that were told and are not among them are read, too."""
+        """Take the names that there are, all of them. Those that were told and are not among them are read, too."""
         now = set(names)
         with self._lock:
             wanted = now if self._read_all else now - self._names
@@ -81,11 +82,11 @@ class MembersWatch:
         self._read(sorted(wanted | (self._present() - now)))
 
     def _present(self) -> set[str]:
-        """Whom it has told to be there."""
+        """Return the names that were told to be there."""
         return {name for name, zxid in self._told.items() if zxid != zk_marks.ABSENT}
 
-    def _marked(self, mark: _Mark, data: bytes, stat: Any) -> None:
-        """It was read: the first time, or because it has changed."""
+    def _marked(self, mark: _MarkWatch, data: bytes, stat: Any) -> None:
+        """Take a mark that was read: the first time, or because it has changed."""
         seen, mark.seen = mark.seen, (stat.czxid, stat.version)
         if seen is None or seen == mark.seen:
             return  # its members are read behind this
@@ -95,26 +96,26 @@ class MembersWatch:
         else:
             self._reread(mark)
 
-    def _unmarked(self, mark: _Mark) -> None:
-        """It is not there (any more)."""
+    def _unmarked(self, mark: _MarkWatch) -> None:
+        """Note that a mark is not there (any more)."""
         seen, mark.seen = mark.seen, MISSING
         if seen not in (None, MISSING):
             self._reread(mark)
 
-    def _reread(self, mark: _Mark) -> None:
+    def _reread(self, mark: _MarkWatch) -> None:
         self._read([name for name in self._names if zk_marks.slot_of(name) == mark.slot], urgent=True)
 
     # --- reading ---
 
     def _read(self, names: Collection[str], *, urgent: bool = False) -> None:
-        """On the thread that calls kazoo, some at a time."""
+        """Read members on the thread that calls kazoo, some at a time."""
         listed, run = list(names), self._soon if urgent else self._later
         for first in range(0, len(listed), BATCH):
             run(partial(self._ask, listed[first : first + BATCH]))
 
     def _ask(self, names: list[str]) -> None:
         for slot in {zk_marks.slot_of(name) for name in names} - self._marks.keys():
-            mark = _Mark(self._client, self._abs(zk_marks.path_of(self._collection, slot)), self._soon, self, slot)
+            mark = _MarkWatch(self._client, self._abs(zk_marks.path_of(self._collection, slot)), self._soon, self, slot)
             with self._lock:
                 self._marks[slot] = mark
             mark.arm()
@@ -138,8 +139,8 @@ class MembersWatch:
             self._deliver(partial(self._changed, f"{self._collection}/{name}", value))
 
 
-class _Children(Watch):
-    """Of the names alone: what becomes of a member its mark says."""
+class _NamesWatch(Watch):
+    """A `_NamesWatch` watches the names alone: a member's mark says what becomes of it."""
 
     def __init__(self, client: Any, path: str, soon: Run, listed: Callable[[Iterable[str]], None]) -> None:
         super().__init__(client, path, soon, _at_once)
@@ -160,8 +161,9 @@ class _Children(Watch):
         self._listed([])
 
 
-class _Mark(Watch):
-    """One mark. `seen`: its birth and version when it was read last on this connection; None: not yet."""
+class _MarkWatch(Watch):
+    """A `_MarkWatch` watches one mark. `seen` is its birth and version when it was read last on this connection; None:
+    not yet."""
 
     def __init__(self, client: Any, path: str, soon: Run, of: MembersWatch, slot: int) -> None:
         super().__init__(client, path, soon, _at_once)

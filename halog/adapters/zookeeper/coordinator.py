@@ -1,12 +1,13 @@
-"""The Coordinator port on ZooKeeper (kazoo), for one cluster under `/halog/<cluster>`.
+"""This module implements the Coordinator port on ZooKeeper (kazoo), for one cluster under `/halog/<cluster>`.
 
-Never uses a kazoo recipe: its locks outlive their session and its elections do not interrupt the leader
-(reliability fact 6). What is ours instead:
-- states: SUSPENDED at once; LOST when ZooKeeper says so, or by our own timer one session timeout after SUSPENDED,
-  whichever is first; a session silently replaced is LOST, then CONNECTED;
-- watches are set anew at every CONNECTED and read again after each event, so the newest value is always told last;
-- kazoo's threads never run a caller's code: a dispatcher does. Nor do they ever call kazoo: another one does. They note
-  what happened, and return; and no request waits for them to wake up (`halog.adapters.zookeeper.wakeup`).
+It never uses a kazoo recipe: its locks outlive their session and its elections do not interrupt the leader (reliability
+fact 6). This is ours instead:
+
+    - States: SUSPENDED at once; LOST when ZooKeeper says so, or by our own timer one session timeout after SUSPENDED,
+      whichever is first; a session silently replaced is LOST, then CONNECTED.
+    - Watches are set anew at every CONNECTED and read again after each event, so the newest value is told last.
+    - kazoo's threads never run a caller's code: a dispatcher does. Nor do they ever call kazoo: another dispatcher
+      does. They note what happened, and return; no request waits for them (`halog.adapters.zookeeper.wakeup`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from halog.adapters.zookeeper.callback_thread import Dispatcher
 from halog.adapters.zookeeper.collection import BATCH, PATIENCE_S, MembersWatch
 from halog.adapters.zookeeper.fork import left_to_the_parent
 from halog.adapters.zookeeper.reachability import lacks_chroot, no_chroot, silence
-from halog.adapters.zookeeper.version_marks import Marking, member_of
+from halog.adapters.zookeeper.version_marks import MarkWriter, member_of
 from halog.adapters.zookeeper.wakeup import CountingHandler
 from halog.adapters.zookeeper.watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
@@ -53,15 +54,15 @@ ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 
 
-class _Quiet(logging.LoggerAdapter[logging.Logger]):
-    """kazoo warns of every attempt to reconnect; the states tell what matters."""
+class _KazooLogger(logging.LoggerAdapter[logging.Logger]):
+    """Lowers what kazoo warns of, which is every attempt to reconnect; the states tell what matters."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         self.logger.log(level if level > logging.WARNING else logging.DEBUG, msg, *args, **kwargs)
 
 
 class ZkCoordinator:
-    """One session at a time on the servers in `hosts` ("host:port,host:port")."""
+    """Has one session at a time on the servers in `hosts` ("host:port,host:port")."""
 
     def __init__(
         self,
@@ -72,8 +73,8 @@ class ZkCoordinator:
         answer_s: float = ANSWER_S,
         patience_s: float = 0.0,
     ) -> None:
-        """`patience_s`: how long to wait at the beginning for servers that are there and busy, and for a connection
-        that breaks meanwhile: whoever joins needs all that it asks for, until it says `joined`."""
+        """Prepare the session. `patience_s` says how long to wait at the beginning for servers that are there and busy,
+        and for a connection that breaks meanwhile: whoever joins needs all that it asks for, until it says `joined`."""
         self._root = f"/halog/{cluster}"
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
@@ -88,7 +89,7 @@ class ZkCoordinator:
             ),
             command_retry=KazooRetry(max_tries=0),
             handler=CountingHandler(),
-            logger=_Quiet(log),
+            logger=_KazooLogger(log),
         )
         left_to_the_parent(self._client)
         self._dispatch: Dispatcher | None = None
@@ -100,7 +101,7 @@ class ZkCoordinator:
         self._session: object = None
         self._timer: threading.Timer | None = None
         self._watches: list[Watch | MembersWatch] = []
-        self._marking = Marking(self._client, self._abs, self._write)
+        self._marking = MarkWriter(self._client, self._abs, self._write)
         self._connected = threading.Event()
         self._closed = False
 
@@ -108,7 +109,7 @@ class ZkCoordinator:
 
     @property
     def session_id(self) -> int:
-        """ZooKeeper's number of the session, 0 without one; for tests and `halog doctor`."""
+        """Return ZooKeeper's number of the session, 0 without one; for tests and `halog doctor`."""
         return int((self._client.client_id or (0,))[0] or 0)
 
     def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
@@ -129,7 +130,7 @@ class ZkCoordinator:
         self._patient_until = 0.0
 
     def _begin(self, at_least_s: float) -> None:
-        """Wait for a session, and look whether there is where to work."""
+        """Wait for a session, and check that the place to work in exists."""
         if not self._connected.wait(at_least_s):
             why = silence(self._hosts)
             if not (why.busy and self._connected.wait(max(0.0, self._patience_s - at_least_s))):
@@ -139,7 +140,7 @@ class ZkCoordinator:
                 raise no_chroot(self._hosts, self._client.chroot)
 
     def _changed(self, kazoo_state: str) -> None:
-        """On kazoo's connection thread: note it and return. (None: kazoo keeps the listener.)"""
+        """Note a state and return: this runs on kazoo's connection thread. (None: kazoo keeps the listener.)"""
         if kazoo_state == KazooState.CONNECTED:
             self._on_connected()
         elif kazoo_state == KazooState.SUSPENDED:
@@ -150,7 +151,8 @@ class ZkCoordinator:
                 self._dispatch.put(self._begin_again)
 
     def _begin_again(self) -> None:
-        """kazoo's connection thread ends for good at an answer it did not expect; a node must not be alone for that."""
+        """Begin the conversation again: kazoo's connection thread ends for good at an answer it did not expect, and a
+        node must not be alone for that."""
         if not self._closed:
             log.warning("the conversation with ZooKeeper broke; it is begun again")
             self._client.start_async()
@@ -257,12 +259,12 @@ class ZkCoordinator:
         self._soon(watch.arm)
 
     def _later(self, job: Callable[[], object]) -> None:
-        """What need not be first."""
+        """Run what need not be first."""
         if self._arming is not None:
             self._arming.put(job)
 
     def _soon(self, job: Callable[[], object]) -> None:
-        """What one of kazoo's threads must not do itself."""
+        """Run what one of kazoo's threads must not do itself."""
         if self._arming is not None:
             self._arming.put(job, urgent=True)
 
@@ -287,7 +289,7 @@ class ZkCoordinator:
         return int(stat.version)
 
     def confirm(self, path: str, version: int) -> None:
-        """A multi that only checks: the leader orders it among the writes, and a quorum agrees."""
+        """Confirm a version by a multi that only checks: the leader orders it among the writes, and a quorum agrees."""
         self._ready()
         asked = self._client.transaction()
         asked.check(self._abs(path), version)
@@ -331,7 +333,8 @@ class ZkCoordinator:
                     raise
 
     def _is_ours(self, path: str, data: bytes) -> bool:
-        """An ephemeral node of this very session with these bytes: made by a create whose reply was lost."""
+        """Say whether there is an ephemeral node of this very session with these bytes: made by a create whose reply
+        was lost."""
         try:
             found, stat = self._read(lambda: self._client.get_async(self._abs(path)))
         except NoNodeError:
@@ -351,7 +354,8 @@ class ZkCoordinator:
         return (self._root + "/" + path.strip("/")).rstrip("/")
 
     def _ready(self) -> None:
-        """Before a request: without a connection nothing is sent (kazoo would queue it), and the outcome is known."""
+        """Check the connection before a request: without one nothing is sent (kazoo would queue it), and the outcome is
+        known."""
         there = self._client.connected or self._reconnected(self._patient_until)
         if self._closed:
             raise ClosedError("the coordinator is closed")
@@ -359,7 +363,7 @@ class ZkCoordinator:
             raise UnreachableError("ZooKeeper is not connected", address=self._hosts, coordinator=True)
 
     def _read(self, ask: Callable[[], Any]) -> Any:
-        """Asked again where the connection broke under it and is back in time: it changes nothing."""
+        """Ask, and ask again where the connection broke under it and is back in time: a read changes nothing."""
         deadline = time.monotonic() + self._answer_s
         while True:
             try:

@@ -1,4 +1,4 @@
-"""kazoo's clients in a child process behind fork(): they are the parent's, and nothing of them is to be ended there.
+"""This module leaves kazoo's clients to the parent when a process forks: nothing of them is to be ended in the child.
 
 kazoo asks to be stopped when the interpreter ends; in a child that would wait for a lock which a thread of the parent
 held when it forked.
@@ -15,7 +15,7 @@ _CLIENTS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def left_to_the_parent(client: Any) -> None:
-    """Nothing of this client ends with a child."""
+    """Let nothing of this client end with a child."""
     _CLIENTS.add(client)
 
 

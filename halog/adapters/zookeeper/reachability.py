@@ -1,4 +1,5 @@
-"""Why a ZooKeeper cannot be used, in an operator's words: what its addresses do, and a chroot that nobody has made."""
+"""This module says why a ZooKeeper cannot be used, in an operator's words: what its addresses do, and a chroot that
+nobody has made."""
 
 from __future__ import annotations
 
@@ -8,76 +9,78 @@ from typing import Any, NamedTuple
 from halog.errors import ConfigError
 
 LOOK_S = 0.5
-"""A server that closes what it does not want does so at once."""
+"""How long an address is listened to: a server that closes what it does not want does so at once."""
 
 
-class Silence(NamedTuple):
-    """What its addresses do, in words; `busy`: somebody is there who may answer soon."""
+class Diagnosis(NamedTuple):
+    """Says what addresses do, in words; `busy`: somebody is there who may answer soon."""
 
     text: str
     busy: bool
 
 
-def silence(hosts: str) -> Silence:
+def silence(hosts: str) -> Diagnosis:
     """Look at every address: one connection each, on which nothing is said."""
     looks = [_look(address) for address in hosts.partition("/")[0].split(",")]
-    return Silence("; ".join(look.text for look in looks), any(look.busy for look in looks))
+    return Diagnosis("; ".join(look.text for look in looks), any(look.busy for look in looks))
 
 
-def _look(address: str) -> Silence:
+def _look(address: str) -> Diagnosis:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), LOOK_S) as made:
             return _heard(address, made)
     except ConnectionRefusedError:
-        return Silence(f"nobody listens at {address}", False)
+        return Diagnosis(f"nobody listens at {address}", False)
     except (BrokenPipeError, ConnectionResetError):  # made, and closed before this process looked at it
         return _closes(address)
     except (OSError, ValueError) as error:  # ValueError: no resolver takes such a name
-        return Silence(f"{address} cannot be reached ({error})", False)
+        return Diagnosis(f"{address} cannot be reached ({error})", False)
 
 
-def _heard(address: str, made: socket.socket) -> Silence:
+def _heard(address: str, made: socket.socket) -> Diagnosis:
     try:
         closed = not made.recv(1)
     except TimeoutError:
         return _asked(address, made)
     except OSError:
         closed = True
-    return _closes(address) if closed else Silence(f"{address} is no ZooKeeper: it speaks first", False)
+    return _closes(address) if closed else Diagnosis(f"{address} is no ZooKeeper: it speaks first", False)
 
 
-def _closes(address: str) -> Silence:
-    return Silence(
+def _closes(address: str) -> Diagnosis:
+    return Diagnosis(
         f"{address} accepts connections and closes them at once, as ZooKeeper does where one machine has as many as "
         "its maxClientCnxns allows: close some, or raise that setting in its zoo.cfg",
         True,
     )
 
 
-def _asked(address: str, made: socket.socket) -> Silence:
-    """Where nothing was said at first: every ZooKeeper that is not too busy has an answer to this word, also one
-    that does not allow it. A broker closes the connection, for which the word is a length; a web server complains."""
+def _asked(address: str, made: socket.socket) -> Diagnosis:
+    """Ask an address that said nothing at first. Every ZooKeeper that is not too busy has an answer to this word, also
+    one that does not allow it. A broker closes the connection, for which the word is a length; a web server
+    complains."""
     try:
         made.sendall(b"srvr\n")
         answer = made.recv(256)
     except TimeoutError:
         busy = "it is busy, or too few servers of its ensemble are up"
-        return Silence(f"{address} accepts connections and says nothing: {busy}", True)
+        return Diagnosis(f"{address} accepts connections and says nothing: {busy}", True)
     except OSError:
         answer = b""
     if b"ookeeper" in answer.lower() or answer.startswith(b"srvr "):
         slow = "it was busy, or too few servers of its ensemble are up"
-        return Silence(f"{address} is a ZooKeeper that gave no session in time: {slow}", True)
+        return Diagnosis(f"{address} is a ZooKeeper that gave no session in time: {slow}", True)
     if not answer:
         closes = "it closes the connection when it is asked, as a Kafka broker does"
-        return Silence(f"{address} is no ZooKeeper, or one that ends: {closes}", True)
+        return Diagnosis(f"{address} is no ZooKeeper, or one that ends: {closes}", True)
     what = "it answers as a web server does" if b"HTTP" in answer else "its answer is none of a ZooKeeper's"
-    return Silence(f"{address} is no ZooKeeper: {what}", False)
+    return Diagnosis(f"{address} is no ZooKeeper: {what}", False)
 
 
 def no_chroot(hosts: str, chroot: str) -> ConfigError:
-    """Nothing makes it by itself: below a mistyped one a cluster would seem to be empty."""
+    """Return the error for a chroot that is not there. Nothing makes it by itself: below a mistyped one a cluster would
+    seem to be empty."""
     servers = hosts.partition("/")[0]
     names = chroot.strip("/").split("/")
     levels = ["/" + "/".join(names[: n + 1]) for n in range(len(names))]
@@ -93,5 +96,5 @@ def no_chroot(hosts: str, chroot: str) -> ConfigError:
 
 
 def lacks_chroot(client: Any, timeout_s: float) -> bool:
-    """Has a connected kazoo client one in its addresses that is not there?"""
+    """Say whether a connected kazoo client has a chroot in its addresses that is not there."""
     return bool(client.chroot) and client.exists_async("/").get(timeout=timeout_s) is None

@@ -1,4 +1,4 @@
-"""How a request wakes kazoo's connection thread: by a counter, which never blocks whoever makes the request.
+"""This module wakes kazoo's connection thread by a counter, which never blocks whoever makes the request.
 
 kazoo wakes it with a byte a request in a socket pair that only that thread empties. The pair holds some 280 of them.
 Whoever asks for more while the thread does something else (it runs listeners, it connects) waits for it; if it is that
@@ -16,7 +16,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 
 class CountingHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler of threads, with such a counter for its socket pair."""
+    """A `CountingHandler` is kazoo's handler of threads, with such a counter for its socket pair."""
 
     def create_socket_pair(self) -> tuple[CounterEnd, CounterEnd]:
         counter = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE)
@@ -24,7 +24,7 @@ class CountingHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class CounterEnd:
-    """One end of it: what kazoo uses of a socket."""
+    """Has one end of it: what kazoo uses of a socket."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -41,7 +41,7 @@ class CounterEnd:
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """One byte: kazoo asks for no more, and only where there is one."""
+        """Return one byte: kazoo asks for no more, and only where there is one."""
         os.eventfd_read(self._fd)
         return b"\0"
 

@@ -1,9 +1,10 @@
-"""One watched ZooKeeper node, or set of children: read, tell, set the watch with the read, read again when it fires.
+"""This module watches one ZooKeeper node, or set of children: read, tell, set the watch with the read, read again when
+it fires.
 
 A one-shot watch misses nothing this way: it is set by the very read whose value is told. Connection losses end an
 attempt silently; the coordinator arms every watch again at each CONNECTED. Replies come in order on one connection, so
-the newest value is told last. Never blocks: all reads are asynchronous. kazoo's own threads call `_fired` and the
-answers, which ask for nothing themselves: they leave that to the thread of `soon`.
+the newest value is told last. Nothing here blocks: all reads are asynchronous. kazoo's own threads call `_fired` and
+the answers, which ask for nothing themselves: they leave that to the thread of `soon`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Run = Callable[[Callable[[], object]], None]
 
 
 class Watch(ABC):
-    """Base: `arm` may be called at any time; kazoo keeps at most one watcher of ours, as `_fired` is one object."""
+    """This is the base of watches. `arm` may be called at any time; kazoo keeps at most one watcher of ours, as
+    `_fired` is one object."""
 
     def __init__(self, client: Any, path: str, soon: Run, deliver: Run) -> None:
         self._client = client
@@ -35,18 +37,18 @@ class Watch(ABC):
 
     @abstractmethod
     def arm(self) -> Any:
-        """Read, with the watch set by the read; kazoo's promise of the answer."""
+        """Read, with the watch set by the read; return kazoo's promise of the answer."""
 
     def _fired(self, event: Any) -> None:
         if event.type != EventType.NONE:  # NONE: the session ended; CONNECTED will arm us
             self._soon(self.arm)
 
     def _look_for(self) -> None:
-        """It is not there: ask to be told when it is created."""
+        """Ask to be told when the node is created: it is not there."""
         self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
 
     def _absent(self, found: Any) -> None:
-        """Answer of the `exists` that watches for the node's creation."""
+        """Take the answer of the `exists` that watches for the node's creation."""
         if not found.successful():
             return
         if found.value is not None:
@@ -61,11 +63,12 @@ class Watch(ABC):
 
     @abstractmethod
     def _told_absent(self) -> None:
-        """The node is not there."""
+        """Tell that the node is not there."""
 
 
 class DataWatch(Watch):
-    """Of one node's bytes. Re-created nodes are told even with equal bytes: compared by the change's zxid."""
+    """A `DataWatch` watches one node's bytes. A re-created node is told even with equal bytes: nodes are compared by
+    the change's zxid."""
 
     def __init__(
         self,
@@ -95,8 +98,8 @@ class DataWatch(Watch):
 
 
 class ChildrenWatch(Watch):
-    """Of the names below a node. A child that was deleted and created again is told: compared by the zxid of the last
-    change among the children."""
+    """A `ChildrenWatch` watches the names below a node. A child that was deleted and created again is told: sets are
+    compared by the zxid of the last change among the children."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from halog.cli.shared.output import emit, emit_json, format_option
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
-    from halog.metadata.config_versions import Standing, Version
+    from halog.metadata.config_versions import ActiveVersion, Version
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -261,7 +261,7 @@ def _reached(options: ClusterOptions, file: Path | None = None) -> AbstractConte
     return options.connect(as_in_file=True)
 
 
-def _activate(connection: ClusterConnection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
+def _activate(connection: ClusterConnection, standing: ActiveVersion, path: Path, new: Config, comment: str) -> Version:
     from halog.cli.cluster.config_views import tell
     from halog.config.read import STANDARD, name_of
     from halog.metadata.config_versions import Draft, activate as activate_version

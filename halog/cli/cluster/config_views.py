@@ -11,7 +11,7 @@ from halog.cli.shared.event_log import note
 from halog.cli.shared.messages import say
 from halog.cli.shared.output import emit_table
 from halog.config import Config
-from halog.config.changes import MOVES, REFUSED, Change, key_text
+from halog.config.changes import MOVES, REFUSED, KeyChange, key_text
 from halog.events import ACTIVATED, At, event
 from halog.metadata.config_versions import Version, digest
 from halog.runtime.placement.config_admission import Facts, facts, judged, turned_away
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     left: Version | None
     right: str
     same: bool
-    changes: list[Change]
+    changes: list[KeyChange]
     away: str = ""
     """The keys whose objects are moving to where another configuration has them, each with what to do."""
 

@@ -93,12 +93,12 @@ def demo(
 def _play(options: Options) -> tuple[Result, Scene]:
     from halog.demo.run import play
     from halog.demo.scene import Scene
-    from halog.demo.view import View
+    from halog.demo.view import LiveView
     from halog.embedded.progress import LogProgress
 
     _prepare()
     scene = Scene(options.rows)
-    with View(scene):
+    with LiveView(scene):
         return play(options, scene, LogProgress()), scene
 
 
@@ -106,12 +106,12 @@ def _split(options: Options, format_: str) -> int:
     from halog.demo.split.picture import draw, progress_line
     from halog.demo.split.run import play
     from halog.demo.split.scene import SplitScene
-    from halog.demo.view import View
+    from halog.demo.view import LiveView
     from halog.embedded.progress import LogProgress
 
     _prepare()
     scene = SplitScene(options.rows)
-    with View(scene, picture=lambda: draw(scene), line=lambda: progress_line(scene)):
+    with LiveView(scene, picture=lambda: draw(scene), line=lambda: progress_line(scene)):
         result = play(options, scene, LogProgress())
     if format_ == "json":
         emit_json(result.to_dict())

@@ -20,9 +20,9 @@ from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.log.merge_parts import taken
-from halog.core.log.transactions import Decided, Ledger
+from halog.core.log.transactions import DecidedTransaction, Ledger
 from halog.events import Event
-from halog.runtime.topics.log_judge import Judged
+from halog.runtime.topics.log_judge import EntryVerdict
 
 DISCARDED, UNDECIDED = "discarded", "undecided"
 
@@ -35,15 +35,15 @@ class DiscardedRecord(msgspec.Struct, frozen=True):
     higher epoch has opened yet, so it may still be committed anew; or that it is prepared anew, and in doubt. `told` is
     what its node told of it, where the log does not have it."""
 
-    judged: Judged
+    judged: EntryVerdict
     outcome: str
     told: UnloggedTransaction | None = None
 
 
-def discarded(judged: Iterable[Judged], events: Iterable[Event] = ()) -> Iterator[DiscardedRecord]:
+def discarded(judged: Iterable[EntryVerdict], events: Iterable[Event] = ()) -> Iterator[DiscardedRecord]:
     """Yield the skipped transactions among these records, which are all there are, in log order. Then yield those of
     this partition that the events tell and the log does not have, in the order of the events."""
-    passed: list[tuple[Judged, records.Commit | records.Prepare]] = []
+    passed: list[tuple[EntryVerdict, records.Commit | records.Prepare]] = []
     history = _History()
     for item in judged:
         record = item.record
@@ -76,7 +76,7 @@ class _History:
             return f"committed as lsn {self._happened[tx]}"
         return DISCARDED if self._led > epoch and tx not in self._ledger.undecided else UNDECIDED
 
-    def read(self, item: Judged, record: records.Record) -> None:
+    def read(self, item: EntryVerdict, record: records.Record) -> None:
         """Read the next record that was not skipped."""
         if self._whole is None:
             self._whole = item.offset == 0
@@ -101,7 +101,7 @@ class _History:
     def _decided(self, record: records.Outcome, offset: int) -> None:
         tx, ledger = record.header.tx, self._ledger
         unknown = not self._whole and tx not in ledger.decided and not ledger.expired(tx)
-        counts = isinstance(ledger.accepted(record, offset), Decided) or unknown
+        counts = isinstance(ledger.accepted(record, offset), DecidedTransaction) or unknown
         if counts and record.commit:
             self._happened.setdefault(tx, record.header.lsn)
 

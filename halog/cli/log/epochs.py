@@ -15,7 +15,7 @@ from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.table.table import PartitionTable
 from halog.events import ROLE, SITES_ASKED, TRANSFER, UNLOGGED_LOST, Event
-from halog.runtime.topics.log_judge import Judged
+from halog.runtime.topics.log_judge import EntryVerdict
 
 Lineage = tuple[tuple[EpochId, int], ...]
 
@@ -35,7 +35,7 @@ class Epoch(msgspec.Struct):
 
 
 def epochs_of(
-    lineage: Lineage, judged: Iterable[Judged], events: Iterable[Event], table: PartitionTable
+    lineage: Lineage, judged: Iterable[EntryVerdict], events: Iterable[Event], table: PartitionTable
 ) -> list[Epoch]:
     """Return every epoch of a partition, oldest first. `lineage` is what a snapshot still names; `events` are of this
     partition."""
@@ -73,7 +73,7 @@ class Epochs:
             at.opened, at.lsn = True, lsn
             self._sites[epoch.number] = epoch.site
 
-    def read(self, item: Judged) -> None:
+    def read(self, item: EntryVerdict) -> None:
         """Read the log's next record."""
         record = item.record
         if record is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.ports import Entry
-    from halog.runtime.topics.log_judge import Judge, Judged
+    from halog.runtime.topics.log_judge import EntryVerdict, Judge
 
 FOLLOW_S = 0.25
 """One wait for new records takes this long; Ctrl-C is noticed between two waits."""
@@ -58,7 +58,7 @@ def tail(partition: str, count: int, follow: bool, options: ClusterOptions) -> N
     with options.connect() as connection:
         table = connection.table(partition)
 
-        def show(judged: Judged) -> None:
+        def show(judged: EntryVerdict) -> None:
             if options.format == "json":
                 echo_line(as_json(judged, connection.definitions))
             else:
@@ -70,7 +70,7 @@ def tail(partition: str, count: int, follow: bool, options: ClusterOptions) -> N
 
 
 def _show_last(
-    connection: ClusterConnection, table: PartitionTable, count: int, show: Callable[[Judged], None]
+    connection: ClusterConnection, table: PartitionTable, count: int, show: Callable[[EntryVerdict], None]
 ) -> tuple[Judge, int]:
     """Show the last `count` records, judged. Return the judge and the offset to go on from."""
     from halog.cli.shared.partition_log import PartitionLog
@@ -86,7 +86,11 @@ def _show_last(
 
 
 def _follow(
-    connection: ClusterConnection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[Judged], None]
+    connection: ClusterConnection,
+    table: PartitionTable,
+    offset: int,
+    judge: Judge,
+    show: Callable[[EntryVerdict], None],
 ) -> None:
     try:
         for entry in _new_entries(connection, table, offset):

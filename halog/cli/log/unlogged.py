@@ -15,7 +15,7 @@ import msgspec
 from halog.core.log import records
 from halog.errors import RecordFormatError
 from halog.events import DISCARDED, Event
-from halog.runtime.topics.log_judge import NOWHERE, Judged
+from halog.runtime.topics.log_judge import NOWHERE, EntryVerdict
 
 UNLOGGED = "unlogged"
 """This word stands where a record of the log has the reader's verdict."""
@@ -53,15 +53,17 @@ class UnloggedTransaction(msgspec.Struct, frozen=True):
         """Return which attempt it is."""
         return self.epoch, self.lsn, self.tx
 
-    def judged(self) -> Judged:
+    def judged(self) -> EntryVerdict:
         """Return it as a record of the log is shown, without a place there. The time is when it was told."""
         if self.data is None:
             lacks = f"its record of {self.size} bytes had no room in the event" if self.size else "its record is gone"
-            return Judged(NOWHERE, self.time_ms, UNLOGGED, None, f"{self.cause}; {lacks}")
+            return EntryVerdict(NOWHERE, self.time_ms, UNLOGGED, None, f"{self.cause}; {lacks}")
         try:
-            return Judged(NOWHERE, self.time_ms, UNLOGGED, records.decode(self.data), self.cause)
+            return EntryVerdict(NOWHERE, self.time_ms, UNLOGGED, records.decode(self.data), self.cause)
         except RecordFormatError as error:
-            return Judged(NOWHERE, self.time_ms, UNLOGGED, None, f"{self.cause}; its record cannot be read: {error}")
+            return EntryVerdict(
+                NOWHERE, self.time_ms, UNLOGGED, None, f"{self.cause}; its record cannot be read: {error}"
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Return what is known of it, with or without its record."""

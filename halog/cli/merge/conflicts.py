@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from halog.runtime.merge.compensation import Compensate, Compensations
     from halog.runtime.support.adapters import Remote
     from restore.branch import Side
-    from restore.creating import Decided
-    from restore.merge import Committed, Difference, Even, State
+    from restore.creating import KeyDecision
+    from restore.merge import BranchCommit, Difference, Even, State
 
 READ_S = 120.0
 """The command waits this long: both logs are read from their last snapshots on."""
@@ -173,7 +173,7 @@ def _partition(
 ) -> dict[str, Any]:
     from halog.metadata.partition_tables import table_of
     from restore.branches import compared
-    from restore.creating import Into, with_created
+    from restore.creating import TargetMerge, with_created
     from restore.plan import totals
     from restore.replay import name_of
 
@@ -182,7 +182,7 @@ def _partition(
     ours = _side(connection, here, connection.adapters.log, table)
     found = compared(theirs, ours, three_way=three_way, even=_even(connection, remote))
     # A key that neither site has touched since they parted is the same here as at the source.
-    into = Into(table.name, name_of(ours.state), lambda key: connection.fetch(table.name, [key])[0])
+    into = TargetMerge(table.name, name_of(ours.state), lambda key: connection.fetch(table.name, [key])[0])
     decided = with_created(decide(found.keys), into)
     counted = totals(d.choice for d in decided)
     return {
@@ -198,7 +198,7 @@ def _partition(
     }
 
 
-def _foreseen(connection: ClusterConnection, decided: Decided) -> dict[str, Any]:
+def _foreseen(connection: ClusterConnection, decided: KeyDecision) -> dict[str, Any]:
     """Return one key as a document. What fails here need not fail at the node, which has what a trigger reads."""
     choice = decided.choice
     document = told(connection, choice.found, choice.then, decided.by, choice.deferred) | {"undecided": ""}
@@ -293,7 +293,7 @@ def state_of(connection: ClusterConnection, state: State) -> dict[str, Any] | No
     return {"ref": state.ref.hex(), "fields": fields}
 
 
-def _time(by: tuple[Committed, ...]) -> str | None:
+def _time(by: tuple[BranchCommit, ...]) -> str | None:
     if not by:
         return None
     return dt.datetime.fromtimestamp(by[-1].time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")

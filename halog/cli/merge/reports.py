@@ -20,10 +20,10 @@ from halog.cli.shared.with_home import partition_option, with_home
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
-    from restore.report import Entry
-    from restore.waiting import Report
+    from restore.report import ReportEntry
+    from restore.waiting import MergeReport
 
-    Pick = Callable[[Report], list[Entry]]
+    Pick = Callable[[MergeReport], list[ReportEntry]]
 
 READ_S = 60.0
 """The command waits this long: logs are read from where they begin now."""
@@ -104,13 +104,13 @@ def export_(merge: str | None, names: tuple[str, ...], target: Path, options: Cl
     emit(options.format, document, ["file", "objects"], rows, aside=is_standard(target))
 
 
-def _all(report: Report) -> list[Entry]:
+def _all(report: MergeReport) -> list[ReportEntry]:
     from restore.report import entry
 
     return [entry(m) for m in report.merged]
 
 
-def _told(report: Report) -> list[Entry]:
+def _told(report: MergeReport) -> list[ReportEntry]:
     """Return the entries that are shown. A trigger may defer a key in which both sites are alike, too."""
     return [e for e in _all(report) if e.found.is_told or e.why]
 
@@ -132,7 +132,7 @@ def _open(connection: ClusterConnection, table: PartitionTable, merge: str | Non
 
 
 def _document(
-    connection: ClusterConnection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
+    connection: ClusterConnection, table: PartitionTable, report: MergeReport, told_of: Iterable[ReportEntry]
 ) -> dict[str, Any]:
     return {
         "partition": table.name,
@@ -141,7 +141,7 @@ def _document(
     }
 
 
-def _object(connection: ClusterConnection, report: Report, e: Entry) -> dict[str, Any]:
+def _object(connection: ClusterConnection, report: MergeReport, e: ReportEntry) -> dict[str, Any]:
     closed = report.closing(e.found.key) if e.why else None
     return {
         **told(connection, e.found, e.then, e.verdict, e.why),

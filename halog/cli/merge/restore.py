@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.table.table import PartitionTable
-    from halog.metadata.restore_requests import Restore
+    from halog.metadata.restore_requests import RestoreRequest
 
 RESTORE_S = 300.0
 """The command waits this long. All branches are closed, read, merged and followed: that takes seconds, but triggers may
@@ -115,7 +115,7 @@ def _restore(
 ) -> None:
     from halog.cli.shared.by_spark import classifying
     from halog.metadata.partition_tables import table_of
-    from halog.runtime.merge.restore_command import Reuniting
+    from halog.runtime.merge.restore_command import RestoreCommand
     from halog.runtime.support.adapters import Remote
     from halog.runtime.topics.topic_names import state_topic
 
@@ -129,7 +129,7 @@ def _restore(
                 say(f"partition {name} is left out: {why}")
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
-        with Reuniting(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
+        with RestoreCommand(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
             remote, named = reuniting.remote, _named(connection, [t.name for t in tables], source, nodes)
             asked = _asked(tables, actives)
             sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
@@ -216,12 +216,12 @@ def _active(
 def _take_back(connection: ClusterConnection, active: Mapping[str, str], timeout_s: float) -> None:
     """Have this site serve again what its own nodes should serve."""
     from halog.cli.partition.failover import hand_over
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     if not active:
         return
     config = connection.config
-    Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
+    Switchover(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
     router = connection.router
     with router.changed:
         router.changed.wait_for(
@@ -258,12 +258,12 @@ def mergeable(
     return found, left
 
 
-def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[str, Restore]:
+def _left_out(connection: ClusterConnection, left: Mapping[str, str]) -> dict[str, RestoreRequest]:
     from halog.metadata.identity import who
-    from halog.metadata.restore_requests import FAILED, Restore
+    from halog.metadata.restore_requests import FAILED, RestoreRequest
 
     site = connection.config.site.name
-    return {name: Restore(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
+    return {name: RestoreRequest(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
 
 
 @restore.command("undo")
@@ -354,12 +354,12 @@ def _site_of(connection: ClusterConnection, partition: str, node: str) -> str:
     )
 
 
-def _tell(partition: str, now: Restore) -> None:
+def _tell(partition: str, now: RestoreRequest) -> None:
     why = f": {now.why}" if now.why else ""
     say(f"partition {partition}: {now.phase}{why}")
 
 
-def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]) -> None:
+def _emit(format_: str, ended: Mapping[str, RestoreRequest], sources: Mapping[str, str]) -> None:
     documents = [
         {
             "partition": name,

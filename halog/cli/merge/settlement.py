@@ -29,8 +29,8 @@ from halog.events import ITEMS, SETTLED, At, event
 from halog.runtime.rpc.pages import ITEM_BYTES, pieces
 from halog.schema.definition import ID_BYTES
 from restore.merge import Instance, State, changes_to
-from restore.report import Entry, is_known
-from restore.waiting import UNDONE, Report, ending
+from restore.report import ReportEntry, is_known
+from restore.waiting import UNDONE, MergeReport, ending
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
@@ -59,8 +59,8 @@ class Case(NamedTuple):
     """Holds a conflict that is to be settled."""
 
     partition: str
-    report: Report
-    told: Entry
+    report: MergeReport
+    told: ReportEntry
 
     @property
     def key(self) -> bytes:

@@ -19,7 +19,7 @@ from halog.config.multi_site import check_nodes
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
-    from halog.runtime.placement.definitions import Asked
+    from halog.runtime.placement.definitions import DefinitionResult
 
 node_option = click.option("--node", type=Name(), required=True, metavar="NODE", help="The node that this is about.")
 
@@ -114,7 +114,7 @@ def _check_up(connection: ClusterConnection, node: str) -> None:
         raise RefusedError(f"node {node} is not running: start it first")
 
 
-def _waited(connection: ClusterConnection, asked: Asked, wait: bool, timeout_s: float) -> PartitionTable:
+def _waited(connection: ClusterConnection, asked: DefinitionResult, wait: bool, timeout_s: float) -> PartitionTable:
     if asked.target is None or not wait:
         return asked.table
     return wait_for(connection, [(asked.table, asked.target)], timeout_s)[0]
@@ -135,7 +135,7 @@ def _json(table: PartitionTable, node: str) -> dict[str, Any]:
     }
 
 
-def _show(table: PartitionTable, asked: Asked, node: str, what: str, format_: str) -> None:
+def _show(table: PartitionTable, asked: DefinitionResult, node: str, what: str, format_: str) -> None:
     from halog.core.table.definitions import listed
     from halog.core.table.migration import left
 

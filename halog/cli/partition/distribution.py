@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.core.placement.drain import Move
-from halog.core.placement.rebalance import Shape, rebalance
-from halog.core.placement.spread import Zone
+from halog.core.placement.drain import MoveProposal
+from halog.core.placement.rebalance import PolicyDemand, rebalance
+from halog.core.placement.spread import PlacementZone
 from halog.core.table.table import PartitionTable
 from halog.runtime.keys.key_owners import Owner
 from mappers import ConsistentHash
@@ -109,11 +109,11 @@ def more_nodes(
     every = (*nodes, *(f"new node {i + 1}" for i in range(added)))
     domains = {n: config.nodes[n].failure_domain for n in nodes}
     copies = 1 + policy.sync_replicas + policy.async_replicas
-    zone = Zone(every, every, domains, backup=config.backups_of(policy_name))
-    moves = rebalance(tables, Shape(copies, policy.sync_replicas, zone), nodes)
+    zone = PlacementZone(every, every, domains, backup=config.backups_of(policy_name))
+    moves = rebalance(tables, PolicyDemand(copies, policy.sync_replicas, zone), nodes)
     moved = sum(counts.get(m.partition, 0) * len(_new(m)) for m in moves)
     return Growth("nodes", len(nodes), len(every), moved, round(sum(copies_of.values()) * added / max(1, len(every))))
 
 
-def _new(move: Move) -> list[str]:
+def _new(move: MoveProposal) -> list[str]:
     return [] if move.target is None else [n for n in move.target.nodes if n not in move.before]

@@ -18,7 +18,7 @@ from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
-    from halog.core.placement.drain import Move
+    from halog.core.placement.drain import MoveProposal
     from halog.core.table.table import PartitionTable, Target
 
 
@@ -99,7 +99,7 @@ def _undo(node: str, others: Mapping[str, bool], options: ClusterOptions) -> Non
 
 
 def _wish(
-    connection: ClusterConnection, moves: list[Move], copy_rate: int | None
+    connection: ClusterConnection, moves: list[MoveProposal], copy_rate: int | None
 ) -> list[tuple[PartitionTable, Target]]:
     """Ask for the moves one after the other: each is a compare-and-set, and a node may host hundreds."""
     from halog.cli.partition.move_events import MoveEvents
@@ -115,7 +115,7 @@ def _wish(
     return wishes
 
 
-def _plan(connection: ClusterConnection, node: str, *, allow_fewer: bool) -> list[Move]:
+def _plan(connection: ClusterConnection, node: str, *, allow_fewer: bool) -> list[MoveProposal]:
     from halog.cli.shared.survey import CLIENT, DOWN, UP, survey
     from halog.core.placement.drain import plan
     from halog.metadata.drains import drained_nodes
@@ -142,7 +142,7 @@ def _plan(connection: ClusterConnection, node: str, *, allow_fewer: bool) -> lis
     )
 
 
-def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:
+def _show(node: str, moves: list[MoveProposal], ms: int, *, done: bool, format_: str) -> None:
     if format_ == "json":
         emit_json({"node": node, "done": done, "ms": ms, "moves": [_as_json(m) for m in moves]})
         return
@@ -150,10 +150,10 @@ def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) ->
     emit_table(["partition", "from", "to", "why"], rows)
 
 
-def _to(move: Move) -> str:
+def _to(move: MoveProposal) -> str:
     return "" if move.target is None else ", ".join(move.target.nodes)
 
 
-def _as_json(move: Move) -> dict[str, object]:
+def _as_json(move: MoveProposal) -> dict[str, object]:
     to, sync = (None, None) if move.target is None else (list(move.target.nodes), move.target.sync_replicas)
     return {"partition": move.partition, "from": list(move.before), "to": to, "sync_replicas": sync, "why": move.why}

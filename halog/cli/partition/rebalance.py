@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.core.keys.mapping import Layout
-    from halog.runtime.remap.remap_request import Progress
+    from halog.runtime.remap.remap_request import RemapProgress
 
 WAIT_S = 3_600.0
 """The command waits this long: a million objects take some minutes. The nodes go on without it."""
@@ -202,7 +202,7 @@ def _wait(connection: ClusterConnection, policy: str, version: int, wait_s: floa
     with progress() as bar:
         task = bar.add_task("partitions", total=None, note="")
 
-        def seen(now: Progress) -> None:
+        def seen(now: RemapProgress) -> None:
             bar.update(task, completed=now.clean, total=now.partitions, note=now.state)
 
         wishes.wait_until_done(connection.coordinator, policy, version, layout, wait_s, seen)
@@ -277,7 +277,7 @@ def cancel(policy: str | None, options: ClusterOptions) -> None:
 
 
 def _show(
-    found: list[Progress],
+    found: list[RemapProgress],
     format_: str,
     problems: list[str] | None = None,
     left_to: dict[str, str] | None = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from halog.cli.shared.connection import ClusterConnection
     from halog.cli.shared.survey import NodeView, PartitionView
-    from halog.core.placement.stop_check import CopyFact, Verdict
+    from halog.core.placement.stop_check import CopyFact, StopVerdict
 
 
 @click.command("safe-to-stop")
@@ -68,7 +68,7 @@ def check_known(connection: ClusterConnection, nodes: Collection[str]) -> None:
             raise UnknownNameError.of("node", node, known)
 
 
-def judge_all(connection: ClusterConnection, stopping: set[str]) -> list[Verdict]:
+def judge_all(connection: ClusterConnection, stopping: set[str]) -> list[StopVerdict]:
     """Return a verdict on every partition hosted by these nodes, and by those that would be offline without them (Q1),
     from one look."""
     from halog.cli.shared.survey import survey
@@ -95,14 +95,14 @@ def offline_then(connection: ClusterConnection, nodes: Sequence[NodeView], stopp
     that does not answer counts as reached by nobody: it may be registered, and still be heard, for a moment after it
     froze."""
     from halog.cli.shared.survey import OFFLINE, UP
-    from halog.core.table.zones import Sight, count
+    from halog.core.table.zones import NodeContacts, count
     from halog.metadata.zone_switches import read_switch
     from halog.runtime.membership.node_quorum import zones_of
 
     left = {n.node: n for n in nodes if n.state in (UP, OFFLINE) and n.node not in stopping}
     falling: dict[str, str] = {}
     for name, node in left.items():
-        sight = Sight(reached=frozenset(left).intersection(node.reaches))
+        sight = NodeContacts(reached=frozenset(left).intersection(node.reaches))
         for zone in zones_of(connection.config, name):
             counted = count(zone, name, sight)
             if zone.guarded and not counted.holds and not read_switch(connection.coordinator, zone.name).off:

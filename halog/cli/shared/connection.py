@@ -30,7 +30,7 @@ from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.commits import Commits, says_nothing
 from halog.runtime.client.reads import items_of
-from halog.runtime.client.two_phase import Spanning
+from halog.runtime.client.two_phase import TwoPhaseCommits
 from halog.runtime.client.vote_calls import Ballots
 from halog.runtime.keys.key_owners import Owner, Places
 from halog.runtime.keys.policy_agreement import check_mapping
@@ -199,12 +199,12 @@ class ClusterConnection:
         return Work(work.reads, work.writes, work.durability, self.mapping_version(partition))
 
     @cached_property
-    def _spanning(self) -> Spanning:
+    def _spanning(self) -> TwoPhaseCommits:
         """Return what commits over several partitions. It has threads, so it is made when it is first needed."""
         asker = Asker(self.name, self.router, {}, self.timeout_s)
         commits = Commits(asker, self._location, lambda partition: False)
         doubt_s = self.config.timing.doubt_timeout_ms / 1000
-        return Spanning(asker, Ballots(asker), lambda partition: False, commits, doubt_s)
+        return TwoPhaseCommits(asker, Ballots(asker), lambda partition: False, commits, doubt_s)
 
     def new_reference(self) -> Reference:
         """Return a reference that was never given before. As far as references go, this process is a node of its

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from halog.runtime.sites.split_watch import Branch, Parted
+    from halog.runtime.sites.split_watch import BranchCount, Split
 
 COLUMNS: Sequence[str] = (
     "partition",
@@ -20,7 +20,7 @@ COLUMNS: Sequence[str] = (
 )
 
 
-def document(partition: str, found: Parted) -> dict[str, Any]:
+def document(partition: str, found: Split) -> dict[str, Any]:
     """Return one parted partition as a JSON document; what is not known yet is null."""
     return {
         "partition": partition,
@@ -40,7 +40,7 @@ def document(partition: str, found: Parted) -> dict[str, Any]:
     }
 
 
-def documents(found: Mapping[str, Parted]) -> list[dict[str, Any]]:
+def documents(found: Mapping[str, Split]) -> list[dict[str, Any]]:
     """Return the documents of several partitions, by name."""
     return [document(name, one) for name, one in sorted(found.items())]
 
@@ -53,14 +53,14 @@ def row(found: Mapping[str, Any]) -> tuple[object, ...]:
     return found["partition"], found["site"], lsn, _said(here), _said(there), max(ages, default=None), found["why"]
 
 
-def summary(found: Parted) -> str:
+def summary(found: Split) -> str:
     """Return the same in one line of text."""
     _, site, lsn, here, there, _, why = row(document("", found))
     known = f", behind lsn {lsn}: {here} objects touched here, {there} there" if lsn is not None else ""
     return f"from site {site}{known}" + (f" ({why})" if why else "")
 
 
-def _branch(branch: Branch | None) -> dict[str, Any] | None:
+def _branch(branch: BranchCount | None) -> dict[str, Any] | None:
     if branch is None:
         return None
     age_s = round(max(0.0, time.time() - branch.at_ms / 1000), 1)

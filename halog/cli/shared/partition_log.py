@@ -13,7 +13,7 @@ from halog.cli.shared.snapshot_marker import read_marker
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.ports import TopicPartition
-from halog.runtime.topics.log_judge import Judge, Judged, judge_backwards
+from halog.runtime.topics.log_judge import EntryVerdict, Judge, judge_backwards
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
@@ -49,17 +49,17 @@ class PartitionLog:
         """Return the epochs opened before the first record that can be judged forwards, and the lsns they opened at."""
         return self._known.lineage
 
-    def before(self) -> Iterator[Judged]:
+    def before(self) -> Iterator[EntryVerdict]:
         """Yield the records that are still there in front of the marker."""
         if self.begin > self.start:
             yield from judge_backwards(list(self._connection.read(self._tp, self.start, self.begin)), self._known.hash)
 
-    def judged(self) -> Iterator[Judged]:
+    def judged(self) -> Iterator[EntryVerdict]:
         """Yield the records from there on. Read it once."""
         for entry in self._connection.read(self._tp, self.begin, self.end):
             yield self.judge.judge(entry)
 
-    def all(self) -> Iterator[Judged]:
+    def all(self) -> Iterator[EntryVerdict]:
         """Yield every record that is there. Read it once."""
         yield from self.before()
         yield from self.judged()

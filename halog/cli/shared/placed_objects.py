@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
-from halog.core.keys.directory import Looking, Standing, beside, entry_key, is_entry, look
+from halog.core.keys.directory import Looking, StoredEntry, beside, entry_key, is_entry, look
 from halog.core.keys.mapping import Place
 from halog.errors import DeadlineError
-from halog.runtime.keys.create_placement import Choosing
+from halog.runtime.keys.create_placement import CreatePlacement
 from halog.runtime.keys.key_owners import Owner
-from halog.runtime.keys.loads import Loads
+from halog.runtime.keys.loads import PartitionLoads
 from halog.schema.placed import new_object
 from mappers import NewObject
 
@@ -71,7 +71,7 @@ class Spreading:
 
     def __init__(self, connection: ClusterConnection) -> None:
         self._definitions = connection.definitions
-        self._choosing = Choosing(connection.config, Loads(connection.router), connection.name.encode())
+        self._choosing = CreatePlacement(connection.config, PartitionLoads(connection.router), connection.name.encode())
 
     def spread(self, place: Place, owner: Owner, writes: Sequence[Write]) -> dict[str, Work]:
         """Return the creates of one place as works by partition. MapperError, ConfigError of a mapper that is asked at
@@ -81,7 +81,7 @@ class Spreading:
         parts: dict[str, list[Write]] = {place.partition: []}
         for write in writes:
             parts.setdefault(self._choosing.next_of(owner, partial(self._made, write)), []).append(write)
-        nothing: dict[bytes, Standing] = {}
+        nothing: dict[bytes, StoredEntry] = {}
         rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.get)]
         parts[place.partition].extend(Write(*row) for _, row in rows)
         return {partition: Work((), tuple(its)) for partition, its in parts.items()}

@@ -14,14 +14,14 @@ from halog.core.ids import NO_TX
 from halog.core.keys.directory import is_entry, unpacked
 from halog.core.log import records
 from halog.errors import HalogError
-from halog.runtime.topics.log_judge import NOWHERE, Judged
+from halog.runtime.topics.log_judge import NOWHERE, EntryVerdict
 from halog.runtime.topics.schemas import Definitions
 from halog.schema.definition import ID_BYTES
 
 OPS = {records.CREATE: "create", records.UPDATE: "update", records.DELETE: "delete"}
 
 
-def as_json(judged: Judged, definitions: Definitions) -> dict[str, Any]:
+def as_json(judged: EntryVerdict, definitions: Definitions) -> dict[str, Any]:
     """Return everything about the record."""
     document: dict[str, Any] = {
         "offset": None if judged.offset == NOWHERE else judged.offset,
@@ -120,7 +120,7 @@ def fields_of(value: bytes, definitions: Definitions) -> dict[str, Any]:
 # --- for people ---
 
 
-def as_lines(judged: Judged, definitions: Definitions) -> list[str]:
+def as_lines(judged: EntryVerdict, definitions: Definitions) -> list[str]:
     """Return one line for the record, and one more for each change."""
     document = as_json(judged, definitions)
     time = document["time"][11:23]

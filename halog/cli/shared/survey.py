@@ -27,7 +27,7 @@ from halog.metadata.config_versions import read
 from halog.metadata.drains import drained_nodes
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
-from halog.runtime.sites.split_watch import Parted, parted
+from halog.runtime.sites.split_watch import Split, parted
 from halog.runtime.support.clock import wall_ms
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class PartitionView(msgspec.Struct, frozen=True):
     votes: tuple[VotesView, ...] = ()
     outvoted: bool = False
     """This site has too few of the votes."""
-    parted: Parted | None = None
+    parted: Split | None = None
     """What is known of the other site that has gone on with it, too."""
     why: str = ""
     """What is missing, in words, where the state alone does not say it."""
@@ -339,7 +339,7 @@ def partition_view(
     table: PartitionTable,
     registered: Mapping[str, NodeInfo],
     said: Mapping[str, Said],
-    split: Mapping[str, Parted] = MappingProxyType({}),
+    split: Mapping[str, Split] = MappingProxyType({}),
     still: Mapping[str, str] = MappingProxyType({}),
     unmirrored: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> PartitionView:

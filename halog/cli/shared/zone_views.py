@@ -13,7 +13,7 @@ import msgspec
 
 from halog.config import Config
 from halog.config.multi_site import at_site, sites_of
-from halog.core.table.zones import State, Zone
+from halog.core.table.zones import Zone, ZoneState
 from halog.metadata.zone_switches import ZoneSwitch
 from halog.runtime.membership.node_quorum import zones_of
 
@@ -81,7 +81,7 @@ class ZoneView(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         """Are all its nodes there?"""
-        return self.state == State.ACTIVE.value
+        return self.state == ZoneState.ACTIVE.value
 
 
 def zone_sites(config: Config, name: str) -> list[str]:
@@ -157,7 +157,7 @@ def _node_view(zone: Zone, node: str, site: str, said: Said | None) -> ZoneNodeV
 def worst(states: Iterable[str]) -> str:
     """Return the worst state of those that nodes say; "unknown" if no node says one."""
     told = set(states)
-    order = (State.DISABLED, State.PARTIAL, State.ACTIVE)
+    order = (ZoneState.DISABLED, ZoneState.PARTIAL, ZoneState.ACTIVE)
     return next((state.value for state in order if state.value in told), UNKNOWN)
 
 
@@ -165,4 +165,4 @@ def _together(states: Iterable[str]) -> str:
     """Return the state of several sites. If a site tells nothing, its nodes are missed."""
     told = list(states)
     found = worst(told)
-    return State.PARTIAL.value if found == State.ACTIVE.value and UNKNOWN in told else found
+    return ZoneState.PARTIAL.value if found == ZoneState.ACTIVE.value and UNKNOWN in told else found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from halog.config import Config
     from halog.core.table.table import PartitionTable
     from halog.metadata.nodes import NodeInfo
-    from halog.runtime.sites.split_watch import Parted
+    from halog.runtime.sites.split_watch import Split
 
 SWITCH_S = 60.0
 """A switch drains, mirrors what is left and elects. That takes a second or two, but a mirror may have to catch up
@@ -146,7 +146,7 @@ def promote(names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str,
       halog site promote --may-fork --cluster fleet --reason "west burns"
     """
     from halog.cli.sites.site_events import SiteChange, tell
-    from halog.runtime.sites.switchover import Switch, Switching
+    from halog.runtime.sites.switchover import Switchover, SwitchResult
 
     with options.connect() as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
@@ -157,13 +157,13 @@ def promote(names: tuple[str, ...], may_fork: bool, confirmed: str, reason: str,
         epochs = {t.name: t.epoch.number for t in tables}
         asked: list[SiteChange] = []
 
-        def done(s: Switch) -> None:
+        def done(s: SwitchResult) -> None:
             _say(s.partition, here)
             if s.taken_over_from:
                 epoch = epochs[s.partition]
                 asked.append(SiteChange(s.partition, "promote", s.taken_over_from, here, epoch, s.may_fork, s.lacks))
 
-        switching = Switching(connection.coordinator, here, reach, options.timeout_s)
+        switching = Switchover(connection.coordinator, here, reach, options.timeout_s)
         try:
             switches = switching.promote(epochs, may_fork=may_fork, done=done)
         finally:  # perhaps only some partitions were changed
@@ -218,7 +218,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, options: ClusterOptions
     """
     from halog.cli.sites.site_events import SiteChange, tell
     from halog.errors import UnknownNameError
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     with options.connect() as connection:
         config = connection.config
@@ -233,7 +233,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, options: ClusterOptions
             changed.append(name)
             say(f"partition {name}: stops here, for site {to} to serve it")
 
-        switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, options.timeout_s)
+        switching = Switchover(connection.coordinator, config.site.name, connection.adapters.reach, options.timeout_s)
         try:
             switching.demote(wanted, to, done)
         finally:  # perhaps only some partitions were changed
@@ -293,7 +293,7 @@ def _site(
     own: str,
     serves: int,
     found: list[dict[str, Any]],
-    both: dict[str, Parted],
+    both: dict[str, Split],
     lacking: Mapping[str, Collection[str]],
 ) -> dict[str, Any]:
     from halog.cli.shared.divergence_rows import documents

@@ -45,7 +45,7 @@ def let_go(
       halog site let-go east --may-fork --cluster fleet --reason "its building burns"
     """
     from halog.cli.sites.site_events import SiteChange, tell
-    from halog.runtime.sites.switchover import Switching
+    from halog.runtime.sites.switchover import Switchover
 
     with options.connect() as connection:
         tables = _awaiting(connection, names, name)
@@ -63,7 +63,7 @@ def let_go(
             asked.append(SiteChange(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
 
         try:
-            Switching(connection.coordinator, here, reach, options.timeout_s).let_go(by_name, name, done)
+            Switchover(connection.coordinator, here, reach, options.timeout_s).let_go(by_name, name, done)
         finally:  # perhaps only some partitions were changed
             tell(connection, asked, reason)
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]

@@ -19,7 +19,7 @@ from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.writer import NOBODY, InFlight, Writer
 from halog.core.log import records
 from halog.core.log.outcomes import STAMP_BYTES
-from halog.core.log.transactions import Applied, Decided, Decision, Ledger, Locks
+from halog.core.log.transactions import Applied, DecidedTransaction, Decision, Ledger, Locks
 
 SPREAD_AT_ONCE = 200
 """Unconfirmed commits spread again in one go: after a failover there may be thousands, nearly all confirmed before."""
@@ -270,13 +270,13 @@ class Voting:
             self._since.pop(item.tx, None)
         elif type(item.record) is records.Horizon:
             self._ahead = b""
-        if type(meant) is Decided:
+        if type(meant) is DecidedTransaction:
             if undecided is not None:
                 self.writer.locks.release(undecided.prepare)
             self._decided(item.tx, meant, out)
         return meant
 
-    def _decided(self, tx: bytes, meant: Decided, out: list[fx.Effect]) -> None:
+    def _decided(self, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         decision, asked = meant.decision, self._asked.pop(tx, ())
         if decision.commit:
             self.writer.outcomes.add(tx, decision.lsn)

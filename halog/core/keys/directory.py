@@ -1,13 +1,13 @@
-"""The key directory: where an object is whose mapper is no function of its key (P6). Pure.
+"""The key directory says where an object is whose mapper is no function of its key (P6). This module is pure.
 
 Where a mapper like round robin places objects, nobody can work out where a key is. So the policy's ring says where a
 key's *entry* is, and the entry says where its object is. An entry is a row like an object's, so logs, snapshots, moves
-and restores know nothing of it: its key is `DIRECTORY` and the object's index key, its reference is the object's, its
-value names the object's type and partition. Law: at the end of every transaction an object of such a policy has one
+and restores know nothing of it. Its key is `DIRECTORY` and the object's index key, its reference is the object's, and
+its value names the object's type and partition. Law: at the end of every transaction an object of such a policy has one
 entry, where its key hashes to, and the entry names the partition where the object is; no entry is without its object.
-(While a policy goes over to such a mapper, or away from one, an object without an entry is where its key hashes to.)
-Hence a key is unique because its entry is, an object that is changed needs no look at its entry, and whoever finds an
-object where it once was has found it. Nothing here asks anybody: `look` says what to ask next.
+(While a policy changes to such a mapper, or away from one, an object without an entry is where its key hashes to.)
+Three things follow. A key is unique because its entry is. A change of an object needs no look at its entry. An object
+that is found where it once was is the right one. Nothing here asks anybody: `look` says what to ask next.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ from halog.core.log.records import CREATE, DELETE, UPDATE
 from halog.errors import RecordFormatError
 
 ID_BYTES: Final = 8
-"""Of a family or type id, as in every key and value."""
+"""The length of a family or type id, as in every key and value."""
 DIRECTORY: Final = hashlib.sha256(b"#directory").digest()[:ID_BYTES]
-"""The family id and the type id of entries. No class has this name, so no object's key begins so."""
+"""The family id and the type id of entries. No class has this name, so no object's key begins like this."""
 
 
 class Stored(Protocol):
-    """What is under a key."""
+    """A `Stored` is what a reader finds under a key."""
 
     @property
     def ref(self) -> bytes:
-        """The object's reference."""
+        """Return the object's reference."""
 
     @property
     def version(self) -> int:
-        """The lsn that last changed it."""
+        """Return the lsn that last changed the object."""
 
     @property
     def value(self) -> bytes:
-        """Its bytes."""
+        """Return the object's bytes."""
 
 
-class Change(Protocol):
-    """One object's change; `halog.backend.Write` is one."""
+class ObjectChange(Protocol):
+    """An `ObjectChange` is one object's change; `halog.backend.Write` is one."""
 
     @property
     def op(self) -> int:
-        """CREATE, UPDATE or DELETE."""
+        """Return CREATE, UPDATE or DELETE."""
 
     @property
     def ref(self) -> bytes:
-        """The object's reference."""
+        """Return the object's reference."""
 
     @property
     def key(self) -> bytes:
-        """Its index key."""
+        """Return the object's index key."""
 
     @property
     def value(self) -> bytes | None:
-        """Its new bytes; None: deleted."""
+        """Return the object's new bytes; None: deleted."""
 
 
-class Row(NamedTuple):
-    """A change of an entry or an object, with the fields of a `Write`."""
+class DirectoryRow(NamedTuple):
+    """A `DirectoryRow` is a change of an entry or an object, with the fields of a `Write`."""
 
     op: int
     ref: bytes
@@ -73,20 +73,21 @@ class Row(NamedTuple):
     replaced: int
 
 
-class Listed(NamedTuple):
-    """What an entry says of its object. `type_id`: as which it was created; that definition can read the key."""
+class EntryValue(NamedTuple):
+    """An `EntryValue` is what an entry says of its object. `type_id` is the type it was created as; that definition can
+    read the key."""
 
     type_id: bytes
     partition: str
 
 
-class Standing(NamedTuple):
-    """An entry as it was read: in which partition it is, in which version, and what it says."""
+class StoredEntry(NamedTuple):
+    """A `StoredEntry` is an entry as it was read: its partition, its version, and what it says."""
 
     at: str
     version: int
     ref: bytes
-    said: Listed
+    said: EntryValue
 
 
 S = TypeVar("S", bound=Stored)
@@ -96,28 +97,28 @@ Looking = Generator[tuple[str, bytes], "S | None", tuple[str, "S | None"]]
 
 
 def is_entry(key: bytes) -> bool:
-    """Is it an entry's key, not an object's?"""
+    """Say whether this is an entry's key and not an object's."""
     return key.startswith(DIRECTORY)
 
 
 def entry_key(key: bytes) -> bytes:
-    """The key of an object's entry."""
+    """Return the key of an object's entry."""
     return DIRECTORY + key
 
 
 def object_key(key: bytes) -> bytes:
-    """The key of the object that an entry is of; an object's own is given back."""
+    """Return the key of an entry's object. An object's own key is returned as it is."""
     return key[ID_BYTES:] if is_entry(key) else key
 
 
 def packed(type_id: bytes, partition: str) -> bytes:
-    """An entry's value: its type id, then the Avro of (fixed 8, string)."""
+    """Return an entry's value: its type id, then the Avro of (fixed 8, string)."""
     name = partition.encode()
     return DIRECTORY + type_id + _length(len(name)) + name
 
 
-def unpacked(value: bytes) -> Listed:
-    """What an entry says. RecordFormatError if it is none."""
+def unpacked(value: bytes) -> EntryValue:
+    """Read what an entry says. RecordFormatError if the bytes are no entry."""
     if value[:ID_BYTES] != DIRECTORY:
         raise RecordFormatError(f"no directory entry: {value.hex()[:100]}")
     at, size, shift = 2 * ID_BYTES, 0, 0
@@ -129,13 +130,13 @@ def unpacked(value: bytes) -> Listed:
     if size & 1 or not size or at + size // 2 != len(value):
         raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}")
     try:
-        return Listed(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
+        return EntryValue(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
     except UnicodeDecodeError:
         raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}") from None
 
 
 def _length(size: int) -> bytes:
-    """An Avro length: zigzag, seven bits a byte."""
+    """Encode an Avro length: zigzag, seven bits a byte."""
     rest, made = size << 1, bytearray()
     while rest > 0x7F:
         made.append(rest & 0x7F | 0x80)
@@ -144,19 +145,20 @@ def _length(size: int) -> bytes:
     return bytes(made)
 
 
-def standing(at: str, found: Stored) -> Standing:
-    """An entry that was found in partition `at`."""
-    return Standing(at, found.version, found.ref, unpacked(found.value))
+def standing(at: str, found: Stored) -> StoredEntry:
+    """Read an entry that was found in partition `at`."""
+    return StoredEntry(at, found.version, found.ref, unpacked(found.value))
 
 
 # --- looking ---
 
 
 def look(key: bytes, place: Place) -> Looking[S]:
-    """Find an object: yields what to read, (partition, key), is sent what is there, and returns where the object is and
-    what it is; None: its entry is in none of its owners.
+    """Find an object. The generator yields (partition, key) to read, is sent what is there, and returns the object's
+    partition and the object; None: none of the owners has its entry.
 
-    An object that is not where its entry says was moved, or made anew, since the entry was read; so it is asked again.
+    An object that is not where its entry says was moved, or created anew, since the entry was read; so the entry is
+    read again.
     """
     while True:
         entry: S | None = None
@@ -175,10 +177,10 @@ def look(key: bytes, place: Place) -> Looking[S]:
 
 def entries_of(
     places: Mapping[bytes, Place], fetch: Callable[[str, list[bytes], int], Sequence[Stored | None]]
-) -> dict[bytes, Standing]:
-    """The entries of many objects, by their keys, as far as there are any. `fetch(partition, keys, version of the
-    mapping)` says what is there; old owners are asked before new ones."""
-    found: dict[bytes, Standing] = {}
+) -> dict[bytes, StoredEntry]:
+    """Return the entries of many objects, by their keys, as far as there are any. `fetch(partition, keys, version of
+    the mapping)` says what is there; old owners are asked before new ones."""
+    found: dict[bytes, StoredEntry] = {}
     for turn in range(2):
         asked: dict[tuple[str, int], list[bytes]] = {}
         for key, place in places.items():
@@ -194,18 +196,18 @@ def entries_of(
 
 
 def beside(
-    changes: Iterable[Change],
+    changes: Iterable[ObjectChange],
     home: str,
     place_of: Callable[[bytes], Place],
-    standing_of: Callable[[bytes], Standing | None],
-) -> Iterator[tuple[str, Row]]:
-    """What changes in the directory together with these objects of partition `home`: (partition, row). `place_of`:
-    where an object's entry belongs; `standing_of`: the entry that an object has, None if it has none (yet, or any
-    more).
+    standing_of: Callable[[bytes], StoredEntry | None],
+) -> Iterator[tuple[str, DirectoryRow]]:
+    """Yield what changes in the directory together with these objects of partition `home`: (partition, row).
 
-    An object that is deleted and created anew keeps its entry where it is, so that owners cannot contradict each other.
+    `place_of` says where an object's entry belongs. `standing_of` says which entry an object has; None if it has none
+    yet, or no more. An object that is deleted and created anew keeps its entry where it is, so that owners cannot
+    contradict each other.
     """
-    gone: dict[bytes, Standing | None] = {}
+    gone: dict[bytes, StoredEntry | None] = {}
     for change in changes:
         if change.op == UPDATE or is_entry(change.key):
             continue
@@ -213,14 +215,14 @@ def beside(
         if change.op == DELETE:
             now = gone[key] = standing_of(change.key)
             if now is not None:
-                yield now.at, Row(DELETE, now.ref, key, None, now.version)
+                yield now.at, DirectoryRow(DELETE, now.ref, key, None, now.version)
         elif (at := _listed_at(key, gone, place_of(change.key))) is not None:
             assert change.value is not None
-            yield at, Row(CREATE, change.ref, key, packed(change.value[:ID_BYTES], home), ABSENT)
+            yield at, DirectoryRow(CREATE, change.ref, key, packed(change.value[:ID_BYTES], home), ABSENT)
 
 
-def _listed_at(key: bytes, gone: Mapping[bytes, Standing | None], place: Place) -> str | None:
-    """Where a new object's entry is to be; None: it gets none."""
+def _listed_at(key: bytes, gone: Mapping[bytes, StoredEntry | None], place: Place) -> str | None:
+    """Return where a new object's entry is to be; None: it gets none."""
     if key in gone:
         was = gone[key]
         return None if was is None else was.at
@@ -228,14 +230,17 @@ def _listed_at(key: bytes, gone: Mapping[bytes, Standing | None], place: Place) 
 
 
 def vouching(
-    changes: Iterable[Change],
+    changes: Iterable[ObjectChange],
     home: str,
     place_of: Callable[[bytes], Place],
-    standing_of: Callable[[bytes], Standing | None],
+    standing_of: Callable[[bytes], StoredEntry | None],
 ) -> Iterator[tuple[str, bytes]]:
-    """What must be absent for these changes to be right while objects get entries, or lose them: (partition, key). Of
-    what is created there is neither entry nor object where its key hashes to; what is deleted without an entry has got
-    none meanwhile."""
+    """Yield what must be absent for these changes to be right while objects get entries, or lose them: (partition,
+    key).
+
+    For a created object there must be neither entry nor object where its key hashes to. For an object deleted without
+    an entry, none may have been made meanwhile.
+    """
     gone = set[bytes]()
     for change in changes:
         if change.op == UPDATE or is_entry(change.key):
@@ -251,27 +256,30 @@ def vouching(
             yield at, change.key
 
 
-def listing(key: bytes, found: Stored, partition: str) -> Row:
-    """What gives an object of this partition an entry there, where both belong; its version counts as read."""
-    return Row(CREATE, found.ref, entry_key(key), packed(found.value[:ID_BYTES], partition), ABSENT)
+def listing(key: bytes, found: Stored, partition: str) -> DirectoryRow:
+    """Return the change that gives an object of this partition an entry there, where both belong. The object's version
+    counts as read."""
+    return DirectoryRow(CREATE, found.ref, entry_key(key), packed(found.value[:ID_BYTES], partition), ABSENT)
 
 
-def unlisting(key: bytes, found: Stored | None, now: Standing) -> tuple[tuple[str, Row], ...]:
-    """What takes an entry away: its object comes where the entry was, or is there (None)."""
-    entry = (now.at, Row(DELETE, now.ref, entry_key(key), None, now.version))
+def unlisting(key: bytes, found: Stored | None, now: StoredEntry) -> tuple[tuple[str, DirectoryRow], ...]:
+    """Return the changes that take an entry away: its object moves to where the entry was, or is there already
+    (None)."""
+    entry = (now.at, DirectoryRow(DELETE, now.ref, entry_key(key), None, now.version))
     if found is None:
         return (entry,)
     return (
         entry,
-        (now.said.partition, Row(DELETE, found.ref, key, None, found.version)),
-        (now.at, Row(CREATE, found.ref, key, found.value, ABSENT)),
+        (now.said.partition, DirectoryRow(DELETE, found.ref, key, None, found.version)),
+        (now.at, DirectoryRow(CREATE, found.ref, key, found.value, ABSENT)),
     )
 
 
-def moved(key: bytes, found: Stored, now: Standing, to: str) -> tuple[tuple[str, Row], ...]:
-    """What carries an object to partition `to`: (partition, row) of the object, there and gone, and of its entry."""
+def moved(key: bytes, found: Stored, now: StoredEntry, to: str) -> tuple[tuple[str, DirectoryRow], ...]:
+    """Return the changes that carry an object to partition `to`: (partition, row) for the object, in its old and new
+    partition, and for its entry."""
     return (
-        (now.said.partition, Row(DELETE, found.ref, key, None, found.version)),
-        (to, Row(CREATE, found.ref, key, found.value, ABSENT)),
-        (now.at, Row(UPDATE, now.ref, entry_key(key), packed(now.said.type_id, to), now.version)),
+        (now.said.partition, DirectoryRow(DELETE, found.ref, key, None, found.version)),
+        (to, DirectoryRow(CREATE, found.ref, key, found.value, ABSENT)),
+        (now.at, DirectoryRow(UPDATE, now.ref, entry_key(key), packed(now.said.type_id, to), now.version)),
     )

@@ -1,14 +1,15 @@
-"""The mapping of a policy, and how it changes while its partitions are served (T8): pure steps, each a compare-and-set.
+"""This module has the mapping of a policy, and how it changes while its partitions are served (T8): pure steps, each a
+compare-and-set.
 
-A *layout* says which partition a key belongs to. A change has three steps: it is *begun* (the partitions it adds are
-made meanwhile; nobody routes by it), it is *open* (its version is one higher; keys have two owners, objects move from
-the old to the new), it is *done* (the new layout is all there is). Law: one change at a time. It is done when every
-partition is *clean*: `MapperChanged` of this version is in its log, and whoever looked at all its objects after that
-found none that belongs elsewhere, nor anybody in doubt who was routed by an older version. Clean is for good: from
-`MapperChanged` on objects come to a partition only by the version it names, which brings none that belongs elsewhere.
-So it may be noted by a node that is active no more without knowing it.
+A *layout* says which partition a key belongs to. A change has three steps. It is *begun*: the partitions it adds are
+made meanwhile, and nobody routes by it. It is *open*: its version is one higher, keys have two owners, and objects move
+from the old owner to the new. It is *done*: only the new layout is left. Law: one change at a time. It is done when
+every partition is *clean*: `MapperChanged` of this version is in its log, and a later look at all its objects found
+none that belongs elsewhere, and no transaction in doubt that was routed by an older version. Clean is for good: from
+`MapperChanged` on, objects come to a partition only by the version it names, which brings none that belongs elsewhere.
+So a node may note it that is no longer active and does not know it.
 
-A change can be *turned back* while it is open: that is a change, with a version of its own, to where it came from.
+A change can be *turned back* while it is open. That is a change, with a version of its own, to where it came from.
 """
 
 from __future__ import annotations
@@ -21,79 +22,81 @@ import msgspec
 from halog.config.mapper import is_custom, is_listed
 
 BY_KEY, LISTED, LISTING, UNLISTING = "", "listed", "listing", "unlisting"
-"""How a policy's objects are found: by their keys alone; by entries in a key directory (P6); by entries where they have
-any, else by their keys, while all get entries, or lose them."""
+"""How a policy's objects are found. BY_KEY: by their keys alone. LISTED: by entries in a key directory (P6). LISTING
+and UNLISTING: by entries where they have any, otherwise by their keys, while all objects get entries, or lose them."""
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What decides where a key belongs. `names`: partitions named by hand, by index; else `<policy>-<index>`."""
+    """A `Layout` decides where a key belongs. `names`: partitions named by hand, by index; otherwise
+    `<policy>-<index>`."""
 
     mapper: str
     partitions: int
     ring_size: int
     mapper_version: int = 0
-    """Of the application's mapper; 0: built in."""
+    """The version of the application's mapper; 0: the mapper is built in."""
     names: tuple[str, ...] = ()
 
     def partition_names(self, policy: str) -> tuple[str, ...]:
-        """By index."""
+        """Return the names of the partitions, by index."""
         return self.names or tuple(f"{policy}-{i}" for i in range(self.partitions))
 
     @property
     def listed(self) -> bool:
-        """Do its objects have entries in a key directory? Then the ring says where these are."""
+        """Say whether objects have entries in a key directory. Then the ring says where the entries are."""
         return is_listed(self.mapper)
 
 
-class Changing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A change under way."""
+class MappingChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `MappingChange` is a change under way."""
 
     to: Layout
     open: bool = False
-    """Is it routed by?"""
+    """Do requests route by it?"""
     clean: tuple[str, ...] = ()
-    """Partitions that are done with it."""
+    """The partitions that are done with it."""
     back: bool = False
-    """Does it turn another one back?"""
+    """Does it turn another change back?"""
 
 
 class PolicyMapping(msgspec.Struct, frozen=True):
-    """Of one policy. `version` is what requests carry: of `now`, or of the change while it is open."""
+    """A `PolicyMapping` is the mapping of one policy. Requests carry `version`: that of `now`, or that of the change
+    while it is open."""
 
     now: Layout
     version: int = 0
-    changing: Changing | None = None
+    changing: MappingChange | None = None
 
     @property
     def next(self) -> Layout | None:
-        """The layout that is being changed to, once it is routed by."""
+        """Return the layout that the mapping changes to, once requests route by it."""
         return self.changing.to if self.changing is not None and self.changing.open else None
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """All that a process must know."""
+        """Return all layouts that a process must know."""
         return (self.now,) if self.changing is None else (self.now, self.changing.to)
 
     @property
     def newest(self) -> Layout:
-        """Where new objects belong."""
+        """Return the layout that places new objects."""
         return self.next or self.now
 
     @property
     def kind(self) -> str:
-        """How objects are found now."""
+        """Return how objects are found now."""
         now, newest = self.now.listed, self.newest.listed
         if now == newest:
             return LISTED if now else BY_KEY
         return LISTING if newest else UNLISTING
 
     def partition_names(self, policy: str) -> tuple[str, ...]:
-        """Every partition there is, or is about to be, by index."""
+        """Return every partition there is, or is about to be, by index."""
         return max((layout.partition_names(policy) for layout in self.layouts), key=len)
 
     def updating(self, policy: str) -> tuple[str, ...]:
-        """Partitions whose objects may still go: those that are not known to be clean of the change that is open. Where
-        entries go, all: one that has none left may have objects, and they leave with theirs."""
+        """Return the partitions whose objects may still leave: those that are not known to be clean of the open change.
+        Where entries are taken away these are all: one without entries may have objects, and they leave with theirs."""
         changing = self.changing
         if changing is None or not changing.open:
             return ()
@@ -106,7 +109,7 @@ class PolicyMapping(msgspec.Struct, frozen=True):
 
 
 def why_not(mapping: PolicyMapping, wished: Layout) -> str | None:
-    """What speaks against changing to `wished`."""
+    """Return what speaks against changing to `wished`, or None."""
     now = mapping.now
     if mapping.changing is not None:
         return "another change is under way: see `halog rebalance status`"
@@ -120,8 +123,11 @@ def why_not(mapping: PolicyMapping, wished: Layout) -> str | None:
 
 
 def _why_not_another_kind(now: Layout, wished: Layout) -> str | None:
-    """While objects get entries, or lose them, a key and its entry have one and the same owner: so this is right. A
-    mapper that is asked at create says nothing of either."""
+    """Return what speaks against getting entries, or losing them.
+
+    A key and its entry must have one and the same owner meanwhile, or the change would not be right. A mapper that is
+    asked at create says nothing about either.
+    """
     both = f"{now.mapper} and {wished.mapper}"
     if is_custom(now.mapper) or is_custom(wished.mapper):
         return f"{both} cannot be changed one into the other at once: go by way of consistent_hash"
@@ -134,19 +140,20 @@ def _why_not_another_kind(now: Layout, wished: Layout) -> str | None:
 
 
 def begun(mapping: PolicyMapping, wished: Layout) -> PolicyMapping:
-    """It is to become `wished`; `why_not` has been asked."""
-    return msgspec.structs.replace(mapping, changing=Changing(wished))
+    """Return the mapping with a change to `wished` begun. The caller has asked `why_not`."""
+    return msgspec.structs.replace(mapping, changing=MappingChange(wished))
 
 
 def opened(mapping: PolicyMapping) -> PolicyMapping:
-    """The partitions of the new layout are there: from now on it is routed by."""
+    """Return the mapping with its change open: the partitions of the new layout are there, and requests route by it
+    from now on."""
     assert mapping.changing is not None
     assert not mapping.changing.open
-    return PolicyMapping(mapping.now, mapping.version + 1, Changing(mapping.changing.to, open=True))
+    return PolicyMapping(mapping.now, mapping.version + 1, MappingChange(mapping.changing.to, open=True))
 
 
 def cleaned(mapping: PolicyMapping, policy: str, version: int, clean: Iterable[str]) -> PolicyMapping:
-    """These partitions are clean of `version`; with the last one the change is done."""
+    """Return the mapping with these partitions clean of `version`. With the last partition the change is done."""
     changing = mapping.changing
     if changing is None or not changing.open or mapping.version != version:
         return mapping
@@ -157,44 +164,51 @@ def cleaned(mapping: PolicyMapping, policy: str, version: int, clean: Iterable[s
 
 
 def turned_back(mapping: PolicyMapping) -> PolicyMapping:
-    """The change under way is not wanted any more. One that was not open yet has moved nothing."""
+    """Return the mapping with its change turned back. A change that was not open yet has moved nothing."""
     changing = mapping.changing
     assert changing is not None
     if not changing.open:
         return msgspec.structs.replace(mapping, changing=None)
-    return PolicyMapping(changing.to, mapping.version + 1, Changing(mapping.now, open=True, back=True))
+    return PolicyMapping(changing.to, mapping.version + 1, MappingChange(mapping.now, open=True, back=True))
 
 
 # --- who owns a key ---
 
 
 class Place(NamedTuple):
-    """Where a key belongs by mapping `version`. `before`: the partition where its object may still be, if another one:
-    who looks for it asks there first, and who creates it sees to it that there is none in either."""
+    """A `Place` is where a key belongs by mapping `version`.
+
+    `before` is another partition where its object may still be. A look-up asks there first, and a create makes sure
+    that neither partition has the object.
+    """
 
     partition: str
     version: int = 0
     before: str = ""
     listed: str = BY_KEY
-    """Else it is the key's entry in the directory that belongs there, which says where the object is."""
+    """Other than BY_KEY: the key's directory entry belongs in this partition, and the entry says where the object
+    is."""
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """In the order in which a look-up asks."""
+        """Return the partitions in the order in which a look-up asks them."""
         return (self.before, self.partition) if self.before else (self.partition,)
 
 
-class Owned(NamedTuple):
-    """An object of a partition: its key, the bytes of the values it is routed by, and its size."""
+class OwnedObject(NamedTuple):
+    """An `OwnedObject` is an object of a partition: its key, the bytes of the values that route it, and its size."""
 
     key: bytes
     routing_key: bytes
     size: int
 
 
-def batches(found: Iterable[tuple[Owned, str]], objects: int, size: int) -> list[tuple[str, list[bytes]]]:
-    """(partition, keys) to move in one transaction each: at most so many objects and bytes, what shares its routing
-    key together if it fits, for methods reach what is in their object's partition."""
+def batches(found: Iterable[tuple[OwnedObject, str]], objects: int, size: int) -> list[tuple[str, list[bytes]]]:
+    """Return (partition, keys) to move in one transaction each, with at most so many objects and bytes.
+
+    Objects that share a routing key stay together if they fit, because methods reach what is in their object's
+    partition.
+    """
     order = sorted(found, key=lambda item: (item[1], item[0].routing_key, item[0].key))
     made: list[tuple[str, list[bytes]]] = []
     at: tuple[str, int] = "", 0
@@ -211,9 +225,9 @@ def batches(found: Iterable[tuple[Owned, str]], objects: int, size: int) -> list
     return made
 
 
-def _groups(order: Sequence[tuple[Owned, str]]) -> Iterable[tuple[str, list[Owned]]]:
-    """What shares target and routing key."""
-    group: list[Owned] = []
+def _groups(order: Sequence[tuple[OwnedObject, str]]) -> Iterable[tuple[str, list[OwnedObject]]]:
+    """Yield the objects that share target and routing key."""
+    group: list[OwnedObject] = []
     last: tuple[str, bytes] | None = None
     for owned, to in order:
         if last is not None and last != (to, owned.routing_key):
@@ -225,9 +239,9 @@ def _groups(order: Sequence[tuple[Owned, str]]) -> Iterable[tuple[str, list[Owne
         yield last[0], group
 
 
-def _cut(group: Sequence[Owned], objects: int, size: int) -> Iterable[list[Owned]]:
-    """A group in pieces that fit; one object always does."""
-    piece: list[Owned] = []
+def _cut(group: Sequence[OwnedObject], objects: int, size: int) -> Iterable[list[OwnedObject]]:
+    """Cut a group into pieces that fit. One object always fits."""
+    piece: list[OwnedObject] = []
     heavy = 0
     for owned in group:
         if piece and (len(piece) >= objects or heavy + owned.size > size):
@@ -240,7 +254,7 @@ def _cut(group: Sequence[Owned], objects: int, size: int) -> Iterable[list[Owned
 
 
 def count(moves: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
-    """How many objects go from where to where."""
+    """Count how many objects go from where to where."""
     found: dict[tuple[str, str], int] = {}
     for move in moves:
         found[move] = found.get(move, 0) + 1

@@ -1,19 +1,20 @@
-"""Which records of a log count: the one automaton every reader runs (rules R1-R3 of docs/protocol.md).
+"""This module is the automaton that says which records of a log count; every reader runs it (rules R1-R3 of
+docs/protocol.md).
 
-The log may hold records of dead epochs, late appends and losers of an election. Every reader, whoever it is, must
-accept the same ones. A record is
+The log may hold records of dead epochs, late appends and losers of an election. Every reader must accept the same
+records. A record is
 
 - STARTED   an `EpochStarted` above everything before it: from here on only its epoch may write (R1);
 - OPENED    the `EpochOpened` that states the very history this reader holds (R3);
 - ACCEPTED  of the current epoch and continuing the chain of lsn and hash (R2);
 - SKIPPED   of a lower epoch, of a voided or closed one, or an `EpochStarted` that lost;
 - VOIDED    of the current epoch but not continuing: the rest of that epoch is void, for every reader alike (R2);
-- HELD      a part of a merge: nothing yet; it counts with the `EpochMerged` of its epoch, which is OPENED, or never;
+- HELD      a part of a merge: it counts together with the `EpochMerged` of its epoch, which is OPENED, or never;
 - SWITCHED  a `SiteSwitched` of the current epoch that stands where this history ends (F1).
 
 A log belongs to one site at a time: its own, whose epochs are judged as above, or another one, whose history is
-mirrored into it (F1, F2). Of a mirrored history only the chain is there, the records that have an lsn: the next one
-counts, whoever wrote it and however often; everything else is skipped, and nothing voids. The own site takes its log
+mirrored into it (F1, F2). Of a mirrored history the log has only the chain, the records that have an lsn. The next one
+counts, whoever wrote it and however often. Everything else is skipped, and nothing voids. The own site takes its log
 over with an `EpochStarted` above its own earlier ones, and gives it away with a `SiteSwitched`.
 
 `DivergedError` means the reader, not the record, is wrong: its history and the log's are not one. This module never
@@ -41,7 +42,7 @@ from halog.errors import DivergedError
 
 
 class Verdict(enum.Enum):
-    """How a record counts; see the module."""
+    """A `Verdict` says how a record counts; the module explains each."""
 
     STARTED = "started"
     OPENED = "opened"
@@ -56,19 +57,19 @@ _NO_COMMITS = frozenset({SiteSwitched, MergePart, EpochOpened, EpochMerged})
 
 
 class Chain:
-    """The automaton: `read` each record in log order; `state` is the value to store."""
+    """A `Chain` is the automaton: `read` judges each record in log order; `state` is the value to store."""
 
     __slots__ = ("merged", "parts", "state")
 
     def __init__(self, state: ChainState) -> None:
         self.state = state
         self.parts: merged.Parts | None = None
-        """What may still count."""
-        self.merged: merged.MergedIn | None = None
+        """Parts of merges that may still count."""
+        self.merged: merged.AppliedMerge | None = None
         """What the last `EpochMerged` that was OPENED says."""
 
     def read(self, record: Record, digest: bytes) -> Verdict:
-        """Judge the next record of the log; `digest` is the hash of its bytes."""
+        """Return how the next record of the log counts; `digest` is the hash of its bytes."""
         s, h = self.state, record.header
         if h.log_id != s.log_id:
             raise DivergedError(
@@ -102,7 +103,7 @@ class Chain:
         return Verdict.ACCEPTED
 
     def _of_epoch(self, record: Record, digest: bytes) -> Verdict:
-        """One that begins or ends the current epoch, or belongs to its beginning."""
+        """Judge a record that begins or ends the current epoch, or belongs to its beginning."""
         s = self.state
         if type(record) is SiteSwitched:
             return self._switched(record)
@@ -174,7 +175,8 @@ class Chain:
         return Verdict.HELD
 
     def _merged(self, record: EpochMerged, digest: bytes) -> Verdict:
-        """It stands on this history. Its writer has miscounted if its parts are not there."""
+        """Take a merge that stands on this history. It voids the epoch if its parts are not all there: its writer has
+        miscounted."""
         parts = self._parts_of(record)
         if parts is None or not merged.is_whole(record):
             self.state = msgspec.structs.replace(self.state, void=True)
@@ -190,7 +192,8 @@ class Chain:
     # --- a log that changes hands (F1, F2) ---
 
     def _switched(self, record: SiteSwitched) -> Verdict:
-        """The current epoch gives the log away, where its history ends. Behind a `HandedOver` to that site, too."""
+        """Give the log away, where its history ends, for the current epoch. This also counts behind a `HandedOver` to
+        that site."""
         s = self.state
         if s.void and s.closed_for != record.to:
             return Verdict.SKIPPED
@@ -239,7 +242,8 @@ class Chain:
         return Verdict.ACCEPTED
 
     def _joined(self, record: EpochMerged, digest: bytes) -> Verdict:
-        """Of another site, on whichever of its branches this history is. Its parts may have to be brought once more."""
+        """Take another site's merge, if this history is on one of its branches. Otherwise skip it: its parts may be
+        mirrored again."""
         ours = any(merged.continues(self.state, b) for b in record.branches)
         if not ours or self._parts_of(record) is None or not merged.is_whole(record):
             return Verdict.SKIPPED

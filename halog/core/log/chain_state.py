@@ -1,4 +1,4 @@
-"""Where an accepted history ends, as a value: what `halog.core.log.chain` moves, and what is stored."""
+"""A `ChainState` says where an accepted history ends. `halog.core.log.chain` moves it, and it is stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from halog.core.log.record_types import Joined
 
 
 class ChainState(msgspec.Struct, frozen=True):
-    """Where an accepted history ends; stored beside the objects it produced, in the same write."""
+    """A `ChainState` says where an accepted history ends. It is stored beside the objects that the history produced, in
+    the same write."""
 
     log_id: bytes
     site: str
@@ -27,18 +28,20 @@ class ChainState(msgspec.Struct, frozen=True):
     lineage: tuple[tuple[EpochId, int], ...] = ()
     """Every opened epoch with the lsn of its `EpochOpened`, oldest first; kept for ever (F4)."""
     owner: str = ""
-    """The other site whose history is mirrored into this log; "": it is the own site's (F1)."""
+    """The other site whose history is mirrored into this log; "": the log is the own site's (F1)."""
     fenced: int = 0
-    """While it is mirrored: the highest epoch number the own site has started here. What it wrote before is dead."""
+    """While the log is mirrored: the highest epoch number that the own site has started here. What it wrote before is
+    dead."""
 
     joined: tuple[Joined, ...] = ()
-    """Epochs of it that stand on several branches, oldest first; kept for ever, too."""
+    """Epochs of this history that stand on several branches, oldest first; kept for ever, too."""
     undoings: tuple[bytes, ...] = ()
-    """Names of what has undone merges, in any of its branches; kept for ever, since that is done once."""
+    """Names of the undoings of merges, in any of the branches. They are kept for ever, because an undoing is done
+    once."""
 
     @property
     def head(self) -> tuple[EpochId, int]:
-        """Where this history ends: its last opened epoch, and the lsn."""
+        """Return where this history ends: its last opened epoch, and the lsn."""
         return (self.lineage[-1][0] if self.lineage else NO_EPOCH), self.lsn
 
     @property

@@ -1,9 +1,10 @@
-"""The bytes of a `Commit`, a `Prepare` and an `Outcome`, written and read by hand: the records of every transaction, so
-their cost is everybody's. Those of a `MergePart` are written so, since a partition that merges serves nobody meanwhile.
+"""This module writes and reads the bytes of a `Commit`, a `Prepare` and an `Outcome` by hand. Every transaction has
+these records, so every transaction pays for them. It also writes a `MergePart`, since a partition serves nobody while
+it merges.
 
-Avro, byte for byte what fastavro makes of the schemas in `records` (a test holds them equal), at a third of its price
-and less. Reading gives None for anything that is not recognised as the plain form; `records` then asks fastavro, which
-judges. Never looks inside object values.
+The bytes are Avro, byte for byte what fastavro makes of the schemas in `records` (a test holds them equal), at a third
+of the price and less. Reading gives None for anything that is not recognised as the plain form; `records` then asks
+fastavro, which judges. The module never looks inside object values.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ RawChange = tuple[int, bytes, bytes, bytes | None, int, bytes | None]
 
 
 def _varint(n: int) -> bytes:
-    """Of a number already zigzagged."""
+    """Encode a number that is already zigzagged."""
     if 16_383 < n < 2_097_152:  # most lsns
         return bytes((n & 127 | 128, n >> 7 & 127 | 128, n >> 14))
     if n >> 64:
@@ -38,7 +39,7 @@ _SMALL = [_varint(n << 1) for n in range(2048)]
 
 
 def _long(n: int) -> bytes:
-    """Zigzag varint."""
+    """Encode a number as a zigzag varint."""
     return _SMALL[n] if 0 <= n < 2048 else _varint((n << 1) ^ (n >> 63))
 
 
@@ -57,7 +58,7 @@ def _beginning(prefix: bytes, log_id: bytes, epoch: EpochId) -> bytes:
 
 
 def write(prefix: bytes, log_id: bytes, epoch: EpochId, lsn: int, prev: bytes, tx: bytes, changes: Any) -> bytes:
-    """A commit without origin. `changes` have the fields of `records.Change`."""
+    """Encode a commit without origin. `changes` have the fields of `records.Change`."""
     parts = [_beginning(prefix, log_id, epoch), _long(lsn), _fixed(prev, HASH_BYTES), _fixed(tx, TX_BYTES)]
     _add_changes(parts, changes)
     parts.append(b"\0")  # no origin
@@ -77,7 +78,7 @@ def _add_changes(parts: list[bytes], changes: Any) -> None:
 
 
 def write_prepare(prefix: bytes, header: Any, record: Any) -> bytes:
-    """A vote; `header` and `record` have the fields of `records.Header` and `records.Prepare`."""
+    """Encode a vote; `header` and `record` have the fields of `records.Header` and `records.Prepare`."""
     parts = [_beginning(prefix, header.log_id, header.epoch), _long(header.lsn), _fixed(header.prev, HASH_BYTES)]
     parts += (_fixed(header.tx, TX_BYTES), _text(record.first))
     if record.participants:
@@ -94,7 +95,7 @@ def write_prepare(prefix: bytes, header: Any, record: Any) -> bytes:
 
 
 def write_part(prefix: bytes, header: Any, record: Any) -> bytes:
-    """A part of a merge; `record` has the fields of `records.MergePart`."""
+    """Encode a part of a merge; `record` has the fields of `records.MergePart`."""
     parts = [_beginning(prefix, header.log_id, header.epoch), _long(header.lsn), _fixed(header.prev, HASH_BYTES)]
     parts += (_fixed(header.tx, TX_BYTES), _long(record.index))
     if record.merged:
@@ -117,7 +118,7 @@ def write_part(prefix: bytes, header: Any, record: Any) -> bytes:
 
 
 def write_outcome(prefix: bytes, header: Any, commit: bool) -> bytes:
-    """A decision."""
+    """Encode a decision."""
     beginning = _beginning(prefix, header.log_id, header.epoch)
     head = (beginning, _long(header.lsn), _fixed(header.prev, HASH_BYTES), _fixed(header.tx, TX_BYTES))
     return b"".join((*head, b"\1" if commit else b"\0"))
@@ -167,7 +168,8 @@ Head = tuple[bytes, EpochId, int, bytes, bytes]
 
 
 def read(data: bytes) -> tuple[Head, list[RawChange]] | None:
-    """((log id, epoch, lsn, prev, tx), changes) of a commit behind two bytes of prefix; None: not the plain form."""
+    """Read a commit behind two bytes of prefix: ((log id, epoch, lsn, prev, tx), changes). None: it is not the plain
+    form."""
     try:
         head, at = _read_head(data)
         changes, at = _read_changes(data, at)
@@ -178,7 +180,7 @@ def read(data: bytes) -> tuple[Head, list[RawChange]] | None:
 
 
 _seen: tuple[bytes, bytes, EpochId] = (b"?", b"", EpochId(0, "", 0))
-"""How the last record read began, its log id and epoch: the next one is nearly always of the same epoch."""
+"""How the last record read began, with its log id and epoch: the next record is nearly always of the same epoch."""
 
 
 def _read_beginning(data: bytes) -> tuple[bytes, bytes, EpochId]:
@@ -202,12 +204,12 @@ def _read_head(data: bytes) -> tuple[Head, int]:
 
 
 def read_head(data: bytes) -> Head | None:
-    """(log id, epoch, lsn, prev, tx) of any record with a plain head; None: it ends before."""
+    """Read (log id, epoch, lsn, prev, tx) of any record with a plain head. None: the record ends before."""
     try:
         head, end = _read_head(data)
     except (IndexError, ValueError):
         return None
-    return head if end < len(data) else None  # what every record has behind it is at least a byte
+    return head if end < len(data) else None  # at least one byte follows the head of any record
 
 
 def _read_changes(data: bytes, at: int) -> tuple[list[RawChange], int]:
@@ -235,8 +237,8 @@ RawReads = tuple[tuple[bytes, int], ...]
 
 
 def read_prepare(data: bytes) -> tuple[Head, Named, list[RawChange], RawReads] | None:
-    """((log id, epoch, lsn, prev, tx), (first, participants, mapper version, digest), changes, reads) of a vote; None:
-    not the plain form."""
+    """Read a vote: ((log id, epoch, lsn, prev, tx), (first, participants, mapper version, digest), changes, reads).
+    None: it is not the plain form."""
     try:
         head, at = _read_head(data)
         first, at = _read_bytes(data, at)
@@ -252,7 +254,7 @@ def read_prepare(data: bytes) -> tuple[Head, Named, list[RawChange], RawReads] |
 
 
 def read_outcome(data: bytes) -> tuple[Head, bool] | None:
-    """((log id, epoch, lsn, prev, tx), commit) of a decision; None: not the plain form."""
+    """Read a decision: ((log id, epoch, lsn, prev, tx), commit). None: it is not the plain form."""
     try:
         head, at = _read_head(data)
         return (head, data[at] == 1) if data[at] <= 1 and at + 1 == len(data) else None
@@ -287,7 +289,7 @@ def _read_count(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _past(data: bytes, at: int) -> int:
-    """Behind the end of a block's array."""
+    """Return the place behind the end of a block's array."""
     if data[at] != 0:
         raise ValueError("more than one block")
     return at + 1

@@ -1,12 +1,12 @@
-"""A merge as readers meet it: parts that wait for the record that makes them count (F5).
+"""This module has a merge as readers meet it: parts that wait for the record that makes them count (F5).
 
 Parts stand in the log before the `EpochMerged` of their epoch, outside the chain. Law: they count together with it, or
-never. Another epoch that starts, or any record that is accepted before, makes them nothing, for every reader alike; so
-a reader that was stopped between reads them again, since it stores no position behind them. In a log that is another
-site's, several mirrors may bring the same ones: those of each epoch are kept apart, and an index has one part.
+never. If another epoch starts, or any record is accepted before, they count no more, for every reader alike. A reader
+that stopped in between reads them again, since it stores no position behind them. In another site's log, several
+mirrors may bring the same parts. The parts of each epoch are kept apart, and each index has one part.
 
-What counts is the same on every branch: all keys that any of them touched since they parted get the state and the
-version that the merge says, and all others are the same already.
+What counts is the same on every branch. All keys that any branch touched since the fork get the state and the version
+that the merge says; all other keys are the same already.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from halog.core.log.record_types import (
 )
 
 
-class Found(Protocol):
-    """An object as a reader has it."""
+class HeldObject(Protocol):
+    """A `HeldObject` is an object as a reader has it."""
 
     @property
     def ref(self) -> bytes: ...
@@ -42,9 +42,12 @@ class Found(Protocol):
     def version(self) -> int: ...
 
 
-class MergedIn(msgspec.Struct, frozen=True):
-    """A merge that counts, for whoever keeps the objects. `forgotten`: transactions over several partitions that were
-    known here, in doubt or decided, and are not any more; `decided` are known instead."""
+class AppliedMerge(msgspec.Struct, frozen=True):
+    """An `AppliedMerge` is a merge that counts, for the keeper of the objects.
+
+    `forgotten` are transactions over several partitions that were in doubt or decided here, and are not known any more.
+    `decided` are known instead.
+    """
 
     header: Header
     merge: bytes
@@ -54,12 +57,12 @@ class MergedIn(msgspec.Struct, frozen=True):
     horizon: int
     mapper_version: int
     offset: int = -1
-    """In this reader's log."""
+    """Its offset in this reader's log."""
     forgotten: tuple[bytes, ...] = ()
 
 
 class Parts:
-    """Of the merges that may still count."""
+    """`Parts` holds the parts of merges that may still count."""
 
     __slots__ = ("_of",)
 
@@ -67,11 +70,11 @@ class Parts:
         self._of: dict[EpochId, dict[int, tuple[bytes, MergePart]]] = {}
 
     def hold(self, part: MergePart, hash_: bytes) -> None:
-        """One more."""
+        """Keep one more part."""
         self._of.setdefault(part.header.epoch, {})[part.index] = hash_, part
 
     def of(self, record: EpochMerged) -> tuple[MergePart, ...] | None:
-        """All parts that the record stands for, in order; None if they are not all here."""
+        """Return all parts of this record's merge, in order; None if they are not all here."""
         found = self._of.get(record.header.epoch, {})
         if any(i not in found for i in range(record.parts)):
             return None
@@ -80,13 +83,13 @@ class Parts:
 
 
 def hash_of(parts: Iterable[bytes]) -> bytes:
-    """Of all parts, from each one's hash."""
+    """Return the hash of all parts, from each part's hash."""
     return digest(b"".join(parts))
 
 
-def taken(record: EpochMerged, parts: Sequence[MergePart]) -> MergedIn:
-    """What they say together."""
-    return MergedIn(
+def taken(record: EpochMerged, parts: Sequence[MergePart]) -> AppliedMerge:
+    """Return the merge that the record and its parts describe together."""
+    return AppliedMerge(
         record.header,
         record.merge,
         tuple(m for part in parts for m in part.merged),
@@ -98,18 +101,18 @@ def taken(record: EpochMerged, parts: Sequence[MergePart]) -> MergedIn:
 
 
 def continues(s: ChainState, branch: Branch) -> bool:
-    """Does this branch end where that history does?"""
+    """Say whether this branch ends where that history does."""
     return branch.lsn == s.lsn and branch.hash == s.hash
 
 
 def is_whole(record: EpochMerged) -> bool:
-    """Does its position follow from its branches?"""
+    """Say whether the record's position follows from its branches."""
     first = record.branches[0]
     return record.header.prev == first.hash and record.header.lsn == max(b.lsn for b in record.branches) + 1
 
 
 def opened(s: ChainState, record: EpochMerged, hash_: bytes) -> ChainState:
-    """The history behind it, whichever branch it was before."""
+    """Return the history behind the merge, whichever branch it was on before."""
     h, branches = record.header, record.branches
     joined, undoings = record.joined, record.undoings
     if len(branches) > 1:
@@ -132,8 +135,11 @@ def opened(s: ChainState, record: EpochMerged, hash_: bytes) -> ChainState:
 
 
 def _apart(branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-    """Of each branch but the first what that one has not, behind the last epoch of both; the first one's is the
-    lineage's own. Else what is kept for ever would grow with the square of the merges."""
+    """Return the branches, each but the first without what the first one has too.
+
+    Such a branch keeps its lineage from the last epoch that both have; the first branch's lineage is left out, because
+    the chain has it. Otherwise what is kept for ever would grow with the square of the merges.
+    """
     first, *others = branches
     known = set(first.lineage)
     kept = [msgspec.structs.replace(first, lineage=())]
@@ -143,9 +149,12 @@ def _apart(branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
     return tuple(kept)
 
 
-def standing(merged: Merged, now: Found | None) -> Iterator[Change]:
-    """What makes it of what a reader has: a change of its own also where it is the same already, for the version. A new
-    instance comes behind the end of the old one."""
+def standing(merged: Merged, now: HeldObject | None) -> Iterator[Change]:
+    """Yield the changes that turn what a reader has into what the merge says.
+
+    There is a change even where the object is the same already, because its version changes. A new instance comes
+    behind the end of the old one.
+    """
     key, ref, value = merged.key, merged.ref, merged.value
     if now is not None and (value is None or now.ref != ref):
         yield Change(DELETE, now.ref, key, None, now.version)
@@ -155,5 +164,5 @@ def standing(merged: Merged, now: Found | None) -> Iterator[Change]:
 
 
 def branch_of(s: ChainState) -> Branch:
-    """A history, as a merge names it."""
+    """Return a history as a branch, the form in which merges name it."""
     return Branch(s.head[0], s.lsn, s.hash, s.lineage)

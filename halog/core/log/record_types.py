@@ -1,4 +1,4 @@
-"""What the records of a log say (see `halog.core.log.records`, which has them all, for their bytes). Values, pure."""
+"""This module has the records of a log as pure values. `halog.core.log.records` has all of them with their bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ CREATE, UPDATE, DELETE = 0, 1, 2
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """What every record carries. `prev` is the hash of the accepted record before it; `lsn` counts accepted records.
+    """A `Header` is what every record carries. `prev` is the hash of the accepted record before it; `lsn` counts
+    accepted records.
 
     An `EpochStarted` stands outside the chain: its writer has not read the tail yet, so its lsn is 0 and prev empty.
     """
@@ -23,8 +24,8 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One object's change. `key` is the index key, `value` the encoded object (None: deleted), `replaced` the version
-    it replaces (-1: none), `before` the bytes it replaces where the policy keeps before-images."""
+    """A `Change` is one object's change. `key` is the index key, `value` the encoded object (None: deleted), `replaced`
+    the version it replaces (-1: none), `before` the bytes it replaces where the policy keeps before-images."""
 
     op: int
     ref: bytes
@@ -35,14 +36,15 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a commit recovered by a later epoch was first written."""
+    """An `Origin` says where a commit that a later epoch recovered was first written."""
 
     epoch: EpochId
     lsn: int
 
 
 class EpochStarted(msgspec.Struct, frozen=True):
-    """A writer announces its epoch; everything lower is dead behind it. `parent_*` is the announcer's own position."""
+    """A writer announces its epoch; every lower epoch is dead behind this record. `parent_*` is the writer's own
+    position."""
 
     header: Header
     parent_epoch: EpochId
@@ -57,7 +59,7 @@ class EpochOpened(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """Everything one transaction changes in this partition."""
+    """A `Commit` holds everything that one transaction changes in this partition."""
 
     header: Header
     changes: tuple[Change, ...]
@@ -65,8 +67,8 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Prepare(msgspec.Struct, frozen=True):
-    """A participant's vote in a transaction over several partitions (T1): what it read here, (key, version), and would
-    change here."""
+    """A `Prepare` is a participant's vote in a transaction over several partitions (T1): what the transaction read
+    here, as (key, version), and what it would change here."""
 
     header: Header
     first: str
@@ -78,28 +80,28 @@ class Prepare(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The decision of a transaction over several partitions (T2), or a copy of it."""
+    """An `Outcome` is the decision of a transaction over several partitions (T2), or a copy of it."""
 
     header: Header
     commit: bool
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """The last record of an epoch: its writer has given up in favour of node `to`."""
+    """A `HandedOver` is the last record of an epoch: its writer has given up in favour of node `to`."""
 
     header: Header
     to: str
 
 
 class MapperChanged(msgspec.Struct, frozen=True):
-    """From here on requests must carry at least this mapper version (T8)."""
+    """A `MapperChanged` says that from here on requests must carry at least this mapper version (T8)."""
 
     header: Header
     mapper_version: int
 
 
 class SiteSwitched(msgspec.Struct, frozen=True):
-    """The log's owner site changes (F1)."""
+    """A `SiteSwitched` changes the log's owner site (F1)."""
 
     header: Header
     to: str
@@ -107,18 +109,18 @@ class SiteSwitched(msgspec.Struct, frozen=True):
 
 
 class Horizon(msgspec.Struct, frozen=True):
-    """Transaction ids below this stamp are settled for good (T6)."""
+    """A `Horizon` says that transaction ids below this stamp are settled for good (T6)."""
 
     header: Header
     stamp: int
 
 
 Lineage = tuple[tuple[EpochId, int], ...]
-"""Opened epochs, oldest first, each with the lsn of the record that opened it."""
+"""The opened epochs, oldest first, each with the lsn of the record that opened it."""
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A history that went on by itself: its last record, and its lineage from the beginning."""
+    """A `Branch` is a history that went on by itself: its last record, and its lineage from the beginning."""
 
     epoch: EpochId
     lsn: int
@@ -127,15 +129,15 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """An epoch that stands on several histories."""
+    """A `Joined` is an epoch that stands on several histories."""
 
     epoch: EpochId
     branches: tuple[Branch, ...]
 
 
 class Merged(msgspec.Struct, frozen=True, gc=False):
-    """What is to stand under an index key, whatever a branch has there; no `value`: nothing. `evidence` says to people
-    what it was made of."""
+    """A `Merged` is the state that a merge gives an index key, whatever a branch has there; without `value` there is no
+    object. `evidence` tells people what the state was made from."""
 
     key: bytes
     ref: bytes
@@ -144,8 +146,11 @@ class Merged(msgspec.Struct, frozen=True, gc=False):
 
 
 class MergePart(msgspec.Struct, frozen=True):
-    """Part `index` of a merge. Outside the chain (lsn 0), and nothing until the `EpochMerged` of its epoch counts
-    (F5). `happened`: transactions of any branch; `decided`: of those over several partitions, each with its result."""
+    """A `MergePart` is part `index` of a merge. It stands outside the chain (lsn 0), and counts only together with the
+    `EpochMerged` of its epoch (F5).
+
+    `happened`: transactions of any branch; `decided`: transactions over several partitions, each with its result.
+    """
 
     header: Header
     index: int
@@ -155,9 +160,11 @@ class MergePart(msgspec.Struct, frozen=True):
 
 
 class EpochMerged(msgspec.Struct, frozen=True):
-    """An `EpochOpened` that stands on several branches, and makes all of them one by what its parts say. It continues
-    the first; a reader that holds another one comes to the same objects by them. `parts_hash` is the hash of the parts'
-    hashes, in order."""
+    """An `EpochMerged` is an `EpochOpened` that stands on several branches, and makes them one by what its parts say.
+
+    It continues the first branch. A reader that holds another branch comes to the same objects by the parts.
+    `parts_hash` is the hash of the parts' hashes, in order.
+    """
 
     header: Header
     merge: bytes
@@ -165,7 +172,7 @@ class EpochMerged(msgspec.Struct, frozen=True):
     joined: tuple[Joined, ...]
     """Epochs that stood on several histories before this one, in any of the branches."""
     undoings: tuple[bytes, ...]
-    """Names of the merges before this one, in any of the branches, that stand on one: each has undone another one."""
+    """Names of the earlier merges, in any of the branches, that stand on one branch: each has undone another merge."""
     parts: int
     parts_hash: bytes
     horizon: int

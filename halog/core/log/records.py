@@ -1,4 +1,4 @@
-"""Every record a log topic may hold, and its bytes.
+"""This module has every record a log topic may hold, and its bytes.
 
 A record's value is one version byte, one kind byte, then schemaless Avro of that kind's schema. Unknown versions and
 kinds are errors, never skipped: a reader that skipped what it does not understand would no longer see the same objects
@@ -216,7 +216,7 @@ def _change_out(c: Change) -> dict[str, Any]:
 
 
 def encode(record: Record) -> bytes:
-    """The record's bytes: version, kind, Avro."""
+    """Return the record's bytes: version, kind, Avro."""
     h = record.header
     if type(record) is Commit and record.origin is None:
         return commit_bytes.write(_PREFIX[Commit], h.log_id, h.epoch, h.lsn, h.prev, h.tx, record.changes)
@@ -284,12 +284,12 @@ def _joined_in(d: dict[str, Any]) -> Joined:
 
 
 def is_part(data: bytes) -> bool:
-    """Is it a `MergePart`?"""
+    """Say whether these are the bytes of a `MergePart`."""
     return data[:2] == _PREFIX[MergePart]
 
 
 def decode(data: bytes) -> Record:
-    """The record in `data`; RecordFormatError names what is wrong with it."""
+    """Read the record in `data`; RecordFormatError names what is wrong with it."""
     if len(data) < 2 or data[0] != VERSION or data[1] not in _BY_KIND:
         raise RecordFormatError(
             f"unknown record version {data[:1].hex() or '-'} or kind {data[1:2].hex() or '-'}; "
@@ -308,9 +308,12 @@ def decode(data: bytes) -> Record:
 
 
 def linked(data: bytes) -> Record:
-    """The record as `halog.core.log.chain` judges it: a commit without its changes, which take nearly all of the time
-    and are not looked at. RecordFormatError as of `decode`, of all other records. A commit that was recovered is read
-    whole, and says from where; its last byte is its origin's lsn's, and never 0."""
+    """Read the record as `halog.core.log.chain` judges it: a commit comes without its changes, which the chain does not
+    look at and which take nearly all of the time.
+
+    A commit that was recovered is read whole, because its origin matters; its last byte belongs to the origin's lsn and
+    is never 0. RecordFormatError as in `decode`, for all other records.
+    """
     if data[:2] == _PREFIX[Commit] and data[-1] == 0 and (head := commit_bytes.read_head(data)) is not None:
         return Commit(Header(*head), ())
     return decode(data)

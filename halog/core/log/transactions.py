@@ -1,11 +1,11 @@
-"""Transactions over several partitions, as one partition's accepted history tells them (T1-T8).
+"""This module has the transactions over several partitions, as one partition's accepted history tells them (T1-T8).
 
-A `Prepare` locks what it read and would change, until an `Outcome` of its id; the changes are made where the outcome
+A `Prepare` locks what it read and would change, until an `Outcome` of its id. The changes are made where the outcome
 stands. Law: every reader gives every record the same meaning, from the records before it alone. A `Prepare` counts if
-its id is above the horizon, and neither prepared nor decided; `Outcome(commit)` if it follows an undecided `Prepare`
-of its id; `Outcome(abort)` if the id is not decided and above the horizon (a tombstone where nothing was prepared).
-Everything else is void: it changes nothing but the position. `MapperChanged` raises the version of the mapping that is
-served from there on; it never falls. This module knows no roles and no other partition.
+its id is above the horizon, and neither prepared nor decided. `Outcome(commit)` counts if it follows an undecided
+`Prepare` of its id. `Outcome(abort)` counts if the id is not decided and above the horizon (a tombstone where nothing
+was prepared). Everything else is void: it changes nothing but the position. `MapperChanged` raises the version of the
+mapping that is served from there on; it never falls. This module knows no roles and no other partition.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from halog.core.log import records
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.outcomes import STAMP_BYTES
 from halog.core.results import Locked
 
 
-class Undecided(msgspec.Struct, frozen=True):
-    """A transaction in doubt: its `Prepare`, and where that is in the log."""
+class UndecidedTransaction(msgspec.Struct, frozen=True):
+    """An `UndecidedTransaction` is a transaction in doubt: its `Prepare`, and the offset of that in the log."""
 
     prepare: records.Prepare
     offset: int
@@ -33,7 +33,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one; `participants` are known where it was prepared."""
+    """A `Decision` says how a transaction ended; `participants` are known where it was prepared."""
 
     commit: bool
     lsn: int
@@ -42,35 +42,36 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     participants: tuple[str, ...] = ()
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """A `Prepare` that counts: its objects are locked from here on."""
+class PreparedTransaction(msgspec.Struct, frozen=True):
+    """A `PreparedTransaction` is a `Prepare` that counts: its objects are locked from here on."""
 
     header: records.Header
-    undecided: Undecided
+    undecided: UndecidedTransaction
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """An `Outcome` that counts. `commit`: what it changes, as if it had been committed here; None: nothing."""
+class DecidedTransaction(msgspec.Struct, frozen=True):
+    """A `DecidedTransaction` is an `Outcome` that counts. `commit` holds what it changes, as if it had been committed
+    here; None: nothing."""
 
     header: records.Header
     decision: Decision
     commit: records.Commit | None
 
 
-class Forgotten(msgspec.Struct, frozen=True):
-    """Decisions with these ids are remembered no more; what is at or below `horizon` has expired."""
+class ForgottenDecisions(msgspec.Struct, frozen=True):
+    """A `ForgottenDecisions` names decisions that are remembered no more; what is at or below `horizon` has expired."""
 
     header: records.Header
     horizon: bytes
     ids: tuple[bytes, ...]
 
 
-Applied = records.Record | Prepared | Decided | Forgotten | MergedIn
-"""What a record of the history means to whoever keeps the objects; a record as it is says that itself."""
+Applied = records.Record | PreparedTransaction | DecidedTransaction | ForgottenDecisions | AppliedMerge
+"""What a record of the history means to the keeper of the objects. A plain record speaks for itself."""
 
 
 class Locks(dict[bytes, dict[bytes, bool]]):
-    """Index key → the transactions in doubt that hold it, and whether each would change it."""
+    """`Locks` maps an index key to the transactions in doubt that hold it, and says whether each would change it."""
 
     def take(self, prepare: records.Prepare) -> None:
         tx = prepare.header.tx
@@ -89,8 +90,8 @@ class Locks(dict[bytes, dict[bytes, bool]]):
                     del self[key]
 
     def against(self, reads: Iterable[tuple[bytes, int]], changes: Iterable[records.Change]) -> Locked | None:
-        """What speaks against reading and changing these: what somebody would change is not read, and what somebody
-        rests on is not changed."""
+        """Return what speaks against reading and changing these. Nobody may read what such a transaction would change,
+        nor change what it rests on."""
         for key, _ in reads:
             if (holder := self.writer(key)) is not None:
                 return Locked(key, holder)
@@ -100,11 +101,11 @@ class Locks(dict[bytes, dict[bytes, bool]]):
         return None
 
     def writer(self, key: bytes) -> bytes | None:
-        """Who would change it, if anybody."""
+        """Return a transaction that would change the object, if there is one."""
         return next(iter(self.writers(key)), None)
 
     def writers(self, key: bytes) -> list[bytes]:
-        """All who would change it."""
+        """Return all transactions that would change the object."""
         return [tx for tx, writes in list(self.get(key, _NONE).items()) if writes]
 
 
@@ -112,13 +113,13 @@ _NONE: dict[bytes, bool] = {}
 
 
 class Ledger:
-    """Of one copy."""
+    """A `Ledger` keeps the transactions over several partitions that one copy knows."""
 
     __slots__ = ("awaited", "decided", "horizon", "locks", "mapping", "undecided")
 
     def __init__(
         self,
-        undecided: Sequence[Undecided] = (),
+        undecided: Sequence[UndecidedTransaction] = (),
         decided: Iterable[tuple[bytes, Decision]] = (),
         horizon: bytes = b"",
         mapping: int = 0,
@@ -128,28 +129,30 @@ class Ledger:
         self.horizon = horizon
         """The stamp up to which everything is settled and forgotten; b"": none."""
         self.mapping = mapping
-        """The version of the mapping that is served here: what was routed by an older one is refused (T8)."""
+        """The version of the mapping that is served here. A request that was routed by an older one is refused (T8)."""
         self.locks = Locks()
         for u in undecided:
             self.locks.take(u.prepare)
         self.awaited: dict[bytes, Any] = {}
-        """As of `Outcomes`: one that is voted on here, or committed, is taken out."""
+        """The same as in `Outcomes`. A transaction that is voted on or committed here is taken out."""
 
     def older(self, version: int) -> int:
-        """How many in doubt were routed by a mapping before `version`: they may still change what it has passed."""
+        """Count the transactions in doubt that were routed by a mapping before `version`: they may still change what it
+        has passed."""
         return sum(u.prepare.mapper_version < version for u in self.undecided.values())
 
     def expired(self, tx: bytes) -> bool:
-        """Is it at or below the horizon?"""
+        """Say whether the id is at or below the horizon."""
         return tx[:STAMP_BYTES] <= self.horizon
 
     def voted(self, tx: bytes) -> bool:
-        """Does a vote on it count here, or may one have? An abort without one says nothing of that."""
+        """Say whether a vote on it counts here, or may have counted. An abort without a vote says nothing about
+        that."""
         d = self.decided.get(tx)
         return tx in self.undecided or self.expired(tx) or (d is not None and (d.commit or bool(d.participants)))
 
     def accepted(self, record: records.Record, offset: int) -> Applied:
-        """The next record of the history: what it means. Commits need not be asked about."""
+        """Return what the next record of the history means. Commits need not be passed in."""
         if type(record) is records.Prepare:
             return self._prepared(record, offset)
         if type(record) is records.Outcome:
@@ -164,10 +167,10 @@ class Ledger:
         tx = record.header.tx
         if self.expired(tx) or tx in self.decided or tx in self.undecided:
             return record
-        undecided = self.undecided[tx] = Undecided(record, offset)
+        undecided = self.undecided[tx] = UndecidedTransaction(record, offset)
         self.locks.take(record)
         self.awaited.pop(tx, None)
-        return Prepared(record.header, undecided)
+        return PreparedTransaction(record.header, undecided)
 
     def _decided(self, record: records.Outcome, offset: int) -> Applied:
         header = record.header
@@ -182,17 +185,18 @@ class Ledger:
             decision = Decision(record.commit, header.lsn, offset, prepare.first, prepare.participants)
             commit = records.Commit(header, prepare.changes) if record.commit else None
         self.decided[tx] = decision
-        return Decided(header, decision, commit)
+        return DecidedTransaction(header, decision, commit)
 
     def _forgotten(self, record: records.Horizon) -> Applied:
         self.horizon = max(self.horizon, record.stamp.to_bytes(STAMP_BYTES, "big"))
         ids = tuple(tx for tx in self.decided if self.expired(tx))
         for tx in ids:
             del self.decided[tx]
-        return Forgotten(record.header, self.horizon, ids)
+        return ForgottenDecisions(record.header, self.horizon, ids)
 
-    def merged(self, m: MergedIn, offset: int) -> MergedIn:
-        """Branches were made one: all that any of them had in doubt is decided, and known alike to every reader."""
+    def merged(self, m: AppliedMerge, offset: int) -> AppliedMerge:
+        """Take a merge of branches: everything that any branch had in doubt is decided, and every reader knows the
+        same."""
         gone = tuple({*self.undecided, *self.decided})
         self.undecided.clear()
         self.locks.clear()

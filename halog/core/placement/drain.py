@@ -1,10 +1,10 @@
-"""Where the copies of a node go that is to be emptied (P12, X4): a plan, made before anything is changed.
+"""This module plans where the copies of a node go that is to be emptied (P12, X4), before anything is changed.
 
 A node's place in a node list goes to another node of the zone that runs, has no copy and has not disabled the partition
-(P7): to one in a failure domain without a copy, if there is one (P5), and to the one with the fewest copies first, so
-that roles and load stay as evenly spread as they were; to one that was itself drained only if all others have a copy.
-Where there is no such node the list may get shorter, if the
-operator allows that; a partition is never left without a node. Arithmetic only.
+(P7). A node in a failure domain without a copy comes first, if there is one (P5); then the node with the fewest copies,
+so that roles and load stay as evenly spread as they were. A node that was itself drained is chosen only if all others
+have a copy. Where there is no such node the list may get shorter, if the operator allows that; a partition is never
+left without a node. It is arithmetic only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from halog.core.table.migration import why_not, why_not_assigned
 from halog.core.table.table import PartitionTable, Target
 
 
-class Move(NamedTuple):
-    """One partition's part of the plan. `target` is None where it cannot move; `why` says in either case why so."""
+class MoveProposal(NamedTuple):
+    """A `MoveProposal` is one partition's part of the plan. `target` is None where it cannot move; `why` gives the
+    reason in either case."""
 
     partition: str
     before: tuple[str, ...]
@@ -38,11 +39,14 @@ def plan(
     domains: Mapping[str, str] = {},
     drained: Collection[str] = (),
     allow_fewer: bool = False,
-) -> list[Move]:
-    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it, `backup`: those of
-    them for replicas; `domains`: node → failure domain, a node without one is one of its own; `up`: who serves, and may
-    get more; `registered`: who runs, and could move what it has; `unlogged`: policies whose commits do not wait for the
-    log; `drained`: nodes that were emptied before."""
+) -> list[MoveProposal]:
+    """Return what is to be done so that `node` hosts nothing.
+
+    `zones`: policy → nodes that may host it. `backup`: those of them for replicas. `domains`: node → failure domain; a
+    node without one is a domain of its own. `up`: nodes that serve, and may get more. `registered`: nodes that run, and
+    could move what they have. `unlogged`: policies whose commits do not wait for the log. `drained`: nodes that were
+    emptied before.
+    """
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
@@ -64,7 +68,7 @@ def _wanted(table: PartitionTable) -> Target:
 
 
 class _Room(NamedTuple):
-    """The nodes that may get a partition's copies, and what to choose them by."""
+    """This is where a partition's copies may go, and by what a node is chosen."""
 
     able: Sequence[str]
     load: Counter[str]
@@ -73,7 +77,7 @@ class _Room(NamedTuple):
     drained: Collection[str]
 
     def best(self, free: Sequence[str], instead_of: str, rest: Sequence[str]) -> tuple[str, str]:
-        """One of `free` to stand beside `rest`, and why."""
+        """Choose one of `free` to stand beside `rest`, and say why."""
         others = [n for n in free if n not in self.drained]
         last = "" if others else ", and was drained, as all that have none"
         free = others or free
@@ -85,10 +89,10 @@ class _Room(NamedTuple):
         return to, f"{to} has no copy of it{apart} and the fewest copies{kind}{last}"
 
 
-def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> Move:
+def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> MoveProposal:
     now = _wanted(table)
     if node not in now.nodes:
-        return Move(table.name, table.configured, now, f"it is moving away from {node} already")
+        return MoveProposal(table.name, table.configured, now, f"it is moving away from {node} already")
     off = [n for n in room.able if n in table.disabled_on and n not in now.nodes]
     free = [n for n in room.able if n not in now.nodes and n not in off]
     if free:
@@ -100,10 +104,12 @@ def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> M
     else:
         more = f", but {', '.join(off)}, where it is disabled" if off else ""
         more += "; --allow-fewer goes on with one copy less" if len(now.nodes) > 1 else ""
-        return Move(table.name, table.configured, None, f"no other node of its zone runs and is without a copy{more}")
+        return MoveProposal(
+            table.name, table.configured, None, f"no other node of its zone runs and is without a copy{more}"
+        )
     target = Target(nodes, min(now.sync_replicas, len(nodes) - 1))
     return _checked(table, target, why, why_not(table, target))
 
 
-def _checked(table: PartitionTable, target: Target, why: str, refused: str | None) -> Move:
-    return Move(table.name, table.configured, None if refused else target, refused or why)
+def _checked(table: PartitionTable, target: Target, why: str, refused: str | None) -> MoveProposal:
+    return MoveProposal(table.name, table.configured, None if refused else target, refused or why)

@@ -1,19 +1,22 @@
-"""Which nodes have the copies of each partition: the most even way, and of these one that makes the fewest (P2, P5).
+"""This module chooses the nodes for the copies of each partition: the most even way, and of these one that makes the
+fewest copies (P2, P5).
 
-A copy goes to a node of a domain that has none of the partition, as long as there are domains enough, and one of them
+A copy goes to a node of a domain that has none of the partition, as long as there are domains enough, and one copy goes
 to a primary node, if one may have it. The *anchor* of a partition are the nodes of which one must have a copy. Where
-that is all nodes of some domains, or nodes within one, the ways to place it are the bases of a matroid, and nothing is
-better than what repair and levelling come to.
+the anchor is all nodes of some domains, or nodes within one domain, the ways to place the partition are the bases of a
+matroid, and no way is better than what repair and levelling come to.
 
-Where a domain has primary and backup nodes, "a primary node" is no such anchor: from one way to a better one it may
-take two copies at once. But "one in a domain of primary nodes only" is, and so is "a primary node of this domain" for
-each of the others, and one of these choices holds. They are searched, the most promising first. A partition that has no
-choice yet goes where it likes, while primary nodes together have a copy for each partition: no choice comes to anything
-better. Where that is no better than the best so far, that is the best of all; and so is a way in which each partition
-has a primary copy without having been told. One that is better is mended at once, which nearly always costs nothing.
+Where a domain has primary and backup nodes, "a primary node" is no such anchor: going from one way to a better one may
+take two copies at once. But "one in a domain of primary nodes only" is such an anchor, and so is "a primary node of
+this domain" for each of the others, and one of these choices holds. They are searched, the most promising first. A
+partition without a choice yet goes where it likes, as long as primary nodes together have a copy for each partition; no
+choice leads to anything better. If that is no better than the best so far, the best so far is the best of all. A way in
+which each partition has a primary copy without having been told is the best, too. A way that is better is mended at
+once, which nearly always costs nothing.
 
-How many choices that takes has no good bound, as copies that fit are a three-dimensional matching (decision 25). So it
-ends after so much work with the best so far. Clusters that can be compared with every other way are far below that.
+How many choices that takes has no good bound, because fitting copies is a three-dimensional matching (decision 25). So
+the search ends after so much work with the best so far. Clusters small enough to compare every other way are far below
+that.
 """
 
 from __future__ import annotations
@@ -23,22 +26,25 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from halog.core.placement.level import Floor, Step, level
-from halog.core.placement.seed import Elsewhere, deal
+from halog.core.placement.seed import OtherPolicies, deal
 
 EFFORT = 60_000
-"""Steps that the search may look at, for most clusters in some tenths of a second: a levelling looks at each copy and
-each node it may go to. One, with no choice made yet, there is in any case, and it is mended."""
+"""How many steps the search may look at. For most clusters it takes some tenths of a second: a levelling looks at each
+copy and each node it may go to. One levelling, with no choice made yet, always happens, and it is mended."""
 
 Anchors = Mapping[str, frozenset[str]]
-"""Of each partition; of one whose copies may be anywhere all nodes that may have one."""
+"""The anchor of each partition. Where the copies may be anywhere, it is all nodes that may have one."""
 
 Rank = tuple[int, int]
-"""How uneven, and how many copies are made."""
+"""How uneven it is, and how many copies are made."""
 
 
-class Asked(NamedTuple):
-    """What is to be placed. `free`: partitions that are; the others stay, and count. `allowed`: who may have a copy of
-    each of these. `apart`: are there domains enough?"""
+class PlacementProblem(NamedTuple):
+    """An `PlacementProblem` says what is to be placed.
+
+    `free`: partitions to place; the others stay, and count. `allowed`: the nodes that may have a copy of each of these.
+    `apart`: are there domains enough?
+    """
 
     now: Mapping[str, tuple[str, ...]]
     free: Sequence[str]
@@ -48,39 +54,40 @@ class Asked(NamedTuple):
     domain: Mapping[str, str]
     apart: bool
     backup: frozenset[str]
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: OtherPolicies = OtherPolicies()
 
     @property
-    def ties(self) -> Elsewhere:
-        """What levelling minds. Where all that is placed was nowhere it was dealt out with that in mind."""
-        return self.elsewhere if any(self.now[p] for p in self.free) else Elsewhere()
+    def ties(self) -> OtherPolicies:
+        """Return what levelling minds. If everything to place was nowhere before, it was dealt out with that in mind
+        already."""
+        return self.elsewhere if any(self.now[p] for p in self.free) else OtherPolicies()
 
     def size(self, p: str) -> int:
         return min(self.copies, len(self.allowed[p]))
 
     def domains(self, p: str) -> int:
-        """In so many its copies must be."""
+        """Return in how many domains its copies must be."""
         return min(self.size(p), len({self.domain[n] for n in self.allowed[p]})) if self.apart else 0
 
     def begin(self) -> dict[str, Sequence[str]]:
-        """As they are, and those that are nowhere as they are dealt out."""
+        """Return the partitions as they are; those that are nowhere are dealt out."""
         somewhere = {p: [n for n in nodes if n in self.domain] for p, nodes in self.now.items()}
         return {**somewhere, **deal(somewhere, self.allowed, self.copies, self.elsewhere)}
 
     def choices(self, p: str) -> list[frozenset[str]]:
-        """Its anchors, one of which holds: whole domains, or within one."""
+        """Return its anchors, one of which holds: whole domains, or nodes within one."""
         allowed, found = self.allowed[p], dict[str, list[str]]()
         mixed = {self.domain[n] for n in allowed if n in self.backup} if self.apart and self.size(p) > 1 else set()
         for n in allowed:
             if n not in self.backup:
                 found.setdefault(self.domain[n] if self.domain[n] in mixed else "", []).append(n)
         if "" in found and self.domains(p) == len({self.domain[n] for n in allowed}):
-            found = {"": found[""]}  # one is in each domain anyway
+            found = {"": found[""]}  # each domain has a copy anyway
         return [frozenset(nodes) for nodes in found.values()] or [frozenset(allowed)]
 
 
-def best_hosts(asked: Asked) -> dict[str, list[str]]:
-    """The nodes of each partition, in no order."""
+def best_hosts(asked: PlacementProblem) -> dict[str, list[str]]:
+    """Return the nodes of each partition, in no order."""
     choices = {p: asked.choices(p) for p in asked.free}
     best = _Placed(asked, {p: frozenset[str]().union(*some) for p, some in choices.items()})
     if any(len(some) > 1 for some in choices.values()):
@@ -88,21 +95,22 @@ def best_hosts(asked: Asked) -> dict[str, list[str]]:
     return best.hosts
 
 
-def _tries(asked: Asked) -> int:
+def _tries(asked: PlacementProblem) -> int:
     return 1 + EFFORT // max(1, sum(asked.size(p) * len(nodes) for p, nodes in asked.allowed.items()))
 
 
-def _floor(asked: Asked) -> Floor:
-    """What primary nodes have at least, together."""
+def _floor(asked: PlacementProblem) -> Floor:
+    """Return how many copies primary nodes have together, at least."""
     primaries = [n for n in asked.nodes if n not in asked.backup]
     stay = sum(n in primaries for p, nodes in asked.now.items() if p not in asked.allowed for n in nodes)
     return Floor(primaries, stay + sum(any(n in primaries for n in nodes) for nodes in asked.allowed.values()))
 
 
 class _Search:
-    """What is better than `best`, if anything is. `choices`: the anchors of each partition, one of which holds."""
+    """The search looks for a way that is better than `best`. `choices`: the anchors of each partition, one of which
+    holds."""
 
-    def __init__(self, asked: Asked, choices: Mapping[str, Sequence[frozenset[str]]], best: _Placed) -> None:
+    def __init__(self, asked: PlacementProblem, choices: Mapping[str, Sequence[frozenset[str]]], best: _Placed) -> None:
         self._asked = asked
         self._choices = choices
         self._any = best.anchors
@@ -114,7 +122,7 @@ class _Search:
         self._widen(root)
 
     def _try(self, anchors: Anchors) -> _Placed:
-        """Nothing that goes on from here with more choices is better than this."""
+        """Try these anchors. No way that adds choices to them is better than this one."""
         self._left -= 1
         way = _Placed(self._asked, anchors, self._floor)
         if not way.lacking:
@@ -127,7 +135,7 @@ class _Search:
         return mended
 
     def _dive(self, way: _Placed) -> None:
-        """To something as even, along the choices that mending makes, all at once."""
+        """Go to something as even, along the choices that mending makes, all at once."""
         while way.lacking and way.rank[0] < self.best.rank[0]:
             mended = self._mend(way)
             if self._left == 0:
@@ -136,7 +144,7 @@ class _Search:
             way = self._try({**way.anchors, **chosen})
 
     def _widen(self, root: _Placed) -> None:
-        """Best first: once nothing that waits is better than the best, nothing is."""
+        """Look at the most promising way first: once nothing that waits is better than the best, nothing is."""
         waiting = [(root.rank, len(root.lacking), 0, root)]
         while waiting and waiting[0][0] < self.best.rank:
             way = heappop(waiting)[-1]
@@ -150,12 +158,12 @@ class _Search:
 
 
 class _Placed:
-    """The best way with these anchors, and with so much as `floor` says; or a good one, from `begin` on. `hosts`: the
-    nodes of each partition."""
+    """A way to place all partitions is made here: the best one with these anchors, and with so much as `floor` says; or
+    a good one, from `begin` on. `hosts`: the nodes of each partition."""
 
     def __init__(
         self,
-        asked: Asked,
+        asked: PlacementProblem,
         anchors: Anchors,
         floor: Floor | None = None,
         begin: Mapping[str, Sequence[str]] | None = None,
@@ -174,7 +182,7 @@ class _Placed:
 
     @property
     def lacking(self) -> list[str]:
-        """Partitions without a copy on a primary node, where one may have it."""
+        """Return the partitions without a copy on a primary node, where one may have it."""
         backup, allowed = self._asked.backup, self._asked.allowed
         return [p for p in self._asked.free if backup.issuperset(self.hosts[p]) and not backup.issuperset(allowed[p])]
 
@@ -183,8 +191,8 @@ class _Placed:
             self._load[n] += by
 
     def _repair(self, p: str) -> None:
-        """As many copies as wanted, in as many domains as can be, one of them at the anchor; as few new ones as that
-        takes."""
+        """Give the partition as many copies as wanted, in as many domains as possible, one of them at the anchor, with
+        as few new copies as that takes."""
         if not self._asked.allowed[p]:
             return
         now, load = self._asked.now[p], self._load
@@ -194,15 +202,21 @@ class _Placed:
         self._count(p, 1)
 
     def _firsts(self, p: str) -> list[str]:
-        """What is to have a copy, whatever else has: one of them. The first of its nodes that is at the anchor; where
-        none is, any that may have one there."""
+        """Return the nodes one of which is to have a copy, whichever others have one.
+
+        This is the first of the partition's nodes that is at the anchor. Where there is none, it is any node at the
+        anchor that may have a copy.
+        """
         hosts, anchor = self.hosts[p], self.anchors[p]
         able = [n for n in hosts if n in anchor][:1] or [n for n in self._asked.allowed[p] if n in anchor]
         return able if hosts else [min(able, key=lambda n: self._load[n])]
 
     def _around(self, p: str, first: str) -> list[str]:
-        """The best copies beside `first`: those there are, the emptiest of each domain before a second one, as long as
-        room is left for domains that have none; then new ones, where nothing of their domain is, if there is such."""
+        """Return the best copies beside `first`.
+
+        Existing copies come first: the emptiest of each domain before a second one, as long as room is left for domains
+        that have none. Then come new copies, where there is nothing of their domain, if there is such a place.
+        """
         domain, size, apart, chosen = self._asked.domain, self._asked.size(p), self._asked.domains(p), [first]
         for n in self._by_domain(self.hosts[p], chosen):
             lacking = apart - len({domain[m] for m in chosen})
@@ -214,7 +228,8 @@ class _Placed:
         return chosen
 
     def _by_domain(self, nodes: Sequence[str], chosen: Collection[str]) -> list[str]:
-        """Those that are not chosen, the emptiest first: the first ones of domains nobody is chosen of, then others."""
+        """Return the nodes that are not chosen, the emptiest first: the first node of each domain without a chosen one,
+        then the others."""
         domain, first, second = self._asked.domain, list[str](), list[str]()
         taken = {domain[n] for n in chosen}
         for n in sorted((n for n in nodes if n not in chosen), key=lambda n: self._load[n]):
@@ -223,7 +238,7 @@ class _Placed:
         return first + second
 
     def _steps(self, p: str) -> Iterator[Step]:
-        """Those of the preferred node last: its move is a hand-over, too."""
+        """Yield the steps; those of the preferred node come last, because its move is a hand-over, too."""
         now, free = self._asked.now[p], [n for n in self._asked.allowed[p] if n not in self.hosts[p]]
         for source in self.hosts[p]:
             gone, last = source not in now, now[:1] == (source,)
@@ -231,8 +246,11 @@ class _Placed:
                 yield Step(source, target, (target not in now) - gone, p, last)
 
     def _able(self, p: str, source: str, free: Sequence[str]) -> Sequence[str]:
-        """Those of `free` that its copy on `source` may go to: not away from the anchor, and where it is the only one
-        of its domain to none that has one."""
+        """Return those of `free` that its copy on `source` may go to.
+
+        The copy may not leave the anchor if it is the only one there. If it is the only copy in its domain, it goes to
+        no domain that has one.
+        """
         domain, rest, anchor = self._asked.domain, [n for n in self.hosts[p] if n != source], self.anchors[p]
         if source in anchor and anchor.isdisjoint(rest):
             free = [n for n in free if n in anchor]

@@ -1,16 +1,16 @@
-"""Spreading things over nodes as evenly as may be, with the fewest changes. Arithmetic only.
+"""This module spreads things over nodes as evenly as possible, with the fewest changes. It is arithmetic only.
 
-Loads are levelled by shortest paths: from the fullest node to one that has at least two fewer, over nodes that pass
-one on, by way of the cheapest changes. A change that takes back an earlier one is cheaper than none, so that nothing
-moves twice. Last, from a node to one that has one fewer, where fewer things have changed then, or as few and that one
-has less beside. Deterministic.
+Loads are levelled by shortest paths: from the fullest node to one that has at least two fewer, over nodes that pass one
+on, by way of the cheapest changes. A change that takes back an earlier one is cheaper than none, so nothing moves
+twice. Last come paths from a node to one that has one fewer. They are taken where fewer things have changed afterwards,
+or as few and the target has less beside. The result is deterministic.
 
-Nothing is better than what that comes to, if it begins with the fewest changes and each thing's places are the bases of
-a matroid: then loads and changes are an M-convex function, which is least where no single path makes it less.
+No result is better, if it begins with the fewest changes and each thing's places are the bases of a matroid: loads and
+changes are then an M-convex function, which is least where no single path makes it less.
 
-What may go from where to where depends on one thing alone, so only the steps of things that went are looked at again;
-between two nodes the cheapest is on top of a heap, and those that are out of date are dropped when they come up. The
-tops are kept until a thing goes that had, or has, a step from that node: each path goes over all of them.
+Where a thing may go depends on that thing alone, so only the steps of things that went are looked at again. Between two
+nodes the cheapest step is on top of a heap, and steps that are out of date are dropped when they come up. The tops are
+kept until a thing goes that had, or has, a step from that node: each path goes over all of them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One thing goes from a node to another; `cost`: changes more (or fewer) than before; `last`: after others that
-    cost as much."""
+    """A `Step` takes one thing from a node to another. `cost`: changes more (or fewer) than before; `last`: after
+    others that cost as much."""
 
     source: str
     target: str
@@ -37,7 +37,7 @@ Steps = Callable[[str], Iterable[Step]]
 
 
 class Way(NamedTuple):
-    """A path, and how good it is, the least first: from a fuller node, of cheaper steps, from a node that has more
+    """A `Way` is a path and its rank, the least first: from a fuller node, of cheaper steps, from a node that has more
     beside, of fewer steps."""
 
     rank: tuple[int, int, int, int]
@@ -46,11 +46,11 @@ class Way(NamedTuple):
 
 
 REST = (-1, 0, 0)
-"""What gains no more than this is no better."""
+"""A path that gains no more than this is no better."""
 
 
 class Floor(NamedTuple):
-    """Nodes that are to have so many together, if they can, however uneven that is."""
+    """A `Floor` names nodes that are to have so many together, if they can, however uneven that is."""
 
     nodes: Sequence[str]
     least: int
@@ -65,9 +65,11 @@ def level(
     floor: Floor | None = None,
     ties: Mapping[str, int] = {},
 ) -> None:
-    """Level `load` over `nodes`; of what is equal the nodes with the fewest of `ties` get more, else the first of
-    `nodes` and of `things` come first. `take` carries a step out, if it is still possible, and can carry it back.
-    `load` is kept here."""
+    """Make `load` even over `nodes`.
+
+    Of equal nodes those with the fewest of `ties` get more; otherwise the first of `nodes` and of `things` come first.
+    `take` carries a step out, if it is still possible, and can carry it back. `load` is kept up to date here.
+    """
     edges = _Edges(things, steps)
     beside = {n: ties.get(n, 0) for n in nodes}
     while (way := _best_way(load, beside, nodes, nodes, edges)) is not None and _gain(way, load, beside)[:3] < REST:
@@ -90,23 +92,24 @@ def _go(way: Way, load: dict[str, int], take: Callable[[Step], bool], edges: _Ed
 
 
 class _Edges:
-    """The steps from each node to each other, the cheapest first."""
+    """The steps from each node to each other are kept here, the cheapest first."""
 
     def __init__(self, things: Sequence[str], steps: Steps) -> None:
         self._steps = steps
         self._order = {thing: i for i, thing in enumerate(things)}
         self._turn = dict.fromkeys(things, 0)
         self._heaps: dict[str, dict[str, list[tuple[int, bool, int, int, Step]]]] = {}
-        """By source and target; entries of an earlier turn of their thing are out of date."""
+        """Steps by source and target. Entries of an earlier turn of their thing are out of date."""
         self._sources: dict[str, set[str]] = {}
-        """Of each thing, in this turn."""
+        """The sources of each thing's steps, in this turn."""
         self._cheapest: dict[str, list[tuple[str, int, Step]]] = {}
-        """By source, as long as nothing has changed there: a path is looked for over all nodes, and changes few."""
+        """The tops by source, kept as long as nothing has changed there: a path is looked for over all nodes, and
+        changes few."""
         for thing in things:
             self.renew(thing)
 
     def renew(self, thing: str) -> None:
-        """It can go elsewhere than before."""
+        """Look at the steps of this thing again: it can go elsewhere than before."""
         self._turn[thing] += 1
         before, self._sources[thing] = self._sources.get(thing, set()), set()
         for step in self._steps(thing):
@@ -117,7 +120,7 @@ class _Edges:
             self._cheapest.pop(source, None)
 
     def cheapest(self, source: str) -> list[tuple[str, int, Step]]:
-        """One to each node that can be reached at once."""
+        """Return the cheapest step to each node that can be reached at once."""
         if source not in self._cheapest:
             self._cheapest[source] = list(self._tops(source))
         return self._cheapest[source]
@@ -130,13 +133,13 @@ class _Edges:
                 yield heap[0][4].target, heap[0][0], heap[0][4]
 
     def drop(self, step: Step) -> None:
-        """This one, now the cheapest between its nodes, not again before its thing has gone elsewhere."""
+        """Forget this step, now the cheapest between its nodes, until its thing has gone elsewhere."""
         heappop(self._heaps[step.source][step.target])
         self._cheapest.pop(step.source, None)
 
 
 def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges) -> bool:
-    """All of it or nothing: an earlier step of this very path may stand in the way of a later one."""
+    """Take all steps of the path, or none: an earlier step of this very path may stand in the way of a later one."""
     for i, step in enumerate(path):
         if not take(step):
             edges.drop(step)
@@ -149,14 +152,14 @@ def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges
 def _best_way(
     load: dict[str, int], beside: Mapping[str, int], roots: Sequence[str], ends: Sequence[str], edges: _Edges
 ) -> Way | None:
-    """The cheapest from the fullest of `roots` to the emptiest of `ends` that it reaches."""
+    """Return the cheapest way from the fullest of `roots` to the emptiest of `ends` that it reaches."""
     ways = _ways(load, beside, roots, edges)
     return min((ways[n] for n in ends if n in ways), key=lambda way: _gain(way, load, beside), default=None)
 
 
 def _gain(way: Way, load: dict[str, int], beside: Mapping[str, int]) -> tuple[int, int, int, int]:
-    """The less, the more even things are afterwards: they are where it begins with -2 or less; -1 is as even, and may
-    be cheaper, or even beside."""
+    """Return what the way gains; the less, the more even things are afterwards. With -2 or less they are more even; -1
+    is as even, and may be cheaper, or more even beside."""
     if not way.steps:
         return 0, 0, 0, 0
     (fuller, cost, more, length), end = way.rank, way.steps[-1].target
@@ -164,7 +167,7 @@ def _gain(way: Way, load: dict[str, int], beside: Mapping[str, int]) -> tuple[in
 
 
 def _ways(load: dict[str, int], beside: Mapping[str, int], roots: Sequence[str], edges: _Edges) -> dict[str, Way]:
-    """The best way to each node, from whichever root it is (Bellman and Ford: costs may be negative)."""
+    """Return the best way to each node, from whichever root (Bellman and Ford: costs may be negative)."""
     best = {n: Way((-load[n], 0, -beside[n], 0), n, ()) for n in roots}
     ranks = {n: way.rank for n, way in best.items()}
     todo = deque(roots)

@@ -1,5 +1,7 @@
-"""A plan for all partitions of a policy: as many copies as the configuration says, evenly spread (P2, P5, P13), or
-where it places each of them by hand (P3); what moves, and why. Made before anything is changed. Arithmetic only.
+"""This module plans all partitions of a policy: as many copies as the configuration says, evenly spread (P2, P5, P13),
+or placed by hand (P3).
+
+A plan says what moves, and why. It is made before anything is changed. It is arithmetic only.
 """
 
 from __future__ import annotations
@@ -8,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core.placement.drain import Move
-from halog.core.placement.spread import Zone, spread
+from halog.core.placement.drain import MoveProposal
+from halog.core.placement.spread import PlacementZone, spread
 from halog.core.table.definitions import differing
 from halog.core.table.group import priority
 from halog.core.table.migration import overridden, why_not, why_not_assigned
@@ -17,19 +19,19 @@ from halog.core.table.preference import NEVER
 from halog.core.table.table import PartitionTable, Target
 
 
-class Shape(NamedTuple):
-    """What a policy asks for. `copies`: of each partition, the active one included; `unlogged`: do commits not wait for
-    the log?"""
+class PolicyDemand(NamedTuple):
+    """A `PolicyDemand` is what a policy asks for. `copies`: of each partition, the active one included; `unlogged`:
+    commits do not wait for the log."""
 
     copies: int
     sync_replicas: int
-    zone: Zone
+    zone: PlacementZone
     unlogged: bool = False
 
 
-def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collection[str]) -> list[Move]:
-    """What is to be done; partitions that are as they shall be are left out. `running`: nodes that could move what they
-    have. A move without a target is a partition that stays as it is, and `why` says why."""
+def rebalance(tables: Sequence[PartitionTable], shape: PolicyDemand, running: Collection[str]) -> list[MoveProposal]:
+    """Return what is to be done, without the partitions that are as they should be. `running`: nodes that could move
+    what they have. A move without a target is a partition that stays as it is, and `why` says why."""
     now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
     stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running, shape.unlogged))}
     never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
@@ -40,19 +42,19 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
     for t in tables:
         target = Target(then[t.name], max(0, min(shape.sync_replicas, len(then[t.name]) - 1)))
         if t.name in stay:
-            moves.append(Move(t.name, t.configured, None, stay[t.name]))
+            moves.append(MoveProposal(t.name, t.configured, None, stay[t.name]))
         elif not target.nodes:
-            moves.append(Move(t.name, t.configured, None, _why_nowhere(t)))
+            moves.append(MoveProposal(t.name, t.configured, None, _why_nowhere(t)))
         elif target != (t.target or Target(t.configured, t.sync_replicas)):
             refused = why_not(t, target, replace=True)  # a move under way is planned anew only where it cannot end
             why = refused or "; ".join(reasons.of(t, target))
-            moves.append(Move(t.name, t.configured, None if refused else target, why))
+            moves.append(MoveProposal(t.name, t.configured, None if refused else target, why))
     return moves
 
 
 def in_need(tables: Sequence[PartitionTable], absent: Collection[str], ours: Mapping[str, Target]) -> frozenset[str]:
-    """Partitions with a place for a node that is gone for good: where they are, or where `ours`, a plan that nodes
-    made, moves them to. What moves as an operator wished is the operator's."""
+    """Return the partitions that have a place for a node that is gone for good: where they are, or where `ours`, a plan
+    that nodes made, moves them to. A move that an operator wished is left to the operator."""
     return frozenset(
         t.name
         for t in tables
@@ -68,28 +70,31 @@ def place_by_hand(
     running: Collection[str],
     *,
     unlogged: bool = False,
-) -> list[Move]:
-    """What brings the partitions of a static policy to where the file has them (P3); those that are there are left out.
-    `serving`: nodes that may get copies; else as `rebalance` and `Shape`. Nothing is spread, and nobody takes the place
-    of a node that is down."""
+) -> list[MoveProposal]:
+    """Return what brings the partitions of a static policy to where the file has them (P3), without those that are
+    there.
+
+    `serving`: nodes that may get copies; the rest as in `rebalance` and `PolicyDemand`. Nothing is spread, and no node
+    takes the place of one that is down.
+    """
     moves = []
     for t in tables:
         target = wanted.get(t.name)
-        if target is None:  # whoever defines it places it
+        if target is None:  # the node that defines it places it
             continue
         if t.target == target or (t.target is None and target == Target(t.configured, t.sync_replicas)):
             continue
         absent = [n for n in target.nodes if n not in t.configured and n not in serving]
-        stays = _why_it_stays(t, Zone(t.hosts, ()), running, unlogged) or (
+        stays = _why_it_stays(t, PlacementZone(t.hosts, ()), running, unlogged) or (
             f"{', '.join(absent)} cannot get a copy now" if absent else ""
         )
         stays = stays or why_not(t, target) or ""
         why = f"the configuration has it on {', '.join(target.nodes)} with {target.sync_replicas} sync"
-        moves.append(Move(t.name, t.configured, None if stays else target, stays or why))
+        moves.append(MoveProposal(t.name, t.configured, None if stays else target, stays or why))
     return moves
 
 
-def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], unlogged: bool) -> str:
+def _why_it_stays(table: PartitionTable, zone: PlacementZone, running: Collection[str], unlogged: bool) -> str:
     if undecided := differing(table, running):
         return str(undecided[0])
     if table.target is not None and all(n in zone.nodes for n in table.target.nodes):
@@ -100,7 +105,7 @@ def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], u
         return ""
     if any(n in zone.nodes for n in table.configured):
         return f"none of {', '.join(table.configured)} is running, so that nobody could move it"
-    return why_not_assigned(table, unlogged=unlogged) or ""  # all are replaced: it is placed anew
+    return why_not_assigned(table, unlogged=unlogged) or ""  # all its nodes are replaced: it is placed anew
 
 
 def _why_nowhere(table: PartitionTable) -> str:
@@ -110,9 +115,9 @@ def _why_nowhere(table: PartitionTable) -> str:
 
 
 class _Reasons:
-    """Why a partition moves, for people."""
+    """This puts into words why a partition moves, and is for people."""
 
-    def __init__(self, shape: Shape, now: dict[str, tuple[str, ...]]) -> None:
+    def __init__(self, shape: PolicyDemand, now: dict[str, tuple[str, ...]]) -> None:
         self._shape = shape
         self._load = Counter(n for nodes in now.values() for n in nodes)
         self._leads = Counter(nodes[0] for nodes in now.values())

@@ -1,12 +1,13 @@
-"""Where partitions begin that are nowhere yet, before anything is levelled (P2). Arithmetic only.
+"""This module places the partitions that are nowhere yet, before anything is levelled (P2). It is arithmetic only.
 
-Whole rounds of them turn: each node is preferred for one, and of those that share it the others follow by turns, so
-that the partitions of a node that dies fall to all others alike. What is left goes one by one to those with the fewest
-copies, of these to those preferred for the fewest; and of these the one with the most copies is the preferred one. So
-a node that has one copy more is preferred for one more before others are, and both are even after each partition, also
-when more are added later. Copies alone would be even just so; but then those that have room for a copy may be others
-than those that are preferred for too few. Nodes that share the fewest partitions come together, and those that are left
-with fewer copies share none if that can be: what one of them had could not go to the other.
+Whole rounds of them turn. Each node is preferred for one partition, and the other nodes follow by turns where several
+share a preferred node, so that the partitions of a node that dies fall to all others alike. What is left goes one by
+one to the nodes with the fewest copies, and of these to those preferred for the fewest; of the chosen nodes the one
+with the most copies is the preferred one. So a node that has one copy more is preferred for one more before others are,
+and both are even after each partition, also when more are added later. Copies alone would be just as even without that.
+But then the nodes with room for a copy may be others than those that are preferred for too few. Nodes that share the
+fewest partitions come together. Nodes that are left with fewer copies share none if possible: what one of them had
+could not go to the other.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 
-class Elsewhere(NamedTuple):
-    """What nodes have of other policies: copies, and partitions that prefer them. Of nodes that are equal those with
-    the fewest come first."""
+class OtherPolicies(NamedTuple):
+    """An `OtherPolicies` is what nodes have of other policies: copies, and partitions that prefer them. Of equal nodes
+    those with the fewest come first."""
 
     copies: Mapping[str, int] = {}
     leads: Mapping[str, int] = {}
@@ -29,9 +30,10 @@ def deal(
     now: Mapping[str, Sequence[str]],
     allowed: Mapping[str, Sequence[str]],
     copies: int,
-    elsewhere: Elsewhere,
+    elsewhere: OtherPolicies,
 ) -> dict[str, Sequence[str]]:
-    """The nodes of each partition that is nowhere, the preferred one first. `allowed`: who may have a copy of it."""
+    """Return the nodes of each partition that is nowhere, the preferred one first. `allowed`: the nodes that may have a
+    copy of it."""
     new = [p for p, nodes in allowed.items() if nodes and not now[p]]
     dealt, hand = dict[str, Sequence[str]](), _Hand(now, elsewhere)
     size = len(allowed[new[0]]) if new else 1
@@ -53,9 +55,9 @@ def _turned(index: int, nodes: Sequence[str]) -> Sequence[str]:
 
 
 class _Hand:
-    """What each node has."""
+    """A hand knows what each node has."""
 
-    def __init__(self, now: Mapping[str, Sequence[str]], elsewhere: Elsewhere) -> None:
+    def __init__(self, now: Mapping[str, Sequence[str]], elsewhere: OtherPolicies) -> None:
         self._elsewhere = elsewhere
         self._load: Counter[str] = Counter()
         self._leads: Counter[str] = Counter()
@@ -95,5 +97,5 @@ class _Hand:
         return self._elsewhere.leads.get(node, 0), self._elsewhere.copies.get(node, 0)
 
     def _shared(self, one: str, other: str) -> int:
-        """Partitions that both have."""
+        """Count the partitions that both nodes have."""
         return self._together[frozenset((one, other))]

@@ -1,13 +1,13 @@
-"""Which nodes host which partitions: evenly, in different failure domains, and as they are where that goes (P2, P5).
+"""This module says which nodes host which partitions: evenly, in different failure domains, and as they are where
+possible (P2, P5).
 
 A copy of a partition goes to a node of a domain that has none of it, as long as there are enough domains. Copies and
 preferred nodes are each spread evenly: one node has at most one more than another, unless domains, backup nodes or
-nodes that may get nothing stand against it. Who has the one more is who has the fewest of other policies, where that
-moves nothing. Each partition has a copy on a primary node, if one can have it, and
-prefers primary nodes.
+nodes that may get nothing stand against it. The one more goes to the node with the fewest of other policies, where that
+moves nothing. Each partition has a copy on a primary node, if one can have it, and prefers primary nodes.
 
-No other way is more even, or as even with fewer copies made (`halog.core.placement.even_hosts`, which says what is not
-certain of many partitions where a domain has both primary and backup nodes).
+No other way is more even, or as even with fewer copies made. `halog.core.placement.even_hosts` says what is not certain
+for many partitions where a domain has both primary and backup nodes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core.placement.even_hosts import Asked, best_hosts
+from halog.core.placement.even_hosts import PlacementProblem, best_hosts
 from halog.core.placement.level import Step, level
-from halog.core.placement.seed import Elsewhere
+from halog.core.placement.seed import OtherPolicies
 
 
-class Zone(NamedTuple):
-    """Where partitions may be. `domains`: node → failure domain; a node without one is one of its own. `open`: nodes
-    that may get copies; the others keep what they have. `never`: nodes that are not to be preferred. `off`: nodes that
-    may get no copy; they keep what they have. `backup`: nodes for replicas; the others are primary ones."""
+class PlacementZone(NamedTuple):
+    """A `PlacementZone` says where partitions may be.
+
+    `domains`: node → failure domain; a node without one is a domain of its own. `open`: nodes that may get copies; the
+    others keep what they have. `never`: nodes that are not to be preferred. `off`: nodes that may get no copy; they
+    keep what they have. `backup`: nodes for replicas; the others are primary ones.
+    """
 
     nodes: Sequence[str]
     open: Collection[str]
@@ -33,33 +36,40 @@ class Zone(NamedTuple):
     backup: Collection[str] = ()
     off: Mapping[str, Collection[str]] = {}
     """By partition."""
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: OtherPolicies = OtherPolicies()
 
     def domain(self, node: str) -> str:
         return self.domains.get(node) or f"node {node}"
 
 
 def spread(
-    now: Mapping[str, Sequence[str]], copies: int, zone: Zone, fixed: Collection[str] = ()
+    now: Mapping[str, Sequence[str]], copies: int, zone: PlacementZone, fixed: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """The nodes of each partition, the preferred one first. `now`: as they are; those of `fixed` stay so, and count.
-    A partition gets fewer copies where there are not nodes enough, and none where no node may have one."""
+    """Return the nodes of each partition, the preferred one first.
+
+    `now`: the nodes as they are. Partitions of `fixed` stay so, and count. A partition gets fewer copies where there
+    are not enough nodes, and none where no node may have one.
+    """
     asked = _asked({p: tuple(nodes) for p, nodes in now.items()}, copies, zone, fixed)
     return _Preferred(asked, zone, best_hosts(asked)).whole()
 
 
-def _asked(now: dict[str, tuple[str, ...]], copies: int, zone: Zone, fixed: Collection[str]) -> Asked:
+def _asked(
+    now: dict[str, tuple[str, ...]], copies: int, zone: PlacementZone, fixed: Collection[str]
+) -> PlacementProblem:
     free, open_ = [p for p in now if p not in fixed], frozenset(zone.open)
     allowed = {p: [n for n in zone.nodes if n in now[p] or (n in open_ and n not in zone.off.get(p, ()))] for p in free}
     domain = {n: zone.domain(n) for n in zone.nodes}
     apart = len(set(domain.values())) >= copies
-    return Asked(now, free, zone.nodes, allowed, copies, domain, apart, frozenset(zone.backup), zone.elsewhere)
+    return PlacementProblem(
+        now, free, zone.nodes, allowed, copies, domain, apart, frozenset(zone.backup), zone.elsewhere
+    )
 
 
 class _Preferred:
-    """The preferred node of each partition, among those that host it."""
+    """A partition is given its preferred node here: one of those that host it."""
 
-    def __init__(self, asked: Asked, zone: Zone, hosts: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, asked: PlacementProblem, zone: PlacementZone, hosts: Mapping[str, Sequence[str]]) -> None:
         self._asked = asked
         self._now = asked.now
         self._backup = asked.backup
@@ -100,7 +110,8 @@ class _Preferred:
         return able
 
     def _ordered(self, p: str) -> tuple[str, ...]:
-        """The preferred node, then the others as they stood, then the new ones; primary ones before backup ones."""
+        """Return the preferred node, then the others as they stood, then the new ones; primary ones before backup
+        ones."""
         hosts = self._hosts[p]
         if p not in self._asked.allowed or not hosts:
             return tuple(hosts)

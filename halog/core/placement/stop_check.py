@@ -1,10 +1,12 @@
-"""May these nodes stop now (X4)? For each partition they host: who serves it afterwards, and has all it needs.
+"""This module says whether nodes may stop now (X4): for each partition they host, which node serves it afterwards, and
+whether that node has all it needs.
 
-A partition survives the stop if a node is left that may be active, gets everything that was acknowledged (it is active
-now, a sync replica that is close behind, or an async one where no sync replica is asked for: then the log has it), and
-finds the quorum its policy asks for. Where commits do not wait for the log it may lack what only the active node and
-the sync replicas hold (E2): an async one follows only where the table names no sync replica, since then commits wait
-for the log. Arithmetic only; what copies are really like is told by whoever asked them.
+A partition survives the stop if a node is left that may be active, gets everything that was acknowledged, and finds the
+quorum its policy asks for. A node gets everything if it is active now, or a sync replica that is close behind, or an
+async one where no sync replica is asked for: then the log has it. Where commits do not wait for the log, it may lack
+what only the active node and the sync replicas hold (E2). An async replica follows then only where the table names no
+sync replica, since commits wait for the log in that case. It is arithmetic only; the caller has asked what copies are
+really like.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from halog.core.table.table import ASYNC, SYNC, PartitionTable
 ACTIVE = "active"
 
 CLOSE = Settings().ready_lag
-"""Records behind: with fewer a copy takes over within milliseconds, and is what the active node counts as caught up."""
+"""Records behind. With fewer a copy takes over within milliseconds, and the active node counts it as caught up."""
 
 
 class CopyFact(NamedTuple):
-    """One copy that runs, without an error, as its node said a moment ago."""
+    """A `CopyFact` is one copy that runs, without an error, as its node said a moment ago."""
 
     node: str
     kind: str
@@ -34,8 +36,8 @@ class CopyFact(NamedTuple):
     """Records behind the active node."""
 
 
-class Verdict(NamedTuple):
-    """One partition. `heir`: who serves it afterwards, "" if nobody may."""
+class StopVerdict(NamedTuple):
+    """A `StopVerdict` is on one partition. `heir`: the node that serves it afterwards, "" if none may."""
 
     partition: str
     safe: bool
@@ -45,26 +47,27 @@ class Verdict(NamedTuple):
 
 def judge(
     table: PartitionTable, stopping: Collection[str], copies: Iterable[CopyFact], *, unlogged: bool = False
-) -> Verdict:
-    """What becomes of a partition when `stopping` stop. `unlogged`: commits of its policy do not wait for the log."""
+) -> StopVerdict:
+    """Return what becomes of a partition when `stopping` stop. `unlogged`: commits of its policy do not wait for the
+    log."""
     copies = list(copies)
     left = [c for c in copies if c.node not in stopping and c.node in table.configured]
     if table.owner:
         names = ", ".join(c.node for c in left)
         why = f"site {table.owner} serves it; {names or 'no node'} would keep a copy here"
-        return Verdict(table.name, bool(left), "", why)
+        return StopVerdict(table.name, bool(left), "", why)
     if not any(c.kind == ACTIVE for c in copies):
-        return Verdict(table.name, False, "", "it has no active node now")
+        return StopVerdict(table.name, False, "", "it has no active node now")
     heir, why = _heir(table, left, unlogged=unlogged)
     if heir is None:
-        return Verdict(table.name, False, "", why)
+        return StopVerdict(table.name, False, "", why)
     have, need = _quorum(table, left, heir.node)
     if have < need:
         nodes = "1 node" if have == 1 else f"{have} nodes"
-        return Verdict(table.name, False, "", f"{nodes} would be left, commits and elections need {need}")
+        return StopVerdict(table.name, False, "", f"{nodes} would be left, commits and elections need {need}")
     backed = any(c.kind == SYNC and c.node != heir.node for c in left)
     alone = "" if backed or not table.sync_replicas else ", without a sync replica until one is back"
-    return Verdict(table.name, True, heir.node, f"{heir.node} {_becomes(heir)}{alone}")
+    return StopVerdict(table.name, True, heir.node, f"{heir.node} {_becomes(heir)}{alone}")
 
 
 def _becomes(heir: CopyFact) -> str:
@@ -76,7 +79,7 @@ def _becomes(heir: CopyFact) -> str:
 
 
 def _heir(table: PartitionTable, left: Sequence[CopyFact], *, unlogged: bool) -> tuple[CopyFact | None, str]:
-    """The active node if it stays, else the first that could follow it; or None, and what is missing."""
+    """Return the active node if it stays, else the first that could follow it; or None, and what is missing."""
     held = unlogged and bool(holders(table))
     kinds = (ACTIVE, SYNC) if table.sync_replicas or held else (ACTIVE, SYNC, ASYNC)
     whole = [c for c in left if c.kind in kinds]
@@ -100,7 +103,7 @@ def _names(copies: Sequence[CopyFact]) -> str:
 
 
 def _quorum(table: PartitionTable, left: Sequence[CopyFact], heir: str) -> tuple[int, int]:
-    """Nodes that would count, and nodes needed (R7, Q3)."""
+    """Return how many nodes would count, and how many are needed (R7, Q3)."""
     if table.group.designated == heir:
         return 1, 1
     need = table.group.required or table.quorum or 1

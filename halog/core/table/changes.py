@@ -1,11 +1,11 @@
-"""What the active tells of its node list: who was added, who was removed and why, and that there are too few; and what
-changed about the group, or about where the partition is to be.
+"""This module says what the active node tells operators about its node list: who was added, who was removed and why,
+that there are too few replicas, and what changed about the group or the partition's nodes.
 
-Compares what the znode is known to hold with what was told of it before. What operators change about the group, and
-where anybody wishes the partition to be, is told by whoever did it and saw both tables: nodes need not be up for it,
-and those that are may see two changes as one. So nodes tell the history only what nobody else does, that an override
-has ended and that a migration has; the rest stands in a node's log file.
-Decides nothing: the sync set (`sync_set.py`) and the wait set are what they are, whether or not anybody reads of it.
+It compares what the znode holds with what was told of it before. Whoever changes the group, or where the partition is
+to be, tells of it: that process saw both tables. Nodes need not be up for such a change, and those that are may see two
+changes as one. So nodes tell the history only what nobody else tells: that an override or a migration has ended. The
+rest stands in a node's log file. This module decides nothing: the sync set (`sync_set.py`) and the wait set are the
+same whether or not anybody reads about them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _ASKS = {ENABLED: "enabled its definition", DISABLED: "disabled it"}
 
 
 class NodeList:
-    """The node list of one epoch as it was told. `before`: the table it replaced; `lost`: why its active is gone."""
+    """A `NodeList` is the node list of one epoch as it was told. `before`: the table it replaced; `lost`: why its
+    active node is gone."""
 
     def __init__(self, before: PartitionTable, me: Member, lost: str) -> None:
         self._told = {r.member for r in before.replicas} | ({before.active} if before.active else set())
@@ -43,7 +44,7 @@ class NodeList:
         self._why[m] = why.removeprefix(f"{m.node}: ")
 
     def changed(self, table: PartitionTable) -> Iterator[Tell]:
-        """The znode holds `table`: tell what is new in it."""
+        """Tell what is new in `table`, which the znode holds now."""
         now = {r.member: r for r in table.replicas}
         for m in sorted(self._told - now.keys()):
             self._last_why = self._why.pop(m, "it is not up")
@@ -56,7 +57,8 @@ class NodeList:
         self._short = (have, table.sync_replicas) if have < table.sync_replicas else None
 
     def ticked(self, now: int, patience_ms: int) -> Iterator[Tell]:
-        """Too few replicas for longer than a node needs to take its place: told once, until there are enough again."""
+        """Tell once that there have been too few replicas for longer than a node needs to take its place. It is told
+        again only after there were enough."""
         if self._short is None:
             self._short_since = None
             self._complained = False
@@ -76,9 +78,11 @@ def _added(replica: Replica) -> Tell:
 def told_by(
     me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable, over: Collection[int]
 ) -> Iterator[Tell]:
-    """An operator may have changed the group, or where the partition is to be: the active tells it, or if there is none
-    the first that is up. What he has told himself it tells its log file alone. `over`: when overrides end whose time is
-    over."""
+    """Tell that an operator changed the group, or where the partition is to be.
+
+    The active node tells it, or without one the first node that is up. What the operator's command has told already
+    goes to this node's log file only. `over`: when overrides end whose time is over.
+    """
     if now.group != before.group or now.target != before.target:
         up = {m.node for m in alive}
         first = [*([now.active.node] if now.active else []), *now.configured]
@@ -90,8 +94,8 @@ def told_by(
 
 
 def migration_asked(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
-    """What whoever made `now` of `before` tells of where the partition is to be: a migration begins, or is to go
-    elsewhere. Where another site serves it, it is over with that."""
+    """Tell what changed about where the partition is to be: a migration begins, or gets another target. Whoever made
+    `now` of `before` tells it. Where another site serves the partition, the migration is over at once."""
     moved = before.target is not None or _place(before) != _place(now)
     at_once = bool(now.owner) and now.target is None and moved
     to = _place(now) if at_once else now.target
@@ -108,13 +112,13 @@ def _place(table: PartitionTable) -> Target:
 
 
 def migration_over(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
-    """A migration is over, as whoever made the last step tells it."""
+    """Tell that a migration is over. Whoever made the last step tells it."""
     if now.target is None and before.target is not None:
         yield Tell(MIGRATED, "", "every copy is where it is to be", {"to": ", ".join(now.configured)})
 
 
 def _asked(before: PartitionTable, now: PartitionTable) -> str:
-    """Who has it move: what a node says of it (P7) is set together with where it goes."""
+    """Return who asked for the move. What a node says of a partition (P7) is set together with its target."""
     for node, said in now.definitions.items():
         was = before.definitions.get(node)
         if said.said in _ASKS and (was is None or was.said != said.said):
@@ -123,8 +127,11 @@ def _asked(before: PartitionTable, now: PartitionTable) -> str:
 
 
 def ended(table: PartitionTable, over: Collection[int]) -> Iterator[Tell]:
-    """The overrides of `table` that end then are over. Each copy ends them by itself, and whoever is first takes them
-    out of the znode, so that others may never see them end: whoever sees it tells it, and it counts once."""
+    """Tell that the overrides of `table` that end at these times are over.
+
+    Each copy ends them by itself, and the first one takes them out of the znode, so other copies may never see them
+    end. Every copy that sees an end tells it, and it counts once.
+    """
     for until in sorted(over):
         rest = msgspec.structs.replace(table, group=without(table.group, {until}))
         for told in group_changes(table, rest, {until}):
@@ -133,7 +140,7 @@ def ended(table: PartitionTable, over: Collection[int]) -> Iterator[Tell]:
 
 
 def group_changes(before: PartitionTable, now: PartitionTable, over: Collection[int] = ()) -> Iterator[Tell]:
-    """What an operator changed, with the reason given, or what has ended by itself, as `over` says."""
+    """Tell what an operator changed, with the reason given, or what has ended by itself, as `over` says."""
     was, group = before.group, now.group
     asked = "an operator's command"
     levels = {level: name for name, level in LEVELS.items()}
@@ -159,7 +166,7 @@ def group_changes(before: PartitionTable, now: PartitionTable, over: Collection[
 
 
 def _required(group: Group) -> tuple[object, ...]:
-    """All that an operator says of it, if there is one."""
+    """Return all that an operator says of the override, if there is one."""
     return (group.required, group.required_until_ms, group.required_reason) if group.required else ()
 
 
@@ -168,7 +175,7 @@ def _designated(group: Group) -> tuple[object, ...]:
 
 
 def _ended(what: str, over: bool, reason: str) -> str:
-    """By itself, or by an operator, who alone gives a reason."""
+    """Say that it ended by itself, or that an operator ended it; only an operator gives a reason."""
     if over and not reason:
         return f"{what}: its time is over"
     return f"{what}: an operator took it back" + (f": {reason}" if reason else "")

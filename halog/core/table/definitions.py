@@ -1,10 +1,12 @@
-"""What nodes say of a partition (P7): they define where it is to be, enable that, and disable it for themselves.
+"""This module has what nodes say of a partition (P7): they define where it is to be, enable that, and disable it for
+themselves.
 
-All of it stands in the partition's table, so that every node sees it, and one compare-and-set decides. A definition is
-one node's and changes nothing; enabled it becomes the target of an ordinary migration (`halog.core.table.migration`),
-or the first placement of a partition that had none. It is never removed by anybody but its own node's next run: a
-partition that the application places asks each run of a node to define and enable it again (P8). A wish that was not
-enabled ends with its run everywhere; a disable outlasts every run, until the node enables the partition.
+All of it stands in the partition's table, so every node sees it, and one compare-and-set decides. A definition belongs
+to one node and changes nothing. Once enabled it becomes the target of an ordinary migration
+(`halog.core.table.migration`), or the first placement of a partition that had none. Only the next run of its own node
+removes it: a partition that the application places asks each run of a node to define and enable it again (P8). A
+definition that was not enabled ends with its run everywhere. A disable outlasts every run, until the node enables the
+partition.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import msgspec
 
 from halog.core.results import Refused, Result
 from halog.core.table.migration import no_list
-from halog.core.table.table import DEFINED, DISABLED, ENABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DEFINED, DISABLED, ENABLED, PartitionDefinition, PartitionTable, Target
 
 
 class Status(enum.Enum):
-    """How a node has a partition (P8)."""
+    """A `Status` says how a node has a partition (P8)."""
 
     LOCAL_DEFINED = "LocalDefined"
     LOCAL_ENABLED = "LocalEnabled"
@@ -29,17 +31,18 @@ class Status(enum.Enum):
     REMOTE_DEFINED = "RemoteDefined"
     REMOTE_ENABLED = "RemoteEnabled"
     UNDEFINED = "Undefined"
-    """Named by the configuration, and defined by nobody yet."""
+    """The configuration names the partition, and no node has defined it yet."""
 
 
 IN_USE = frozenset({Status.LOCAL_ENABLED, Status.REMOTE_ENABLED})
-"""Of a node that has it defined and enabled."""
+"""The statuses on a node that has the partition defined and enabled."""
 
 _LOCAL = {DEFINED: Status.LOCAL_DEFINED, ENABLED: Status.LOCAL_ENABLED, DISABLED: Status.LOCAL_DISABLED}
 
 
 def status(table: PartitionTable, node: str) -> Status:
-    """The partition's status on `node`. One that the configuration places is defined and enabled by it, everywhere."""
+    """Return the partition's status on `node`. A partition that the configuration places is defined and enabled by it,
+    everywhere."""
     own = table.definitions.get(node)
     if own is not None:
         return _LOCAL[own.said]
@@ -51,7 +54,7 @@ def status(table: PartitionTable, node: str) -> Status:
 
 
 def listed(table: PartitionTable) -> tuple[str, ...]:
-    """The cluster's node list: where it is to be, in priority order."""
+    """Return the cluster's node list: where the partition is to be, in priority order."""
     return table.configured if table.target is None else table.target.nodes
 
 
@@ -59,12 +62,13 @@ def listed(table: PartitionTable) -> tuple[str, ...]:
 
 
 def why_not_define(table: PartitionTable, node: str, target: Target) -> str | None:
-    """What speaks against this definition by `node`, or None."""
+    """Return what speaks against this definition by `node`, or None."""
     return no_list(table.name, target) or not_as_listed(table, node, target)
 
 
 def not_as_listed(table: PartitionTable, node: str, target: Target) -> str | None:
-    """A definition by `node` as a foreign partition that says otherwise than the cluster (P10); None: it does not."""
+    """Return why a definition by `node` as a foreign partition contradicts the cluster's node list (P10); None: it does
+    not."""
     if node not in target.nodes and listed(table) and target.nodes != listed(table):
         return (
             f"{node} defines {table.name} as a foreign partition on {', '.join(target.nodes)}, and the cluster has it "
@@ -74,14 +78,14 @@ def not_as_listed(table: PartitionTable, node: str, target: Target) -> str | Non
 
 
 def defined(table: PartitionTable, node: str, target: Target) -> PartitionTable:
-    """The table with that definition, which is not in effect yet. Where it is disabled it stays so: only `enabled`
-    puts the new definition in the place of that."""
+    """Return the table with that definition, which is not in effect yet. Where the node has disabled the partition it
+    stays disabled: only `enabled` puts the new definition in place of that."""
     own = table.definitions.get(node)
     said = DISABLED if own is not None and own.said == DISABLED else DEFINED
-    return _said(table, node, Definition(target.nodes, target.sync_replicas, said))
+    return _said(table, node, PartitionDefinition(target.nodes, target.sync_replicas, said))
 
 
-def _said(table: PartitionTable, node: str, definition: Definition) -> PartitionTable:
+def _said(table: PartitionTable, node: str, definition: PartitionDefinition) -> PartitionTable:
     return msgspec.structs.replace(table, definitions={**table.definitions, node: definition})
 
 
@@ -89,15 +93,18 @@ def _said(table: PartitionTable, node: str, definition: Definition) -> Partition
 
 
 def why_not_enable(table: PartitionTable, node: str) -> str | None:
-    """What speaks against enabling it on `node`, or None."""
+    """Return what speaks against enabling the partition on `node`, or None."""
     if node not in table.definitions and table.admitted is not None:
         return f"{node} has not defined {table.name} in this run: define it first"
     return None
 
 
 def enabled(table: PartitionTable, node: str, up: Collection[str]) -> tuple[PartitionTable, Target | None]:
-    """The table with the definition of `node` in effect, and where the partition is to go for it; None: it is there, or
-    goes there already, or `node` is none of its nodes. `up`: the nodes that hear of it now."""
+    """Return the table with the definition of `node` in effect, and the partition's new target.
+
+    The target is None if the partition is there, or goes there already, or if `node` is none of its nodes. `up`: the
+    nodes that hear of it now.
+    """
     own = table.definitions.get(node)
     if own is None:
         return table, None
@@ -112,7 +119,7 @@ def enabled(table: PartitionTable, node: str, up: Collection[str]) -> tuple[Part
 
 
 def admitting(table: PartitionTable, nodes: Collection[str], up: Collection[str]) -> PartitionTable:
-    """These of its nodes that are up may host it, in their present run."""
+    """Return the table with those of these nodes that are up admitted as hosts, in their present run."""
     if table.admitted is None:
         return table
     able = {*table.admitted, *(n for n in nodes if n in up)}
@@ -123,18 +130,23 @@ def admitting(table: PartitionTable, nodes: Collection[str], up: Collection[str]
 
 
 def why_not_disable(table: PartitionTable, node: str) -> str | None:
-    """What speaks against disabling it on `node`, or None."""
+    """Return what speaks against disabling the partition on `node`, or None."""
     if status(table, node) in (Status.UNDEFINED, Status.REMOTE_DEFINED):
         return f"{table.name} is not enabled on {node}: there is nothing to disable"
     return None
 
 
 def disabled(table: PartitionTable, node: str) -> tuple[PartitionTable, Target | None]:
-    """The table without it on `node`, and where the partition is to go for it; None: nowhere, since `node` is none of
-    its nodes, or the only one. The definition is kept as it was, to be enabled again."""
+    """Return the table with the partition disabled on `node`, and the partition's new target.
+
+    The target is None if `node` is none of its nodes, or the only one. The definition is kept as it was, to be enabled
+    again.
+    """
     now = table.target or Target(table.configured, table.sync_replicas)
     own = table.definitions.get(node)
-    was = own if own is not None and own.said == DISABLED else Definition(now.nodes, now.sync_replicas, DISABLED)
+    was = (
+        own if own is not None and own.said == DISABLED else PartitionDefinition(now.nodes, now.sync_replicas, DISABLED)
+    )
     after = _said(table, node, was)
     nodes = tuple(n for n in now.nodes if n != node)
     if node not in now.nodes or not nodes:
@@ -143,7 +155,7 @@ def disabled(table: PartitionTable, node: str) -> tuple[PartitionTable, Target |
 
 
 def shut(table: PartitionTable) -> Result | None:
-    """What a new commit is told where the partition is disabled on its only node; None: it is not."""
+    """Return the answer to a new commit where the partition is disabled on its only node; None: it is not."""
     if not table.shut:
         return None
     return Refused(
@@ -153,8 +165,12 @@ def shut(table: PartitionTable) -> Result | None:
 
 
 def why_nobody_is_left(table: PartitionTable, node: str, target: Target, up: Collection[str]) -> str | None:
-    """What speaks against leaving it to `target`, where `node` is disabled: those that are up have not enabled it since
-    they were started, so that none of them would host it. None: one will. `up`: the nodes that run."""
+    """Return what speaks against leaving the partition to `target`, where `node` is disabled; None: a node will host
+    it.
+
+    It speaks against it that the nodes that are up have not enabled the partition since they were started: none of them
+    would host it. `up`: the nodes that run.
+    """
     able = [n for n in target.nodes if n in up]
     if table.admitted is None or not able or any(n in table.admitted for n in able):
         return None
@@ -168,9 +184,12 @@ def why_nobody_is_left(table: PartitionTable, node: str, target: Target, up: Col
 
 
 def forgotten(table: PartitionTable, node: str) -> PartitionTable:
-    """`node` begins a new run: what it said of a partition that the application places, it has to say again (P8), and
-    so it has a wish that was not enabled, wherever. It does not take back that it disabled it; if it is the only node,
-    it goes on hosting what can only be read."""
+    """Return the table at the start of a new run of `node`.
+
+    If the application places the partition, the node must define and enable it again (P8). A definition that was not
+    enabled is forgotten everywhere. A disable stays. If the node is the only one, it goes on hosting what can only be
+    read.
+    """
     own = table.definitions.get(node)
     ended = own is not None and (own.said == DEFINED or (own.said == ENABLED and table.admitted is not None))
     stays = table.admitted is None or node not in table.admitted or table.shut
@@ -183,8 +202,9 @@ def forgotten(table: PartitionTable, node: str) -> PartitionTable:
     )
 
 
-class Differing(NamedTuple):
-    """Two node lists of one partition: one that `node` has defined and not put into effect, and the cluster's (P10)."""
+class DifferingLists(NamedTuple):
+    """A `DifferingLists` is two node lists of one partition: one that `node` has defined and not put into effect, and
+    the cluster's (P10)."""
 
     partition: str
     node: str
@@ -199,12 +219,15 @@ class Differing(NamedTuple):
         )
 
 
-def differing(table: PartitionTable, running: Collection[str]) -> list[Differing]:
-    """Definitions that are not in effect and say otherwise than the cluster (P10): the partition is not rebalanced
-    before somebody has decided. `running`: nodes that could decide; what another one said ends with its run."""
+def differing(table: PartitionTable, running: Collection[str]) -> list[DifferingLists]:
+    """Return the definitions that are not in effect and differ from the cluster's node list (P10).
+
+    Such a partition is not rebalanced before somebody has decided. `running`: nodes that could decide; what another
+    node said ends with its run.
+    """
     ours = listed(table)
     return [
-        Differing(table.name, node, d.nodes, ours)
+        DifferingLists(table.name, node, d.nodes, ours)
         for node, d in table.definitions.items()
         if d.said == DEFINED and node in running and ours and d.nodes != ours
     ]

@@ -1,7 +1,7 @@
-"""The group behind a partition: its configured nodes, how many of them a commit and an election need, and who is
-preferred (R7, Q2, Q3). Arithmetic only.
+"""This module has the group behind a partition: its configured nodes, how many of them a commit and an election need,
+and who is preferred (R7, Q2, Q3). It is arithmetic only.
 
-The group is never smaller than what is configured: a node list that shrinks (R4, P10) makes nobody's quorum smaller.
+The group is never smaller than what is configured: a node list that shrinks (R4, P10) makes no quorum smaller.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ LEVELS = {"never": NEVER, "normal": NORMAL, "high": NORMAL + 1, "highest": HIGHE
 
 
 def majority(nodes: int) -> int:
-    """The quorum of a group (R7)."""
+    """Return the quorum of a group of so many nodes (R7)."""
     return nodes // 2 + 1
 
 
 def needed(table: PartitionTable, active: str) -> int:
-    """Nodes, itself included, that must have a commit of `active`, or answer when it stands for election."""
+    """Return how many nodes, `active` included, must have a commit of `active`, or answer when it is a candidate."""
     if table.group.designated and table.group.designated == active:
         return 1
     return table.group.required or table.quorum or 1
 
 
 def ends(group: Group) -> tuple[int, ...]:
-    """When its overrides end by themselves, in ms since 1970."""
+    """Return when the group's overrides end by themselves, in ms since 1970."""
     return tuple(until for until in (group.required_until_ms, group.designated_until_ms) if until)
 
 
 def without(group: Group, over: Collection[int]) -> Group:
-    """What is left of it when the overrides that end then are over."""
+    """Return the group without the overrides that end at these times."""
     if group.required_until_ms and group.required_until_ms in over:
         group = msgspec.structs.replace(group, required=0, required_until_ms=0, required_reason="")
     if group.designated_until_ms and group.designated_until_ms in over:
@@ -44,35 +44,37 @@ def without(group: Group, over: Collection[int]) -> Group:
 
 
 def as_of(table: PartitionTable, wall_ms: int) -> PartitionTable:
-    """The table as it counts at this time, in ms since 1970: for whoever has a znode, and no copy
+    """Return the table as it counts at this time, in ms since 1970. It is for processes that have a znode and no copy
     (`quorum_overrides.py`)."""
     over = [until for until in ends(table.group) if until <= wall_ms]
     return msgspec.structs.replace(table, group=without(table.group, over)) if over else table
 
 
 def priority(table: PartitionTable, node: str) -> int:
-    """The node's priority now (Q2)."""
+    """Return the node's priority now (Q2)."""
     return table.group.priorities.get(node, NORMAL)
 
 
 def counts(table: PartitionTable, node: str) -> bool:
-    """Does this node's acknowledgement count for a quorum? One that can never be active might hold the only copy."""
+    """Say whether this node's acknowledgement counts for a quorum. One that can never be active might hold the only
+    copy."""
     return node in table.configured and (table.count_never or priority(table, node) != NEVER)
 
 
 def rank(table: PartitionTable, node: str) -> tuple[int, int]:
-    """The lower, the more this node is to be active, among nodes that hold the same (Q2)."""
+    """Return the node's rank for the active role among nodes that hold the same; the lowest is first (Q2)."""
     placed = table.configured
     return -priority(table, node), placed.index(node) if node in placed else len(placed)
 
 
 def could_fork(table: PartitionTable, required: int) -> bool:
-    """Could two halves go on without each other, with so many nodes required (F6)? 0: the quorum is."""
+    """Say whether two halves could go on without each other with so many nodes required (F6). 0 stands for the
+    quorum."""
     return 0 < 2 * required <= len(table.configured)
 
 
 def forks(table: PartitionTable, required: int) -> str:
-    """That they could, in words; empty: they could not."""
+    """Return a warning that two halves could go on without each other; empty: they could not."""
     if not could_fork(table, required):
         return ""
     of = f"{required} of {len(table.configured)} nodes"
@@ -80,7 +82,7 @@ def forks(table: PartitionTable, required: int) -> str:
 
 
 def why_not_required(table: PartitionTable, nodes: int, *, may_fork: bool) -> str | None:
-    """What speaks against so many nodes instead of the quorum (Q3, F6), or None. 0 takes an override back."""
+    """Return what speaks against so many nodes instead of the quorum (Q3, F6), or None. 0 takes an override back."""
     size = len(table.configured)
     if not 0 <= nodes <= size:
         return f"{table.name} has {size} nodes: the required number must be from 1 to {size} (0: the quorum again)"
@@ -94,12 +96,12 @@ def why_not_required(table: PartitionTable, nodes: int, *, may_fork: bool) -> st
 
 
 def counted(table: PartitionTable) -> list[str]:
-    """The nodes that count for a quorum, as active or by their acknowledgements."""
+    """Return the nodes that count for a quorum, as active or by their acknowledgements."""
     return [n for n in table.configured if counts(table, n)]
 
 
 def why_not_priority(table: PartitionTable, node: str, level: int) -> str | None:
-    """What speaks against this priority of `node` (Q2), or None."""
+    """Return what speaks against this priority of `node` (Q2), or None."""
     group, members = table.group, table.hosts
     if node not in members:
         return f"{node} is not in the group of {table.name}: {', '.join(members)}"
@@ -121,7 +123,7 @@ def why_not_priority(table: PartitionTable, node: str, level: int) -> str | None
 
 
 def why_no_quorum(table: PartitionTable, nodes: Sequence[str]) -> str | None:
-    """Why these nodes, once they are the group, could commit nothing (R7); None: they could."""
+    """Return why these nodes, once they are the group, could commit nothing (R7); None: they could."""
     able = [n for n in nodes if table.count_never or priority(table, n) != NEVER]
     if not table.quorum or len(able) >= majority(len(nodes)):
         return None
@@ -131,7 +133,7 @@ def why_no_quorum(table: PartitionTable, nodes: Sequence[str]) -> str | None:
 
 
 def why_not_designated(table: PartitionTable, node: str) -> str | None:
-    """What speaks against letting this node go on alone (Q3), or None. An empty name takes it back."""
+    """Return what speaks against letting this node go on alone (Q3), or None. An empty name takes it back."""
     if not node:
         return None
     if len(table.configured) != 2:

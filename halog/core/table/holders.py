@@ -1,4 +1,4 @@
-"""Who may hold of a partition what its log lacks, as its table says (E2, E3)."""
+"""This module says which members may hold commits of a partition that its log lacks, as its table says (E2, E3)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from halog.core.table.table import SYNC, PartitionTable, Replica
 
 
 def holders(table: PartitionTable) -> frozenset[Member]:
-    """Each of them has every commit that was acknowledged under this version of the table, in memory or in its log.
-    Empty: the log alone has them, since no replica was waited for."""
+    """Return the members that have every commit acknowledged under this version of the table, in memory or in their
+    log. Empty: no replica was waited for, so only the log has them."""
     if not table.sync_set:
         return frozenset()
     return table.sync_set | ({table.active} if table.active is not None else frozenset())
 
 
 def are_gone(wanted: frozenset[Member], alive: frozenset[Member]) -> bool:
-    """Has the node of each of them started anew, so that its memory cannot come back?"""
+    """Say whether the node of each of them has started anew, so that its memory cannot come back."""
     return all(any(m.node == w.node and m != w for m in alive) for w in wanted)
 
 
 def with_holders(replicas: tuple[Replica, ...], table: PartitionTable, claimant: Member) -> tuple[Replica, ...]:
-    """The node list of a claim: until the new epoch opens, its sync set is whoever holds what the log may lack, the
-    dead included; if the claimant dies before, one of them is needed."""
+    """Return the node list of a claim.
+
+    Until the new epoch opens, its sync set is every member that holds what the log may lack, the dead included. If the
+    claimant dies before, one of them is needed.
+    """
     wanted = {m for m in holders(table) if m.node != claimant.node}
     if not wanted:
         return replicas

@@ -1,12 +1,14 @@
-"""Moving a partition to other nodes while it works (P12): make before break, one compare-and-set after the other.
+"""This module moves a partition to other nodes while it works (P12): make before break, one compare-and-set after the
+other.
 
-The wish stands in the znode (`PartitionTable.target`), so that whoever is active goes on with it, whoever else died. A
-node that is to come makes a copy and follows the log, counted by nobody. Once it is close behind it becomes one of the
-configured nodes, and with that an ordinary replica. When every wanted node is in the node list, with as many sync
-replicas among them as are wanted, the role goes to the preferred one by a planned hand-over, and the others leave.
+The wish stands in the znode (`PartitionTable.target`), so any active node goes on with it, whichever other node died. A
+node that joins makes a copy and follows the log; it does not count yet. Once it is close behind it becomes one of the
+configured nodes, and so an ordinary replica. When every wanted node is in the node list, with as many sync replicas
+among them as are wanted, the role goes to the preferred node by a planned hand-over, and the others leave.
 
-The law that keeps a quorum one (R7): the configured nodes change by one at a time, so that any two quorums, before and
-after, have a node in common; and not before a quorum of the present ones has confirmed all that was given out before.
+The law that keeps a quorum one (R7): the configured nodes change by one at a time, so any two quorums, before and
+after, have a node in common. And they change only after a quorum of the present ones has confirmed everything that was
+given out before.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from halog.core.table.table import DEFINED, ENABLED, SYNC, PartitionTable, Targe
 
 
 def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> str | None:
-    """What speaks against moving to `target`, or None. `replace`: give up a migration under way for it."""
+    """Return what speaks against moving to `target`, or None. `replace`: give up a migration under way for it."""
     nodes, name = target.nodes, table.name
     if wrong := no_list(name, target):
         return wrong
@@ -46,7 +48,7 @@ def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> 
 
 
 def no_list(name: str, target: Target) -> str | None:
-    """Why this can be no partition's node list, or None."""
+    """Return why this can be no partition's node list, or None."""
     nodes = target.nodes
     twice = sorted({n for n in nodes if nodes.count(n) > 1})
     if not nodes:
@@ -60,20 +62,24 @@ def no_list(name: str, target: Target) -> str | None:
 
 
 def moving(table: PartitionTable, target: Target, rate: int = 0) -> PartitionTable:
-    """The table with that wish; unchanged if it stands there, or is fulfilled. `rate`: see `copy_rate`."""
+    """Return the table with that wish; it is unchanged if the wish stands there, or is fulfilled. `rate`: see
+    `copy_rate`."""
     wished = msgspec.structs.replace(_with(table, target), copy_rate=rate)
     as_it_is = table.target is None and table.sync_replicas == target.sync_replicas and _fulfilled(wished)
     return table if as_it_is or target == table.target else wished
 
 
 def paced(table: PartitionTable, rate: int) -> PartitionTable:
-    """The table with another rate for the copies of the migration under way; no other wish."""
+    """Return the table with another rate for the copies of the migration under way, and the same wish."""
     return table if table.target is None else msgspec.structs.replace(table, copy_rate=rate)
 
 
 def copy_rate(table: PartitionTable, node: str) -> int:
-    """Bytes a second that `node` may read to make its copy; 0: as fast as it can. Only a copy that a migration alone
-    asks for may take its time: not that of a member, nor one made while a member is missing from the node list."""
+    """Return how many bytes a second `node` may read to make its copy; 0: as fast as it can.
+
+    Only a copy that nothing but a migration asks for may take its time. The copy of a member may not, nor may one that
+    is made while a member is missing from the node list.
+    """
     target = table.target
     if target is None or node in table.configured or not all(n in table.node_list for n in table.configured):
         return 0
@@ -81,11 +87,12 @@ def copy_rate(table: PartitionTable, node: str) -> int:
 
 
 def assigned(table: PartitionTable, target: Target) -> PartitionTable:
-    """The table as if the partition had always been there: where none of its nodes is up, nobody could move it. What
-    the log has is all there is then, and whoever can read the log may win an election (E2).
+    """Return the table as if the partition had always been on `target`. Where none of its nodes is up, nobody could
+    move it. The log is then all there is, and any node that can read the log may win an election (E2).
 
-    It still names who was active: he may be alive and only have lost his session, so that his lease is waited for (R5),
-    and he gives the role away if he comes back first."""
+    The table still names the active node. It may be alive and only have lost its session: so its lease is waited for
+    (R5), and if it comes back first, it gives the role away.
+    """
     quorum = majority(len(target.nodes)) if table.quorum else 0
     return msgspec.structs.replace(
         _with(table, target), configured=target.nodes, sync_replicas=target.sync_replicas, quorum=quorum, replicas=()
@@ -93,10 +100,10 @@ def assigned(table: PartitionTable, target: Target) -> PartitionTable:
 
 
 def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
-    """What speaks against `assigned`, or None. `unlogged`: commits of its policy do not wait for the log (R6), so that
-    it may lack what its nodes have."""
+    """Return what speaks against `assigned`, or None. `unlogged`: commits of its policy do not wait for the log (R6),
+    so the log may lack what its nodes have."""
     if not table.configured:
-        return None  # nobody has had it yet
+        return None  # no node has had it yet
     away = ", ".join(table.configured)
     if table.quorum and not table.present:
         return (
@@ -115,8 +122,8 @@ def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
 
 
 def _with(table: PartitionTable, target: Target) -> PartitionTable:
-    """Definitions in effect, and those of nodes that do not host it, follow (P8, P9). Of replicas that are copied anew
-    only the one that may have dropped its copy goes on."""
+    """Return the table with the wish. Definitions in effect, and those of nodes that do not host it, follow (P8, P9).
+    Of the replicas to be copied anew, only the one that may have dropped its copy goes on."""
     known = dict(table.definitions)
     for node, d in known.items():
         if d.said == ENABLED or (d.said == DEFINED and node not in d.nodes):
@@ -135,14 +142,15 @@ def _with(table: PartitionTable, target: Target) -> PartitionTable:
 
 
 def preferred(table: PartitionTable) -> str | None:
-    """The node that is to be active when the migration is over: by priority, then by place."""
+    """Return the node that is to be active when the migration is over: by priority, then by place."""
     assert table.target is not None
     able = [n for n in table.target.nodes if priority(table, n) != NEVER]
     return max(able, key=lambda n: priority(table, n), default=None)
 
 
 def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable | None:
-    """The table after the next step; None: nothing can be done just now. `ready`: nodes whose copy is close behind."""
+    """Return the table after the next step; None: no step is possible just now. `ready`: nodes whose copy is close
+    behind."""
     target = table.target
     if target is None or not is_moving(table):
         return None
@@ -151,7 +159,7 @@ def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable 
     leaving = [n for n in members if n not in target.nodes and _may_leave(table, n)]
     if joining:
         members.append(joining[0])
-    elif leaving:  # the dead first: while they are members a quorum needs more of the living
+    elif leaving:  # dead nodes first: while they are members, a quorum needs more of the living ones
         members.remove(min(leaving, key=lambda n: n in table.node_list))
     after = _placed(table, members, target)
     if _fulfilled(after):
@@ -160,7 +168,7 @@ def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable 
 
 
 def _placed(table: PartitionTable, members: Sequence[str], target: Target) -> PartitionTable:
-    """The wanted nodes first, as wanted, then those that are to leave."""
+    """Return the table with these members: the wanted nodes first, in their order, then those that are to leave."""
     wanted = [n for n in target.nodes if n in members]
     levels = {n: level for n, level in table.group.priorities.items() if n in members or n in target.nodes}
     return msgspec.structs.replace(
@@ -174,7 +182,8 @@ def _placed(table: PartitionTable, members: Sequence[str], target: Target) -> Pa
 
 
 def overridden(table: PartitionTable) -> str:
-    """A migration stands still while one of these holds: they say how many nodes, and which, an operator relies on."""
+    """Return the override that holds a migration up, or "". Overrides say how many nodes, and which, an operator relies
+    on."""
     group = table.group
     if group.designated:
         return f"{group.designated} is designated"
@@ -182,12 +191,12 @@ def overridden(table: PartitionTable) -> str:
 
 
 def is_moving(table: PartitionTable) -> bool:
-    """Is a migration under way that does not stand still?"""
+    """Say whether a migration is under way that no override holds up."""
     return table.target is not None and not overridden(table)
 
 
 def _is_whole(table: PartitionTable) -> bool:
-    """Is every wanted node in the node list, and are there as many sync replicas among them as wanted?"""
+    """Say whether every wanted node is in the node list, with as many sync replicas among them as wanted."""
     assert table.target is not None
     nodes = table.target.nodes
     have = sum(r.kind == SYNC and r.node in nodes for r in table.replicas)
@@ -196,12 +205,12 @@ def _is_whole(table: PartitionTable) -> bool:
 
 
 def _may_leave(table: PartitionTable, node: str) -> bool:
-    """The active node hands over before; see `role_return.py`."""
+    """Say whether the node may leave now. The active node hands over first; see `role_return.py`."""
     return _is_whole(table) and table.active is not None and table.active.node != node
 
 
 def _fulfilled(table: PartitionTable) -> bool:
-    """Is it as wanted, the role included?"""
+    """Say whether everything is as wanted, the role included."""
     target = table.target
     assert target is not None
     at_home = table.active is not None and table.active.node == preferred(table)
@@ -209,7 +218,7 @@ def _fulfilled(table: PartitionTable) -> bool:
 
 
 def left(table: PartitionTable) -> tuple[str, ...]:
-    """What a migration still has to do, for people; empty: none is under way."""
+    """Return what a migration still has to do, for people; empty: none is under way."""
     target = table.target
     if target is None:
         return ()

@@ -1,15 +1,15 @@
-"""Copying replicas anew while the partition works (P12, "force replication"): one after the other, each from the state
-topic and the log, as behind a restart with an empty disk.
+"""This module copies replicas anew while the partition works (P12, "force replication"): one after the other, each from
+the state topic and the log, as after a restart with an empty disk.
 
-The wish stands in the znode (`PartitionTable.resync`), so that whoever is active goes on with it. A replica whose turn
-it is leaves the node list first, by an ordinary step that shrinks the sync set (S2), so no commit waits for it; it
-drops its copy and says so in the znode; then it catches up and is counted again like one that was restarted. What the
-old copy acknowledged counts for nothing from the moment it is out, however late it arrives: the new one is the same run
-of its node, and is known by an lsn that was given out after the old one was gone.
+The wish stands in the znode (`PartitionTable.resync`), so any active node goes on with it. A replica whose turn it is
+leaves the node list first. That is an ordinary step that shrinks the sync set (S2), so no commit waits for it. Then it
+drops its copy and says so in the znode; then it catches up and counts again, like one that was restarted.
+Acknowledgements of the old copy count for nothing from the moment it is out, however late they arrive. The new copy is
+in the same run of its node; it is known by an lsn that was given out after the old one was gone.
 
-The law: it goes out only while every other node that is up is in the node list, so that never two are out; only where
-the others are enough for a quorum, so that commits go on; and only when others have taken its place in the sync set, if
-there are any.
+The law has three parts. A replica leaves only while every other node that is up is in the node list, so two are never
+out at once. The others must be enough for a quorum, so commits go on. And others must have taken its place in the sync
+set, if there are any.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from halog.core.table.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Re
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
-    """What speaks against copying these replicas anew, or None. Those that are waited for already need no reason."""
+    """Return what speaks against copying these replicas anew, or None. Replicas that are already to be copied are not
+    judged again."""
     name = table.name
     nodes = [n for n in nodes if table.resync is None or n not in table.resync.nodes]
     if table.active is None:
@@ -40,7 +41,8 @@ def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
 
 
 def _why_too_few(table: PartitionTable, node: str, nodes: Sequence[str] = ()) -> str | None:
-    """Why the others of these nodes (of those in the node list, unless said) would not be enough."""
+    """Return why the other ones of these nodes would not be enough. Without `nodes`, they are those in the node
+    list."""
     assert table.active is not None
     need = needed(table, table.active.node)
     left = [n for n in nodes or table.node_list if n != node and (n == table.active.node or counts(table, n))]
@@ -50,7 +52,7 @@ def _why_too_few(table: PartitionTable, node: str, nodes: Sequence[str] = ()) ->
 
 
 def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
-    """The table with that wish, behind what is still to be done of an earlier one."""
+    """Return the table with that wish, behind what is left of an earlier one."""
     before = () if table.resync is None else table.resync.nodes
     passed = () if table.resync is None else tuple(n for n in table.passed_over if n not in nodes)
     phase = WAITING if table.resync is None else table.resync.phase
@@ -66,17 +68,17 @@ def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
 
 
 def replicas(table: PartitionTable) -> tuple[str, ...]:
-    """All of them, those first that no commit waits for."""
+    """Return all replicas, async ones first: no commit waits for them."""
     return tuple(r.node for r in sorted(table.replicas, key=lambda r: r.kind == SYNC))
 
 
 def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | None:
-    """The table after the active node's next step; None: nothing can be done just now. `up`: nodes it hears."""
+    """Return the table after the active node's next step; None: no step is possible just now. `up`: nodes it hears."""
     assert table.resync is not None
     assert table.active is not None
     node, phase = table.resync.nodes[0], table.resync.phase
     if node not in up or node == table.active.node or node not in table.configured:
-        return _rest(table, passed=phase != EMPTY)  # who comes back, or stood aside, is copied as far as it needs
+        return _rest(table, passed=phase != EMPTY)  # a node that comes back copies as much as it needs anyway
     if phase == WAITING and (node not in table.node_list or _why_too_few(table, node, table.configured)):
         # Its copy may have stopped with an error, and would never be dropped; an override that let it begin has ended.
         return _rest(table, passed=True)
@@ -93,12 +95,12 @@ def _all_others(table: PartitionTable, node: str, up: Collection[str]) -> bool:
 
 
 def _enough(table: PartitionTable, kept: Sequence[Replica]) -> bool:
-    """Do as many sync replicas stay as are wanted, if so many stay at all?"""
+    """Say whether as many sync replicas stay as are wanted, or all that stay are sync."""
     return sum(r.kind == SYNC for r in kept) >= min(table.sync_replicas, len(kept))
 
 
 def _rest(table: PartitionTable, *, passed: bool = False) -> PartitionTable:
-    """Without the first, whose turn is over; `passed`: it still has the copy it had."""
+    """Return the table without the first replica, whose turn is over; `passed`: it still has the copy it had."""
     assert table.resync is not None
     first, *nodes = table.resync.nodes
     over = (*table.passed_over, first) if passed else table.passed_over
@@ -106,14 +108,14 @@ def _rest(table: PartitionTable, *, passed: bool = False) -> PartitionTable:
 
 
 def begun(table: PartitionTable) -> Resync | None:
-    """What is left where a migration takes its place."""
+    """Return the part of the wish that goes on when a migration takes its place."""
     if table.resync is None or table.resync.phase == WAITING:
         return None
     return Resync(table.resync.nodes[:1], table.resync.phase)
 
 
 def emptied(table: PartitionTable, node: str) -> PartitionTable:
-    """`node`, whose turn it is, has dropped its copy."""
+    """Return the table after `node`, whose turn it is, has dropped its copy."""
     if table.away != node:
         return table
     assert table.resync is not None
@@ -121,7 +123,7 @@ def emptied(table: PartitionTable, node: str) -> PartitionTable:
 
 
 def left(table: PartitionTable) -> tuple[str, ...]:
-    """What is still to do, for people; empty: nothing is."""
+    """Return what is still to do, for people; empty: nothing is."""
     if table.resync is None:
         return ()
     first, *others = table.resync.nodes

@@ -1,15 +1,16 @@
-"""The states of a partition (P8) as one node knows them: a table, and how what the node sees is a row of it.
+"""This module has the states of a partition (P8) as one node knows them: a table, and how what the node sees becomes a
+row of it.
 
-INITIAL      known, and not yet enabled here, or served by nobody yet
+INITIAL      known, and not yet enabled here, or no node serves it yet
 ACTIVE       a node is active for it
 MIGRATING    the role goes to another node
 REPLICATING  the role stays; copies are made
 UPDATING     objects go to other partitions
 UNAVAILABLE  no node can be active
 
-The theory: nothing is told for the sake of states. Every node watches the partition's znode and the members, and what
-changes there is a happening of this table. A look that finds several at once (a hand-over that is over before it was
-seen) takes them one after the other, so none is lost. MIGRATING, REPLICATING and UPDATING are transient. No clock, I/O.
+No node reports a state. Every node watches the partition's znode and the members, and what changes there is a happening
+of this table. A look that finds several changes at once (a hand-over that was over before it was seen) takes them one
+after the other, so none is lost. MIGRATING, REPLICATING and UPDATING are transient. There is no clock and no I/O.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from halog.core.table.table import DISABLED, PartitionTable
 
 
 class State(enum.Enum):
-    """See the module."""
+    """A `State` is the state of a partition; the module lists the states."""
 
     INITIAL = "Initial"
     ACTIVE = "Active"
@@ -68,11 +69,12 @@ TRANSITIONS: Final[dict[State | None, dict[str, State]]] = {
     State.UPDATING: _TRANSIENT,
     State.UNAVAILABLE: {"quorum back": State.MIGRATING, "node assigned": State.MIGRATING},
 }
-"""`None`: nothing is known of it."""
+"""The key `None`: this node knows nothing of the partition."""
 
 
 def next_state(state: State | None, happening: str) -> State:
-    """The table's answer; AssertionError naming both where it has none."""
+    """Return the next state, as the table has it. An AssertionError names state and happening where the table has no
+    entry."""
     try:
         return TRANSITIONS[state][happening]
     except KeyError:
@@ -80,22 +82,22 @@ def next_state(state: State | None, happening: str) -> State:
         raise AssertionError(f"no transition from {was!r} on {happening!r}") from None
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """What node `me` knows at one moment."""
+class PartitionSight(msgspec.Struct, frozen=True):
+    """A `PartitionSight` is what node `me` knows at one moment."""
 
     me: str
     table: PartitionTable
     up: frozenset[Member]
     offline: bool = False
-    """Has this node no quorum in one of its zones (Q1)?"""
+    """Does this node lack a quorum in one of its zones (Q1)?"""
     handing: bool = False
-    """Is it active, and gives the role away just now?"""
+    """Is it active, and is it giving the role away just now?"""
     updating: bool = False
     """Do objects go from or to this partition?"""
 
 
-class Step(NamedTuple):
-    """One row of the table, taken."""
+class StateChange(NamedTuple):
+    """A `StateChange` is one row of the table, taken."""
 
     before: State
     happening: str
@@ -103,36 +105,36 @@ class Step(NamedTuple):
 
     @property
     def transient(self) -> bool:
-        """Into or out of a transient state?"""
+        """Say whether the step goes into or out of a transient state."""
         return self.before in TRANSIENT or self.now in TRANSIENT
 
 
-class Life:
-    """Of one partition, in one run of a node."""
+class StateTracker:
+    """A `StateTracker` follows the state of one partition, in one run of a node."""
 
     def __init__(self) -> None:
         self.state = next_state(None, "define")
         self.table: PartitionTable | None = None
-        """As it was looked at last."""
+        """The table at the last look."""
 
-    def look(self, sight: Sight) -> list[Step]:
-        """What has happened since the last look."""
+    def look(self, sight: PartitionSight) -> list[StateChange]:
+        """Return what has happened since the last look."""
         steps = []
         for happening in happenings(self.state, self.table, sight):
             now = next_state(self.state, happening)
-            steps.append(Step(self.state, happening, now))
+            steps.append(StateChange(self.state, happening, now))
             self.state = now
         self.table = sight.table
         return steps
 
 
-def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Iterator[str]:
-    """What this sight means in `state`, in order; `before`: the table of the look before."""
+def happenings(state: State, before: PartitionTable | None, sight: PartitionSight) -> Iterator[str]:
+    """Yield what this sight means in `state`, in order; `before`: the table of the look before."""
     was = None if before is None else before.active
     moved = state is not State.MIGRATING and None not in (was, sight.table.active) and was != sight.table.active
     stands, why = standing(sight)
     if state is State.MIGRATING and stands is State.REPLICATING and is_moving(sight.table):
-        return  # it lasts until the nodes that leave have left
+        return  # MIGRATING lasts until the leaving nodes have left
     if state is State.INITIAL:
         first = _first(stands, sight)
         if first is None:
@@ -145,8 +147,8 @@ def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Ite
         state = next_state(state, step)
 
 
-def _first(stands: State, sight: Sight) -> str | None:
-    """The way out of INITIAL: once it is enabled here, and a node serves it."""
+def _first(stands: State, sight: PartitionSight) -> str | None:
+    """Return the way out of INITIAL, once the partition is enabled here and a node serves it."""
     table = sight.table
     if status(table, sight.me) not in IN_USE or table.active is None or table.active not in sight.up:
         return None
@@ -158,7 +160,7 @@ def _first(stands: State, sight: Sight) -> str | None:
 
 
 def _next(
-    state: State, stands: State, why: str, moved: bool, before: PartitionTable | None, sight: Sight
+    state: State, stands: State, why: str, moved: bool, before: PartitionTable | None, sight: PartitionSight
 ) -> str | None:
     if state is State.ACTIVE:
         if moved and stands is not State.UNAVAILABLE:
@@ -173,8 +175,8 @@ def _next(
     return None if stands is state and not moved else "done"
 
 
-def _how(before: PartitionTable | None, sight: Sight) -> str:
-    """The role went to another node, or another run of it: who handed over is a replica then."""
+def _how(before: PartitionTable | None, sight: PartitionSight) -> str:
+    """Say how the role went to another node, or another run of it: a node that handed over is a replica afterwards."""
     was = None if before is None else before.active
     return "hand-over" if was in {r.member for r in sight.table.replicas} else "failover"
 
@@ -182,8 +184,8 @@ def _how(before: PartitionTable | None, sight: Sight) -> str:
 # --- how it stands ---
 
 
-def standing(sight: Sight) -> tuple[State, str]:
-    """The state that this sight shows, whatever was before, and the happening that leads there from ACTIVE."""
+def standing(sight: PartitionSight) -> tuple[State, str]:
+    """Return the state that this sight shows, whatever was before, and the happening that leads there from ACTIVE."""
     table, active = sight.table, sight.table.active
     if table.shut:
         return State.UNAVAILABLE, "disabled on its only node"
@@ -196,9 +198,9 @@ def standing(sight: Sight) -> tuple[State, str]:
     return _copying(sight, active)
 
 
-def _copying(sight: Sight, active: Member) -> tuple[State, str]:
+def _copying(sight: PartitionSight, active: Member) -> tuple[State, str]:
     table = sight.table
-    if is_moving(table):  # one that stands still, for an override, is none
+    if is_moving(table):  # a migration that an override holds up does not count
         if preferred(table) in (None, active.node):
             return State.REPLICATING, "replicas redefined"
         own = table.definitions.get(active.node)
@@ -211,8 +213,8 @@ def _copying(sight: Sight, active: Member) -> tuple[State, str]:
     return (State.UPDATING, "objects change partition") if sight.updating else (State.ACTIVE, "done")
 
 
-def _why_nobody(sight: Sight) -> str:
-    """Why no node can be active; "": one can."""
+def _why_nobody(sight: PartitionSight) -> str:
+    """Return why no node can be active; "": one can."""
     table = sight.table
     if sight.offline:
         return "quorum lost"
@@ -225,8 +227,8 @@ def _why_nobody(sight: Sight) -> str:
     return ""
 
 
-def _waited_for(sight: Sight) -> set[str]:
-    """Nodes that are up, host it, and are not in the node list in their present run."""
+def _waited_for(sight: PartitionSight) -> set[str]:
+    """Return nodes that are up, host the partition, and are not in the node list in their present run."""
     table = sight.table
     in_list = {table.active, *(r.member for r in table.replicas)}
     return {m.node for m in sight.up if m.node in table.present and m not in in_list}
@@ -236,7 +238,8 @@ def _waited_for(sight: Sight) -> set[str]:
 
 
 def teller(table: PartitionTable, up: frozenset[Member]) -> str | None:
-    """The node that tells of what all nodes see: the active one, else the first of its own that is up, else of all."""
+    """Return the node that tells of what all nodes see: the active one, else the first of the partition's nodes that is
+    up, else the first of all."""
     names = {m.node for m in up}
     first = (*table.node_list, *table.hosts, *sorted(names))
     return next((n for n in first if n in names), None)

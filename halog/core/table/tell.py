@@ -1,4 +1,4 @@
-"""What a copy tells operators."""
+"""A `Tell` is what a copy tells operators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from halog.events import Kind
 
 
 class Tell(msgspec.Struct, frozen=True):
-    """Something an operator should know (Q4): what kind, which node it is about ("": the one that tells), and why."""
+    """A `Tell` is something an operator should know (Q4): what kind, which node it is about ("": the one that tells),
+    and why."""
 
     kind: Kind
     node: str
     cause: str
     more: Mapping[str, Any] = {}
     once: str = ""
-    """The id of what others tell, too, who cannot know whether it has been told: it counts once. "": nobody does."""
+    """The id of something that several nodes tell, because none of them can know whether another has told it: it counts
+    once. "": only this node tells it."""
     logged: bool = False
-    """For this node's log file alone: the history has it from whoever did it."""
+    """Is it for this node's log file alone? The history then has it from whoever did it."""

@@ -1,12 +1,14 @@
-"""The node quorum of an availability zone, as one of its nodes sees it (Q1): a table of states, and arithmetic.
+"""This module has the node quorum of an availability zone, as one of its nodes sees it (Q1): a table of states, and
+arithmetic.
 
 ACTIVE    all nodes discovered are up, and there is a quorum
 PARTIAL   some discovered node is down, and there is a quorum
 DISABLED  there is no quorum: this node serves nothing, and refuses keep-alives
 
-A quorum is about whom a node *reaches*: a node that is itself offline for want of a quorum still votes, or nodes that
-lost each other could never come back. *Up* is who is reached and not offline; only that tells ACTIVE from PARTIAL.
-A zone without a quorum, or whose quorum is switched off, is never DISABLED. No clock, no I/O.
+A quorum counts the nodes that a node *reaches*. A node that is itself offline, because it lacks a quorum, still votes;
+otherwise nodes that lost each other could never come back. A node is *up* if it is reached and not offline; that only
+tells ACTIVE from PARTIAL. A zone without a quorum, or whose quorum is switched off, is never DISABLED. There is no
+clock and no I/O.
 """
 
 from __future__ import annotations
@@ -17,23 +19,24 @@ from collections.abc import Mapping
 import msgspec
 
 
-class State(enum.Enum):
-    """How a node stands in one of its zones; see the module."""
+class ZoneState(enum.Enum):
+    """A `ZoneState` says how a node stands in one of its zones; the module lists the states."""
 
     ACTIVE = "active"
     PARTIAL = "partial"
     DISABLED = "disabled"
 
 
-TRANSITIONS: dict[State, dict[str, State]] = {
-    State.ACTIVE: {"a node down": State.PARTIAL, "quorum lost": State.DISABLED},
-    State.PARTIAL: {"all nodes up": State.ACTIVE, "quorum lost": State.DISABLED},
-    State.DISABLED: {"quorum back, a node down": State.PARTIAL, "quorum back, all nodes up": State.ACTIVE},
+TRANSITIONS: dict[ZoneState, dict[str, ZoneState]] = {
+    ZoneState.ACTIVE: {"a node down": ZoneState.PARTIAL, "quorum lost": ZoneState.DISABLED},
+    ZoneState.PARTIAL: {"all nodes up": ZoneState.ACTIVE, "quorum lost": ZoneState.DISABLED},
+    ZoneState.DISABLED: {"quorum back, a node down": ZoneState.PARTIAL, "quorum back, all nodes up": ZoneState.ACTIVE},
 }
 
 
-def next_state(state: State, happening: str) -> State:
-    """The table's answer; AssertionError naming both where it has none."""
+def next_state(state: ZoneState, happening: str) -> ZoneState:
+    """Return the next state, as the table has it. An AssertionError names state and happening where the table has no
+    entry."""
     try:
         return TRANSITIONS[state][happening]
     except KeyError:
@@ -41,7 +44,8 @@ def next_state(state: State, happening: str) -> State:
 
 
 class Zone(msgspec.Struct, frozen=True):
-    """A zone as configured: its nodes with their votes, and at most one of the three demands (0: not asked for)."""
+    """A `Zone` is a zone as configured: its nodes with their votes, and at most one of the three demands (0: not asked
+    for)."""
 
     name: str
     votes: Mapping[str, int]
@@ -51,12 +55,12 @@ class Zone(msgspec.Struct, frozen=True):
 
     @property
     def guarded(self) -> bool:
-        """Has it a quorum?"""
+        """Say whether the zone has a quorum."""
         return bool(self.minimum_votes or self.percentage or self.minimum_remote)
 
     @property
     def demand(self) -> str:
-        """Its quorum in words; "" if it has none."""
+        """Return the zone's quorum in words; "" if it has none."""
         if self.percentage:
             return f"{self.percentage} % of {sum(self.votes.values())} votes"
         if self.minimum_votes:
@@ -64,17 +68,18 @@ class Zone(msgspec.Struct, frozen=True):
         return f"{self.minimum_remote} remote nodes" if self.minimum_remote else ""
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """What a node knows of the others, itself left out: whose address it has known, whom it hears, and who of them is
-    not offline."""
+class NodeContacts(msgspec.Struct, frozen=True):
+    """A `NodeContacts` is what a node knows of the others, itself left out: whose address it has known, whom it hears,
+    and which of them are not offline."""
 
     discovered: frozenset[str] = frozenset()
     reached: frozenset[str] = frozenset()
     up: frozenset[str] = frozenset()
 
 
-class Count(msgspec.Struct, frozen=True):
-    """A zone counted by one of its nodes: what it has, what it needs (0: nothing), of what; and who is down."""
+class QuorumCount(msgspec.Struct, frozen=True):
+    """A `QuorumCount` is a zone counted by one of its nodes: what it has, what it needs (0: nothing), in which unit;
+    and who is down."""
 
     have: int
     needed: int
@@ -86,34 +91,34 @@ class Count(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Is there a quorum?"""
+        """Say whether there is a quorum."""
         return self.have >= self.needed
 
 
-def count(zone: Zone, me: str, sight: Sight) -> Count:
-    """What `me`, one of the zone's nodes, has of its quorum. Others than the zone's nodes do not count."""
+def count(zone: Zone, me: str, sight: NodeContacts) -> QuorumCount:
+    """Count what `me`, one of the zone's nodes, has of its quorum. Only the zone's nodes count."""
     others = [n for n in zone.votes if n != me]
     reached = [n for n in others if n in sight.reached]
     down = tuple(n for n in others if n in sight.discovered and n not in sight.up)
     if zone.minimum_remote:
-        return Count(len(reached), zone.minimum_remote, "remote nodes", down)
+        return QuorumCount(len(reached), zone.minimum_remote, "remote nodes", down)
     have = sum(zone.votes[n] for n in (me, *reached))
     share = -(-zone.percentage * sum(zone.votes.values()) // 100)  # rounded up
-    return Count(have, zone.minimum_votes or share, "votes", down)
+    return QuorumCount(have, zone.minimum_votes or share, "votes", down)
 
 
-def first_state(zone: Zone, *, off: bool) -> State:
-    """Of a node that starts: it has reached nobody yet."""
-    return State.DISABLED if zone.guarded and not off else State.ACTIVE
+def first_state(zone: Zone, *, off: bool) -> ZoneState:
+    """Return the state of a node that starts: it has reached no other node yet."""
+    return ZoneState.DISABLED if zone.guarded and not off else ZoneState.ACTIVE
 
 
-def happening(state: State, counted: Count, *, off: bool) -> str | None:
-    """What this count means in `state`; None: nothing new. `off`: the quorum is switched off."""
+def happening(state: ZoneState, counted: QuorumCount, *, off: bool) -> str | None:
+    """Return what this count means in `state`; None: nothing new. `off`: the quorum is switched off."""
     whole = not counted.down
     if not counted.holds and not off:
-        return None if state is State.DISABLED else "quorum lost"
-    if state is State.DISABLED:
+        return None if state is ZoneState.DISABLED else "quorum lost"
+    if state is ZoneState.DISABLED:
         return f"quorum back, {'all nodes up' if whole else 'a node down'}"
-    if whole == (state is State.ACTIVE):
+    if whole == (state is ZoneState.ACTIVE):
         return None
     return "all nodes up" if whole else "a node down"

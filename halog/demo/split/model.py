@@ -1,4 +1,4 @@
-"""What the two sites manage, and what is to stand where both have counted.
+"""This module holds what the two sites manage, and what stands where both have counted.
 
 A departure is as the last one to touch it left it: nothing is declared for it, so the manual's defaults hold. An
 aircraft and an airport are sums, and what both sites added must be in them.
@@ -20,7 +20,7 @@ COUNTERS = ("landings", "arrivals", "miles", "minutes")
 
 @halog.managed(key=("time_hour", "carrier", "flight", "tail"), partition_by="tail")
 class Departure:
-    """A scheduled flight as both sites' desks see it. `by` names the write that left it so."""
+    """A `Departure` is a scheduled flight, shown at both sites' desks. `by` names the write that left it so."""
 
     time_hour: dt.datetime
     carrier: str
@@ -32,7 +32,7 @@ class Departure:
 
 
 def added_up(conflict: Conflict) -> Verdict:
-    """Both sites met it for the first time while they were apart: it has done what both counted."""
+    """Add up what both sites counted, if both met the object for the first time while they were apart."""
     ours, theirs = conflict.source, conflict.initiating
     if conflict.kind is not Kind.KEY_CONFLICT or conflict.base is not None or ours is None or theirs is None:
         return by_default(conflict)
@@ -41,7 +41,7 @@ def added_up(conflict: Conflict) -> Verdict:
 
 @halog.on_conflict(Aircraft, Airport)
 def totals(conflict: Conflict) -> Verdict:
-    """What both sites added since they parted, on top of what was there."""
+    """Add what both sites added since they parted to what was there."""
     return _merged(conflict)
 
 
@@ -49,12 +49,12 @@ _merged = merged_fields(counters=COUNTERS, otherwise=added_up)
 
 
 def departure_key(fields: Mapping[str, Any]) -> str:
-    """Of a departure's fields, live ones or those a report shows."""
+    """Return the key of a departure, by its live fields or those a report shows."""
     when = fields["time_hour"]
     hour = dt.datetime.fromisoformat(when) if isinstance(when, str) else when
     return f"{hour:%Y-%m-%dT%H:%M} {fields['carrier']} {fields['flight']} {fields['tail']}"
 
 
 def departure_state(fields: Mapping[str, Any] | None) -> str:
-    """All that is not key, in a line; "" where there is none. No two writes leave the same."""
+    """Return everything except the key in one line; "" for no departure. No two writes leave the same."""
     return "" if fields is None else f"{fields['gate']} {fields['status']} {fields['by']}"

@@ -1,4 +1,5 @@
-"""What is there, as an application reads it, as each node's own store has it, and as the report of a merge tells it."""
+"""This module reads what is there: as an application reads it, as each node's own store has it, and as the report of a
+merge tells it."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from halog.backend import Found
+from halog.demo.journal import Sums
 from halog.demo.model import Aircraft, Airport
-from halog.demo.result import Copies
-from halog.demo.split.journal import AIRCRAFT, AIRPORT, Sums
+from halog.demo.result import CopyCheck
+from halog.demo.split.journal import AIRCRAFT, AIRPORT
 from halog.demo.split.model import Departure, departure_key, departure_state
-from halog.demo.split.verify import Reported, Seen
+from halog.demo.split.verify import ReportedConflict, SiteObjects
 from halog.demo.verify_copies import Ask, Belongs, compare, read_store
 from halog.transactions import Node
 
@@ -20,8 +22,8 @@ Store = dict[tuple[str, bytes], tuple[bytes, bytes]]
 """(partition, index key) → (reference, value)."""
 
 
-def seen(node: Node) -> Seen:
-    """By the application's own verbs, from whoever is active."""
+def seen(node: Node) -> SiteObjects:
+    """Read by the application's own verbs, from the active nodes."""
     with node.transaction():
         departures = [(departure_key(f), departure_state(f)) for f in map(_fields, node.extent(Departure))]
     with node.transaction():
@@ -29,7 +31,7 @@ def seen(node: Node) -> Seen:
             *((AIRCRAFT, a.tail, (a.landings, a.miles, a.minutes)) for a in node.extent(Aircraft)),
             *((AIRPORT, a.code, (a.arrivals, a.miles, a.minutes)) for a in node.extent(Airport)),
         ]
-    return Seen(departures, sums)
+    return SiteObjects(departures, sums)
 
 
 def _fields(d: Departure) -> dict[str, Any]:
@@ -37,13 +39,13 @@ def _fields(d: Departure) -> dict[str, Any]:
 
 
 def store(ask: Ask, led: Mapping[str, str]) -> Store:
-    """All objects of a site, as the node that leads each partition holds them."""
+    """Return all objects of a site, as the node that leads each partition holds them."""
     return {(p, f.key): (f.ref, f.value) for p, node in led.items() for f in read_store(ask, node, p)}
 
 
-def copies(asks: Mapping[str, Ask], partitions: Iterable[str], belongs: Belongs) -> Copies:
-    """Every node's copy of every partition against every other's: reference, version, key and value; and each object
-    against where it `belongs`, so that none is there twice. `asks`: by node, how to ask it."""
+def copies(asks: Mapping[str, Ask], partitions: Iterable[str], belongs: Belongs) -> CopyCheck:
+    """Compare every node's copy of every partition with every other's: reference, version, key and value; and each
+    object with where it `belongs`, so that none is there twice. `asks`: by node, how to ask it."""
 
     def read(node: str, partition: str) -> Iterator[Found]:
         return read_store(asks[node], node, partition)
@@ -52,19 +54,19 @@ def copies(asks: Mapping[str, Ask], partitions: Iterable[str], belongs: Belongs)
 
 
 def exported(path: Path) -> list[dict[str, Any]]:
-    """A report, as `halog conflicts export` wrote it: every object that either site touched."""
+    """Return a report, as `halog conflicts export` wrote it: every object that either site touched."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def named(objects: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
-    """What each object is said to be: type, key and kind."""
+    """Return what the report says of each object: type, key and kind."""
     return {(o["type"], json.dumps(o["key"]), o["is"]) for o in objects}
 
 
-def reported(conflicts: Iterable[Mapping[str, Any]]) -> dict[str, Reported]:
-    """The departures among the conflicts."""
+def reported(conflicts: Iterable[Mapping[str, Any]]) -> dict[str, ReportedConflict]:
+    """Return the departures among the conflicts."""
     return {
-        _key(o): Reported(o["is"], _state(o["source"]), _state(o["initiating"]))
+        _key(o): ReportedConflict(o["is"], _state(o["source"]), _state(o["initiating"]))
         for o in conflicts
         if o["type"] == Departure.__name__
     }

@@ -1,4 +1,4 @@
-"""The result of a split for people: the story in one table, on stdout."""
+"""This module prints the result of a split for people: the story in one table, on stdout."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ OK = "ok: no acknowledged write of either site was lost, and both sites are the 
 
 
 def report(result: SplitResult, scene: SplitScene, console: Console | None = None) -> None:
-    """Print it."""
+    """Print the result."""
     tell(lines(result), scene, OK if result.ok else "", console)
 
 
 def lines(r: SplitResult) -> Iterator[tuple[str, str, str]]:
-    """What, how much, and what that means."""
+    """Yield rows of the table: what, how much, and what that means."""
     written = r.acknowledged.west + r.acknowledged.east
     overruled = written - r.merged - r.superseded - r.unaccounted
     yield "acknowledged", f"{written:,}", f"writes: {r.acknowledged.west:,} at west, {r.acknowledged.east:,} at east"

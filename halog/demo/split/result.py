@@ -1,4 +1,4 @@
-"""The result of a split that was healed: one document, exactly these keys."""
+"""This module holds the result of a split that was healed: one document, exactly these keys."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Acknowledged:
-    """Writes to single objects that a client was told are done."""
+class AcknowledgedWrites:
+    """Counts writes to single objects that each site's client was told are done."""
 
     west: int = 0
     east: int = 0
@@ -16,7 +16,8 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Objects in the report of the merge. `delete_update`: deleted at one site and changed at the other, either way."""
+    """Counts objects in the report of the merge. `delete_update`: deleted at one site and changed at the other, either
+    way."""
 
     instance_added: int = 0
     key: int = 0
@@ -26,8 +27,9 @@ class Conflicts:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds. From the cut to the first write acknowledged at the other site, the operator's command included; from
-    the operator's `halog restore` until every partition is merged; from then until both sites have the same copies."""
+    """Holds seconds. `cut_to_serve`: from the cut to the first write acknowledged at the other site, the operator's
+    command included. `restore`: from the operator's `halog restore` until every partition is merged. `follow`: from
+    then until both sites have the same copies."""
 
     cut_to_serve: float | None = None
     restore: float | None = None
@@ -36,12 +38,13 @@ class Timings:
 
 @dataclass(frozen=True)
 class SplitResult:
-    """What came out. An acknowledged write is `merged` if it stands, or is contained in a sum, `superseded` by a later
-    one of its own branch, or in the report of conflicts with both states; else it is `unaccounted`."""
+    """Holds what came out. An acknowledged write is `merged` if it stands, or is contained in a sum; `superseded` if a
+    later one of its own branch replaced it; or it is in the report of conflicts with both states. Else it is
+    `unaccounted`."""
 
     ok: bool = False
     unaccounted: int = 0
-    acknowledged: Acknowledged = field(default_factory=Acknowledged)
+    acknowledged: AcknowledgedWrites = field(default_factory=AcknowledgedWrites)
     merged: int = 0
     superseded: int = 0
     conflicts: Conflicts = field(default_factory=Conflicts)
@@ -49,5 +52,5 @@ class SplitResult:
     timings: Timings = field(default_factory=Timings)
 
     def to_dict(self) -> dict[str, Any]:
-        """As printed by `--format json`."""
+        """Return the document that `--format json` prints."""
         return asdict(self)

@@ -1,4 +1,5 @@
-"""What there is to see of a split: one scene for the story, one for each site. Plain values, drawn by `picture`."""
+"""This module holds what there is to see of a split: one scene for the story, one for each site. `picture` draws the
+plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ OPEN, CUT = "open", "cut"
 
 @dataclass
 class SplitScene(Scene):
-    """Everything on the screen. `rows` are the flights; a site's `done` are steps."""
+    """Holds everything on the screen. `rows` are the flights; a site's `done` are steps."""
 
     line: str = OPEN
     sites: dict[str, Scene] = field(default_factory=lambda: {WEST: Scene(0), EAST: Scene(0)})

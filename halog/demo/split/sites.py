@@ -1,7 +1,7 @@
-"""Two embedded sites, the lines between them, and what the nodes of each are told.
+"""This module runs two embedded sites and the lines between them, and makes the configuration of each site's nodes.
 
-A site reaches the other one only by two lines, to its Kafka and to its ZooKeeper, so that one call cuts all there is
-between them; its own servers it reaches directly.
+A site reaches the other one only by two lines, to its Kafka and to its ZooKeeper, so one call cuts everything between
+them; its own servers it reaches directly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from halog.config import (
 )
 from halog.demo.split.steps import EAST, WEST
 from halog.embedded import EmbeddedSite, RemoteListener, SiteInfo, ports
-from halog.embedded.line import HOST, Line
+from halog.embedded.line import HOST, SiteLine
 from halog.embedded.progress import Progress
 from halog.embedded.several import start_all
 
@@ -32,17 +32,17 @@ POLICY, ZONE = "flights", "here"
 
 
 def other(site: str) -> str:
-    """The one at the far end of the line."""
+    """Return the site at the far end of the line."""
     return EAST if site == WEST else WEST
 
 
 def nodes_of(site: str) -> tuple[str, ...]:
-    """Two: one is active, the other one has everything, too."""
+    """Return the names of a site's two nodes: one is active, the other one has everything, too."""
     return f"{site}-1", f"{site}-2"
 
 
-class Sites:
-    """Both. `start` is to be called on the main thread, with which their servers die."""
+class SplitSites:
+    """`SplitSites` runs both sites. Call `start` on the main thread, with which their servers die."""
 
     def __init__(self, directory: Path, progress: Progress) -> None:
         self._directory = directory
@@ -58,46 +58,47 @@ class Sites:
             for name, (door, address) in self._doors.items()
         }
         self.infos: Mapping[str, SiteInfo] = {}
-        self._lines: dict[str, tuple[Line, Line]] = {}
+        self._lines: dict[str, tuple[SiteLine, SiteLine]] = {}
 
     def start(self) -> None:
-        """Both at once; the lines are open."""
+        """Start both at once; the lines are open."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self.infos = start_all(self.sites)
         for name, info in self.infos.items():
             kafka, zookeeper = self._doors[name], int(info.zookeeper.rpartition(":")[2])
-            self._lines[name] = Line(kafka[0], kafka[1]), Line(zookeeper)
+            self._lines[name] = SiteLine(kafka[0], kafka[1]), SiteLine(zookeeper)
 
     def cut(self) -> None:
-        """Nothing passes any more, and nobody is told: connections stay, silent."""
+        """Let nothing pass any more, and tell nobody: connections stay, silent."""
         for line in self._all_lines():
             line.cut()
 
     def heal(self) -> None:
-        """As it was."""
+        """Open the lines again."""
         for line in self._all_lines():
             line.heal()
 
     def stop(self) -> None:
-        """Lines and servers."""
+        """End lines and servers."""
         with ExitStack() as stack:
             for site in self.sites.values():
                 stack.callback(site.stop)
             for line in self._all_lines():
                 stack.callback(line.close)
 
-    def _all_lines(self) -> Iterator[Line]:
+    def _all_lines(self) -> Iterator[SiteLine]:
         for lines in self._lines.values():
             yield from lines
 
     def config(self, site: str, directory: Path, name: str, partitions: int) -> Config:
-        """What all processes of a site go by. Both have the same policy, with nodes of their own."""
+        """Return the configuration of all processes of a site. Both sites have the same policy, with nodes of their
+        own."""
         away, info = other(site), self.infos[site]
         kafka, zookeeper = self._lines[away]
         return Config(
             cluster=ClusterConfig(name),
             site=SiteConfig(name=site, bootstrap=info.bootstrap, zookeeper=info.zookeeper),
-            # each side uses what its own site serves: the journals tell whose acknowledgement a write has
+            # each side uses what its own site serves: so the journals show which site acknowledged a write
             sites={away: RemoteSiteConfig(bootstrap=kafka.address, zookeeper=zookeeper.address, requests=False)},
             application=ApplicationConfig(modules=("halog.demo.split.model",)),
             zones={ZONE: ZoneConfig(nodes_of(site))},

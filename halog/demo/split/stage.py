@@ -1,6 +1,7 @@
-"""Everything that runs while two sites part and come together: servers, lines, nodes, clients, commands.
+"""This module holds everything that runs while two sites part and come together: servers, lines, nodes, clients,
+commands.
 
-Knows nothing of cuts and verdicts.
+It knows nothing of cuts and verdicts.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import msgspec
 
 import halog
 from halog.demo import cluster
+from halog.demo.client_reports import ClientReports
 from halog.demo.options import Options
 from halog.demo.processes import Child, stop_all, undivided, uninterrupted
 from halog.demo.scene import NodeScene
 from halog.demo.split.scene import SplitScene
-from halog.demo.split.sites import NAMES, Sites, nodes_of
-from halog.demo.split.steps import EAST, WEST
-from halog.demo.split.traffic import Order
-from halog.demo.staging import GRACE_S, UP_S, Staging
-from halog.demo.watch import NodeStatus, Watch, is_up, uneven
+from halog.demo.split.sites import NAMES, SplitSites, nodes_of
+from halog.demo.split.steps import WEST
+from halog.demo.split.traffic import TrafficOrder
+from halog.demo.staging import GRACE_S, UP_S, Staging, node_command
+from halog.demo.watch import ClusterWatch, NodeStatus, is_up, uneven
 from halog.embedded.progress import Progress
 from halog.errors import HalogError
 from halog.ports import Coordinator
@@ -36,61 +38,31 @@ COMMAND_S = 120.0
 """An operator's command takes some seconds; a loaded machine may need ten times that."""
 
 
-class Reports:
-    """What a client says, read on a thread of its own."""
-
-    def __init__(self, child: Child, scene: SplitScene, site: str) -> None:
-        self.child = child
-        self._scene = scene.sites[site]
-        self.done = False
-        self.error = ""
-        self.first: float | None = None
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        for line in self.child.said:
-            said = json.loads(line)
-            if "error" in said:
-                self.error = said["error"]
-                continue
-            self.first = said["first"]
-            self._scene.progress(said, time.monotonic())
-            self.done = said.get("done", False)
-
-    def check(self) -> None:
-        """HalogError if the client will never be done."""
-        if not self.done and not self.child.alive:
-            self._thread.join(1.0)
-            if not self.done:
-                raise HalogError(f"the {self.child.name} ended early: {self.error or self.child.last_words()}")
-
-
-class Ran(NamedTuple):
-    """What became of a command; `said` is its document, None if it said none."""
+class CommandResult(NamedTuple):
+    """Holds how a command ended; `said` is its document, None if it printed none."""
 
     code: int
     said: Any
     log: Path
 
 
-class Stage(Staging):
-    """See the module."""
+class SplitStage(Staging):
+    """A `SplitStage` runs the servers, nodes and clients of one run."""
 
     def __init__(self, options: Options, scene: SplitScene, progress: Progress) -> None:
         super().__init__(options.data_dir, scene)
         self.options = options
         self.scene = scene
-        self.sites = Sites(self.base / "sites", progress)
+        self.sites = SplitSites(self.base / "sites", progress)
         self.children: dict[str, Child] = {}
-        self.reports: dict[str, Reports] = {}
+        self.reports: dict[str, ClientReports] = {}
         self.configs: dict[str, Path] = {}
         self.nodes: dict[str, Node] = {}
-        """The demo's own, one at each site: they host nothing."""
-        self.watches: dict[str, Watch] = {}
+        """The demo's own nodes, one at each site: they host nothing."""
+        self.watches: dict[str, ClusterWatch] = {}
         self._commands = 0
         self._passing = ""
-        """The child that may end by itself."""
+        """The child that may end by itself: a command."""
 
     # --- life ---
 
@@ -114,11 +86,10 @@ class Stage(Staging):
     def _open_site(self, site: str) -> None:
         self.scene.phase = f"starting {site}'s nodes"
         for name in nodes_of(site):
-            argv = ["halog.cli.main", "node", "start", "--config", str(self.configs[site]), "--name", name]
-            child = self._child(name, [*argv, "--log-level", "info"])
+            child = self._child(name, node_command(self.configs[site], name))
             self.scene.sites[site].nodes[name] = NodeScene("starting", child.pid)
         self.nodes[site] = halog.node(self.configs[site], name=f"{site}-demo")
-        watch = self.watches[site] = Watch(self.nodes[site].runtime.router)
+        watch = self.watches[site] = ClusterWatch(self.nodes[site].runtime.router)
         for name in nodes_of(site):
             watch.add(name)
         self.wait(f"{site}'s nodes", lambda: self._is_up(site), UP_S)
@@ -128,7 +99,7 @@ class Stage(Staging):
         return all(is_up(watch.latest[n], self.children[n].pid, partitions) for n in nodes_of(site))
 
     def close(self) -> None:
-        """Nothing of this run is alive afterwards."""
+        """End everything of this run."""
         with uninterrupted():
             for watch in self.watches.values():
                 watch.close()
@@ -149,7 +120,7 @@ class Stage(Staging):
 
     def start_client(self, site: str, flights: Path, sabotaged: int) -> None:
         """Start a site's client; it waits at its gate."""
-        order = Order(
+        order = TrafficOrder(
             site,
             str(self.configs[site]),
             str(flights),
@@ -161,18 +132,14 @@ class Stage(Staging):
         argv = ["halog.demo.split.traffic", msgspec.json.encode(order).decode()]
         with undivided():
             child = Child(f"{site}-client", argv, self.run_dir, pipes=True)
-            self.reports[site] = Reports(child, self.scene, site)
-
-    def journal(self, site: str) -> Path:
-        """Where a client's journal is kept."""
-        return self.run_dir / f"{site}.journal"
+            self.reports[site] = ClientReports(child, self.scene.sites[site])
 
     def allow(self, site: str, steps: int) -> None:
         """Let a client go on to this step."""
         self.reports[site].child.tell(f"allow {steps}")
 
-    def command(self, site: str, *words: str, meanwhile: Callable[[], object] = lambda: None) -> Ran:
-        """`halog …` with a site's configuration, as an operator there runs it."""
+    def command(self, site: str, *words: str, meanwhile: Callable[[], object] = lambda: None) -> CommandResult:
+        """Run `halog …` with a site's configuration, as an operator there runs it."""
         self._commands += 1
         name = f"halog-{self._commands}-{'-'.join(w.strip('-') for w in words[:2])}"
         argv = ["halog.cli.main", *words, "--config", str(self.configs[site]), "--format", "json"]
@@ -194,10 +161,10 @@ class Stage(Staging):
                 child.finish(time.monotonic())
                 del self.children[name]
         out = b"".join(heard)
-        return Ran(child.exit_code or 0, json.loads(out) if out.strip() else None, child.log)
+        return CommandResult(child.exit_code or 0, json.loads(out) if out.strip() else None, child.log)
 
     def must(self, site: str, *words: str, meanwhile: Callable[[], object] = lambda: None) -> Any:
-        """The document of a command that has to succeed."""
+        """Run a command that has to succeed; return its document."""
         ran = self.command(site, *words, meanwhile=meanwhile)
         if ran.code != 0:
             why = ran.log.read_text(errors="replace").strip().splitlines()[-1:] or [f"it said {ran.said}"]
@@ -208,16 +175,14 @@ class Stage(Staging):
 
     def _look(self) -> None:
         for name, child in self.children.items():
-            if not child.alive and name != self._passing:
-                raise HalogError(
-                    f"{name} ended unasked (exit code {child.exit_code}): {child.last_words()}; see {child.log}"
-                )
+            if name != self._passing:
+                child.check(name)
         for reports in self.reports.values():
             reports.check()
         for site, watch in self.watches.items():
             self._update(site, watch)
 
-    def _update(self, site: str, watch: Watch) -> None:
+    def _update(self, site: str, watch: ClusterWatch) -> None:
         self.scene.serves[site] = sum(not t.owner and t.active is not None for t in watch.tables.values())
         self.scene.sites[site].nodes = {
             name: NodeScene("up" if status else "silent", self.children[name].pid, lag=status.lag if status else 0)
@@ -228,22 +193,17 @@ class Stage(Staging):
 
     @property
     def partitions(self) -> list[str]:
-        """All of them, by name."""
+        """Return the names of all partitions."""
         return list(self.watches[WEST].tables)
 
     def coordinator(self, site: str) -> Coordinator:
-        """A site's."""
+        """Return a site's coordinator."""
         return self.nodes[site].runtime.adapters.coordinator
 
     def asked(self) -> Mapping[str, NodeStatus | None]:
-        """How each node of both sites is now."""
+        """Ask each node of both sites for its status now."""
         return {name: watch.ask(name) for watch in self.watches.values() for name in watch.latest}
 
     def level(self) -> bool:
         """Are all copies of both sites the same history, to the same record?"""
         return not uneven(self.asked(), self.partitions)
-
-    def east_serves(self) -> bool:
-        """All that there is."""
-        tables = self.watches[EAST].tables.values()
-        return all(not t.owner and t.active is not None for t in tables)

@@ -1,10 +1,12 @@
-"""Is every acknowledged write accounted for? Pure: the clients' journals against what is there, and the merge's report.
+"""This module checks whether every acknowledged write is accounted for. Pure: it holds the clients' journals against
+what is there, and the merge's report.
 
-A write to a departure is accounted for if what it left stands; or a later write of its own branch came on top of it,
-which is what the journals say of two writes of one client, and of a write of the other site's client that found it; or
-the report has the departure among the conflicts, with what this write left as its own side's state and what the other
-site's last write left as the other's. What stands of a conflict must be what the rule says. A chain that breaks (a
-write that did not find what the one before it had left) is a lost write, whatever stands at the end.
+A write to a departure is accounted for in one of three ways. The state that it left stands. Or a later write came on
+top of it: one of its own branch, as the journals say of two writes of one client, or one of the other site's client
+that found its state. Or the report has the departure among the conflicts, with the state that this write left for its
+own side, and the state that the other site's last write left for the other. The state that stands of a conflict must be
+the one that the rule says. A chain that breaks (a write that did not find what the one before it had left) is a lost
+write, whatever stands at the end.
 
 Sums are proved as such: what is there is what all acknowledged writes of both sites added, no more and no less.
 """
@@ -16,18 +18,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from halog.demo.split.journal import DEPARTURE, Claims, Sums, Write
+from halog.demo.complaints import Complaints
+from halog.demo.journal import ObjectWrite, Sums
+from halog.demo.split.journal import DEPARTURE, WriteClaims
 from halog.demo.split.result import Conflicts
 
 ADDED = "instance added"
 KEPT = ("key conflict", "state conflict", "delete update", "update delete")
-"""The source's state stands."""
-
-EXAMPLES = 8
+"""Kinds of conflicts in which the source's state stands."""
 
 
-class Reported(NamedTuple):
-    """A conflict, as the report has it: what it is, and what each branch left ("": nothing)."""
+class ReportedConflict(NamedTuple):
+    """Holds a conflict, as the report has it: its kind, and what each branch left ("": nothing)."""
 
     kind: str
     source: str
@@ -35,40 +37,41 @@ class Reported(NamedTuple):
 
     @property
     def stands(self) -> str:
-        """By the rule, where no trigger is asked."""
+        """Return the state that stands by the rule, if no trigger is asked."""
         return self.initiating if self.kind == ADDED else self.source
 
 
-class Seen(NamedTuple):
-    """What is there: each departure's key with what was left under it, each sum by kind and key, as they were read."""
+class SiteObjects(NamedTuple):
+    """Holds what is there: each departure's key with the state left under it, each sum by kind and key, as they were
+    read."""
 
     departures: Sequence[tuple[str, str]]
     sums: Sequence[tuple[str, str, Sums]]
 
 
-class Verdict:
-    """What was counted, and what is wrong in words (the first few)."""
+class WriteVerdict(Complaints):
+    """A `WriteVerdict` counts writes by their fate, and what is wrong."""
 
     def __init__(self) -> None:
-        self.merged = self.superseded = self.overruled = self.unaccounted = self.wrong = 0
-        self.examples: list[str] = []
+        super().__init__()
+        self.merged = self.superseded = self.overruled = self.unaccounted = 0
 
     @property
     def ok(self) -> bool:
-        """Is all of it accounted for, and nothing else there?"""
+        """Is every write accounted for, and nothing else there?"""
         return not self.unaccounted and not self.wrong
 
     def complain(self, text: str, lost: int = 0) -> None:
-        """Something is not as it should be; `lost`: of so many writes."""
-        self.wrong += 1
+        """Count one more thing that is not as it should be; `lost` writes are unaccounted for."""
+        super().complain(text)
         self.unaccounted += lost
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(text)
 
 
-def judge(initiating: Claims, source: Claims, seen: Seen, report: Mapping[str, Reported]) -> Verdict:
-    """All of it. `report`: the departures that are conflicts."""
-    verdict = Verdict()
+def judge(
+    initiating: WriteClaims, source: WriteClaims, seen: SiteObjects, report: Mapping[str, ReportedConflict]
+) -> WriteVerdict:
+    """Judge everything. `report`: the departures that are conflicts."""
+    verdict = WriteVerdict()
     for site, claims in (("initiating", initiating), ("source", source)):
         if claims.unknown:
             verdict.complain(f"the client of the {site} site never learned what became of {claims.unknown} writes")
@@ -81,7 +84,11 @@ def judge(initiating: Claims, source: Claims, seen: Seen, report: Mapping[str, R
 
 
 def _departures(
-    initiating: Claims, source: Claims, found: Iterable[tuple[str, str]], report: Mapping[str, Reported], v: Verdict
+    initiating: WriteClaims,
+    source: WriteClaims,
+    found: Iterable[tuple[str, str]],
+    report: Mapping[str, ReportedConflict],
+    v: WriteVerdict,
 ) -> None:
     there: dict[str, str] = {}
     for key, state in found:
@@ -99,7 +106,12 @@ def _departures(
 
 
 def _departure(
-    key: str, initiating: Sequence[Write], source: Sequence[Write], state: str, told: Reported | None, v: Verdict
+    key: str,
+    initiating: Sequence[ObjectWrite],
+    source: Sequence[ObjectWrite],
+    state: str,
+    told: ReportedConflict | None,
+    v: WriteVerdict,
 ) -> None:
     _chained(key, initiating, {""}, v)
     _chained(key, source, {"", *(w.left for w in initiating)}, v)
@@ -114,8 +126,8 @@ def _departure(
             _last(key, branch, other, state, told if _is_told(told, initiating, source) else None, v)
 
 
-def _chained(key: str, branch: Sequence[Write], first: set[str], v: Verdict) -> None:
-    """Each write finds what the one before it has left; the first one what was there."""
+def _chained(key: str, branch: Sequence[ObjectWrite], first: set[str], v: WriteVerdict) -> None:
+    """Check that each write found what the one before it has left; the first one, what was there."""
     if branch and branch[0].saw not in first:
         v.complain(f"departure {key}: {branch[0].left or 'its end'} found {branch[0].saw}, which nobody left there", 1)
     for before, write in pairwise(branch):
@@ -123,7 +135,7 @@ def _chained(key: str, branch: Sequence[Write], first: set[str], v: Verdict) -> 
             v.complain(f"departure {key}: {before.left or 'its end'} is lost: {write.left or 'its end'} saw another", 1)
 
 
-def _is_told(told: Reported | None, initiating: Sequence[Write], source: Sequence[Write]) -> bool:
+def _is_told(told: ReportedConflict | None, initiating: Sequence[ObjectWrite], source: Sequence[ObjectWrite]) -> bool:
     """Are both branches' last writes in the report? A branch that did not write is as both had it."""
     if told is None:
         return False
@@ -131,21 +143,26 @@ def _is_told(told: Reported | None, initiating: Sequence[Write], source: Sequenc
 
 
 def _last(
-    key: str, branch: Sequence[Write], other: Sequence[Write], state: str, told: Reported | None, v: Verdict
+    key: str,
+    branch: Sequence[ObjectWrite],
+    other: Sequence[ObjectWrite],
+    state: str,
+    told: ReportedConflict | None,
+    v: WriteVerdict,
 ) -> None:
     write = branch[-1]
     if state == write.left or _came_and_went(branch, other):
         v.merged += 1
     elif write.left and any(w.saw == write.left for w in other):
-        v.superseded += 1  # both sites had it, and the other one went on from there
+        v.superseded += 1  # both sites had it, and the other site wrote on top of it
     elif told is not None:
         v.overruled += 1
     else:
         v.complain(f"departure {key}: {write.left or 'its end'} is lost; there is {state or 'nothing'}", 1)
 
 
-def _came_and_went(branch: Sequence[Write], other: Sequence[Write]) -> bool:
-    """Did this branch end what it had made itself, without the other one having met it? Then nothing is to be left."""
+def _came_and_went(branch: Sequence[ObjectWrite], other: Sequence[ObjectWrite]) -> bool:
+    """Did this branch end what it had made itself, before the other one met it? Then nothing is left."""
     own = {write.left for write in branch} - {""}
     return not branch[0].saw and not branch[-1].left and not any(write.saw in own for write in other)
 
@@ -153,7 +170,9 @@ def _came_and_went(branch: Sequence[Write], other: Sequence[Write]) -> bool:
 # --- sums ---
 
 
-def _sums(initiating: Claims, source: Claims, found: Iterable[tuple[str, str, Sums]], v: Verdict) -> None:
+def _sums(
+    initiating: WriteClaims, source: WriteClaims, found: Iterable[tuple[str, str, Sums]], v: WriteVerdict
+) -> None:
     there: dict[tuple[str, str], Sums] = {}
     for what, key, sums in found:
         if (what, key) in there:
@@ -171,7 +190,7 @@ def _sums(initiating: Claims, source: Claims, found: Iterable[tuple[str, str, Su
         v.complain(f"{what} {key} has {sums}; what was acknowledged adds up to {expected}", max(1, off))
 
 
-def _added(writes: Iterable[Write]) -> Sums:
+def _added(writes: Iterable[ObjectWrite]) -> Sums:
     writes = list(writes)
     first, second, third = (sum(w.added[i] for w in writes) for i in range(3))
     return first, second, third
@@ -181,6 +200,6 @@ def _added(writes: Iterable[Write]) -> Sums:
 
 
 def conflicts(kinds: Iterable[str]) -> Conflicts:
-    """Counted by the manual's classes, and the one that has no name there."""
+    """Count conflicts by the manual's classes, and the one class that has no name there."""
     of = Counter(kinds)
     return Conflicts(of[ADDED], of["key conflict"], of["state conflict"], of["delete update"] + of["update delete"])

@@ -1,4 +1,4 @@
-"""How a node reaches the active copy of a partition: its own, or by asking another node."""
+"""Reaches the active copy of a partition for a node: its own copy, or another node's by asking it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from halog.transactions.context import forked_error
 T = TypeVar("T")
 
 LOCKED_S = 0.003
-"""Pause before what a transaction in doubt held is asked for again: most are decided within."""
+"""Pause before a read tries again what a transaction in doubt holds: most are decided within it."""
 
 
 class Limits(NamedTuple):
-    """What a policy says of how long its partitions are waited for, in seconds (P4). None: as for all."""
+    """Says how long a policy's partitions are waited for, in seconds (P4). None: as long as for all policies."""
 
     call_s: float | None = None
     locked_s: float | None = None
@@ -35,7 +35,7 @@ NO_LIMITS: Final[Mapping[str, Limits]] = {}
 
 
 def limits_of(config: Config) -> dict[str, Limits]:
-    """By policy, of those that say anything."""
+    """Return the limits by policy, of those policies that set any."""
     made = {}
     for name, policy in config.policies.items():
         call_ms, doubt_ms = policy.call_deadline_ms, policy.doubt_timeout_ms
@@ -47,7 +47,7 @@ def limits_of(config: Config) -> dict[str, Limits]:
 
 
 class Asker:
-    """Shared by everything a node offers its application."""
+    """An `Asker` is shared by everything that a node offers its application: it asks the active node of a partition."""
 
     def __init__(
         self,
@@ -63,33 +63,34 @@ class Asker:
         self.copies = copies
         self.call_s = call_s
         self.locked_s = locked_s
-        """How long what a transaction in doubt holds is waited for: until it is decided, if all goes well."""
+        """A commit waits so long for what a transaction in doubt holds; in ordinary cases it is decided by then."""
         self._of_policies = of_policies
-        """Of policies with times of their own, instead of these two."""
+        """By policy: the limits that replace the two above."""
         self.closed = False
         self._pid = os.getpid()
 
     def call_of(self, partition: str) -> float:
-        """How long an answer of this partition is waited for, in seconds."""
+        """Return how long an answer of this partition is waited for, in seconds."""
         own = self._own(partition)
         return self.call_s if own is None or own.call_s is None else own.call_s
 
     def locked_of(self, partition: str) -> float:
-        """How long a commit waits for what a transaction in doubt holds there."""
+        """Return how long a commit waits for what a transaction in doubt holds in this partition, in seconds."""
         own = self._own(partition)
         return self.locked_s if own is None or own.locked_s is None else own.locked_s
 
     def read_of(self, partition: str) -> float:
-        """How long a read waits for that: it holds nothing itself, so for as long as a living initiator may wait."""
+        """Return how long a read waits for what a transaction in doubt holds there. A read holds nothing itself, so it
+        waits as long as a living initiator may."""
         return max(self.call_of(partition), self.locked_of(partition))
 
     def doubt_of(self, partition: str, usual_s: float) -> float:
-        """How long a participant there waits for an initiator that it hears nothing of."""
+        """Return how long a participant there waits for an initiator that it hears nothing of."""
         own = self._own(partition)
         return usual_s if own is None or own.locked_s is None else own.locked_s / 2
 
     def shortest_doubt(self, usual_s: float) -> float:
-        """Of any partition."""
+        """Return the shortest of these times over all partitions."""
         return min([usual_s, *(own.locked_s / 2 for own in self._of_policies.values() if own.locked_s is not None)])
 
     def _own(self, partition: str) -> Limits | None:
@@ -97,24 +98,26 @@ class Asker:
         return None if known is None else self._of_policies.get(known[1].policy)
 
     def check_open(self) -> None:
-        """ClosedError once the node is closed; ForkedError in a child of the process that opened it."""
+        """Raise ClosedError once the node is closed; ForkedError in a child of the process that opened it."""
         self.check_forked()
         if self.closed:
             raise ClosedError(f"node {self.name} is closed")
 
     def check_forked(self) -> None:
-        """ForkedError in a child of the process that opened the node: what it knows is as of the fork, and its
+        """Raise ForkedError in a child of the process that opened the node: what it knows is as of the fork, and its
         connections are the parent's."""
         if os.getpid() != self._pid:
             raise forked_error()
 
     def serving(self, partition: str) -> Copy | None:
-        """This node's copy, if it is active and the node is not offline (Q1): its copies hear of that one by one."""
+        """Return this node's copy if it is active and the node is not offline (Q1). The node is asked too, because its
+        copies hear of that one by one."""
         copy = self.copies.get(partition)
         return copy if copy is not None and copy.serving and not self.router.offline() else None
 
     def epoch(self, partition: str) -> int:
-        """The highest epoch that is known here: by the table, or by this node's copy, which may be ahead of that."""
+        """Return the highest epoch that is known here: by the table, or by this node's copy, which may be ahead of the
+        table."""
         copy, known = self.copies.get(partition), self.router.epoch(partition)
         return (
             known
@@ -123,7 +126,7 @@ class Asker:
         )
 
     def readable(self, partition: str) -> Copy | None:
-        """This node's copy, active or not, if it shows what it has: it has read all that the log had when it came
+        """Return this node's copy, active or not, if it may be read: it has read all that the log had when it came
         (back), it has no error, and the node is not offline (Q1, P11)."""
         copy = self.copies.get(partition)
         if copy is None or copy.error is not None or copy.core.state.role in INCOMPLETE or self.router.offline():
@@ -147,7 +150,8 @@ class Asker:
             return None
 
     def patiently(self, partition: str, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, made again while it meets what a transaction in doubt holds in that partition."""
+        """Return the result of `attempt`; it is called again while it meets objects that a transaction in doubt holds
+        there."""
         until = time.monotonic() + self.read_of(partition)
         while True:
             try:
@@ -165,7 +169,7 @@ class Asker:
 
 
 class Waiter:
-    """Waits on the calling thread for one result."""
+    """A `Waiter` waits on the calling thread for one result."""
 
     __slots__ = ("_lock", "result")
 
@@ -183,7 +187,7 @@ class Waiter:
         return self.result is not None
 
     def wait(self, timeout_s: float) -> res.Result | None:
-        """The result, or None if it did not come in time."""
+        """Return the result, or None if it did not come in time."""
         if self.result is None:
             self._lock.acquire(timeout=max(0.0, timeout_s))
         return self.result

@@ -1,4 +1,4 @@
-"""A node's commits: presented to the active copy, here or elsewhere, until somebody says what became of them (R5).
+"""Commits on the active copy, here or on another node, until an answer says what became of the commit (R5).
 
 A commit carries its transaction id, so presenting it again is harmless: it happens once. This module decides nothing.
 """
@@ -30,35 +30,36 @@ from halog.errors import (
     ZoneQuorumError,
 )
 from halog.runtime.client.caller import Asker, Waiter
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.request import HERE, Open, check_here
 from halog.runtime.rpc.result_errors import clock_behind, closed_meanwhile, perhaps_done, to_error
 
 PERHAPS: Final = 0
-"""No lsn: it may be in the log, and is to be asked for again."""
+"""There is no lsn: the commit may be in the log, and is to be asked for again."""
 
 RETRY_S = 0.002
-"""Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
+"""Pause before a commit is tried again after this node stopped being active: the election goes on meanwhile."""
 
 OVERLOADED_S = 0.005
-"""Pause while too many commits are in flight, or too few nodes there: some have been answered, or are back, by then."""
+"""Pause while too many commits are in flight, or too few nodes are up: some have been answered, or are back, by
+then."""
 
 
 class Commits:
-    """Transaction ids, and the two ways to commit: waiting, and being told. Thread-safe."""
+    """Gives transaction ids and commits, in two ways: waiting for the answer, or being called with it. Thread-safe."""
 
     def __init__(self, asker: Asker, location: int, waits: Callable[[str], bool]) -> None:
         self._asker = asker
         self._location = location.to_bytes(8, "big")
         self._waits = waits
         """Does a commit to this partition wait while there is no quorum?"""
-        self.deliveries: Deliveries | None = None
-        """Of the copies hosted here."""
+        self.deliveries: DeliveryReports | None = None
+        """Belongs to the copies that this node hosts."""
         self._stamp = 0
         self._unsent: set[bytes] = set()
-        """Ids given and not yet sent: of those, "too old" means that they did not happen."""
+        """Holds ids that were given and not sent yet: for them "too old" means that they did not happen."""
         self._lock = threading.Lock()
 
     def new_id(self) -> bytes:
@@ -70,7 +71,7 @@ class Commits:
             return tx
 
     def sent(self, tx: bytes) -> None:
-        """It is presented by somebody else, over several partitions."""
+        """Note that another class presents this transaction, over several partitions."""
         self._unsent.discard(tx)
 
     def catch_up(self, stamp: int) -> None:
@@ -85,7 +86,7 @@ class Commits:
             if open_.presented:
                 open_.seen(self._asker.epoch(partition))
             return self._commit(partition, tx, work, open_)
-        except OutcomeUnknownError as error:  # whoever has it can ask what became of it
+        except OutcomeUnknownError as error:  # with this evidence the caller can ask what became of it
             error.evidence |= {"tx": tx.hex(), "epoch": open_.epoch}
             error.evidence.setdefault("partition", partition)
             missing = "" if "expired" in error.evidence else self._asker.router.missing(partition)
@@ -100,7 +101,7 @@ class Commits:
             raise
 
     def withdrawn(self, tx: bytes) -> None:
-        """It was interrupted, and nobody will act on it."""
+        """Note that the commit was interrupted before anybody had it: nobody will act on it."""
         self._unsent.add(tx)
 
     def unsent(self, tx: bytes) -> bool:
@@ -117,14 +118,14 @@ class Commits:
         self._asker.check_open()
         until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
-        perhaps = not first  # begun before, by whoever did not wait: nobody has said here what became of it
+        perhaps = not first  # it was begun before by a caller who did not wait: its outcome is not known here
         while True:
             try:
                 lsn = self._once(partition, tx, work, until, open_)
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
                 out = "may_arrive" in e.evidence
-                first, perhaps = first and not out, perhaps or out  # whatever ends the next turn
+                first, perhaps = first and not out, perhaps or out  # these count whatever ends the next attempt
                 limit = locked if isinstance(e, LockedError) else until
                 self._wait_out(partition, e, limit, doubtful=out or (isinstance(e, ZoneQuorumError) and not first))
                 continue
@@ -144,8 +145,8 @@ class Commits:
             first, perhaps = first and not open_.presented, perhaps or lsn is PERHAPS
 
     def _wait_out(self, partition: str, error: HalogError, until: float, *, doubtful: bool) -> None:
-        """A moment, if there may be another attempt; else raises what the last one met, or that it says nothing: an
-        earlier one may still arrive, or it is said by one who does not know."""
+        """Sleep a moment if there may be another attempt. Else raise the error of the last one; or, if `doubtful`, that
+        the outcome is unknown: an earlier attempt may still arrive, or whoever refused cannot know."""
         waits = isinstance(error, OverloadedError | LockedError) or self._waits(partition)
         if not waits or time.monotonic() >= until:
             if doubtful:
@@ -154,8 +155,8 @@ class Commits:
         time.sleep(OVERLOADED_S)
 
     def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: Open) -> int | None:
-        """One attempt here or elsewhere. None: this node is active no more, and nothing happened, go round again;
-        PERHAPS: the same, and the log may have it."""
+        """Make one attempt, here or elsewhere, and return the lsn. None: this node is active no more and nothing
+        happened, so try again. PERHAPS: the same, but the log may have it."""
         copy = self._asker.serving(partition)
         if copy is None:
             frame = frames.Submit(partition, tx, work)
@@ -167,7 +168,7 @@ class Commits:
         check_here(partition, work.site, self._asker.router)
         led = (
             copy.core.state.chain.state.epoch.number
-        )  # its own, and looked at before: it answers in that one or a later one
+        )  # read before the commit: it is answered in this epoch or a later one
         result = self._here(copy, tx, work, until, open_)
         if isinstance(result, res.Happened):
             return result.lsn
@@ -203,13 +204,13 @@ class Commits:
         logged = not copy.answers_early(work.durability)
 
         def answered(result: res.Result) -> None:
-            if type(result) is res.Expired:  # refused before anything was sent: `commit` is to see it as new
+            if type(result) is res.Expired:  # it was refused before it was sent: `commit` is to take it for new
                 self._unsent.add(tx)
             lsn = result.lsn if type(result) is res.Happened else None
-            if not logged:  # by the replicas: the log's reports are the kept thread's
+            if not logged:  # the replicas answered; the log's reports are left to the kept thread
                 done(lsn)
                 return
-            deliveries.followed = True  # first: who is told may have had his turn before this thread goes on
+            deliveries.followed = True  # set first: the caller may take his turn before this thread goes on
             if not done(lsn):
                 deliveries.followed = False
 
@@ -224,11 +225,11 @@ class Commits:
 
 
 def says_nothing(error: HalogError, *, perhaps: bool = False) -> bool:
-    """Does this answer to a commit leave open what becomes of it? Its evidence says whether an earlier request may
-    still arrive, or one of the same turn may have happened; `perhaps`: one of another turn may."""
+    """Does this answer to a commit leave open what becomes of it? The error's evidence says whether an earlier request
+    may still arrive, or one of the same turn may have happened. `perhaps`: one of another turn may have happened."""
     if type(error) is HalogError or (isinstance(error, FrameError) and "limit" not in error.evidence):
-        return True  # it has failed half-way; the answer cannot be read
-    if "frame" in error.evidence:  # it was not sent: nobody has looked
+        return True  # it failed half-way, or the answer cannot be read
+    if "frame" in error.evidence:  # this request was not sent, so no node has seen it
         return perhaps or "asked_before" in error.evidence or "may_arrive" in error.evidence
     if "may_arrive" in error.evidence and not _for_good(error):
         return True
@@ -236,19 +237,19 @@ def says_nothing(error: HalogError, *, perhaps: bool = False) -> bool:
 
 
 _JUDGED: Final = (TransactionError, OverloadedError, QuorumError, RefusedError)
-"""Said by who has looked first whether it is known already."""
+"""These errors come from a node that has looked first whether the commit is known already."""
 
 
 def _for_good(error: HalogError) -> bool:
-    """Will each request of the same commit be refused, whenever it arrives? Versions and mappings only grow; an object
-    that is in the way of a new one may go, and so does a lock."""
+    """Will every request of the same commit be refused, whenever it arrives? Versions and mappings only grow. But an
+    object that is in the way of a new one may go, and so may a lock."""
     if not isinstance(error, TransactionError) or isinstance(error, DuplicateKeyError | LockedError):
         return False
     return bool(error.evidence.get("expected", 0) != ABSENT)
 
 
 def _give_up(partition: str, error: HalogError, *, perhaps: bool, first: bool) -> NoReturn:
-    """There will be no other attempt: raises `error`, or that it is unknown what became of an earlier one."""
+    """Raise `error`, or that the outcome of an earlier attempt is unknown: there will be no other attempt."""
     if isinstance(error, ClosedError) and not first:
         raise closed_meanwhile(partition) from error
     if perhaps:

@@ -1,9 +1,9 @@
-"""Transactions over several partitions that this node drives and that take long: their participants hear that it lives.
+"""Tells participants of long transactions over several partitions that this node, their initiator, lives.
 
-A participant that has voted holds objects, and asks for the abort when it has heard nothing of the initiator for
-`timing.doubt_timeout_ms` (D5): that is what frees what a dead one left. A living one asks for the same vote again, well
-before that, as long as it waits for another participant; the law is that such a request changes nothing else. What
-takes some ms, as nearly all do, never gets there. Decides nothing.
+A participant that has voted holds objects. It asks for the abort when it has heard nothing of the initiator for
+`timing.doubt_timeout_ms` (D5): so what a dead initiator left is freed. A living initiator asks for the same vote again,
+well before that, as long as it waits for another participant. By rule such a request changes nothing else. Nearly all
+transactions take some ms, and are decided before that. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -25,39 +25,42 @@ from halog.runtime.support.keyed_executor import Errands
 logger = logging.getLogger("halog.node")
 
 SHARE: Final = 4
-"""Asked so often in the time in which nobody is doubted: one request may be lost, and one be late."""
+"""A vote is asked for again so often within the doubt timeout: one request may be lost, and one be late."""
 
 EACH, THREADS = 4, 32
-"""Such requests at once, to one partition and to all."""
+"""So many such requests are under way at once, to one partition and to all."""
 
 IDLE_TICKS: Final = 20
-"""A thread that is woken for each transaction would cost more than one that looks twice a second for a while."""
+"""The thread sleeps after so many turns without work. Waking it for each transaction would cost more than two looks a
+second for a while."""
 
 
-class Living:
-    """One transaction, until it is decided."""
+class LiveTransaction:
+    """A `LiveTransaction` is a transaction over several partitions until it is decided."""
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s
         self.due = time.monotonic() + every_s
         self.voted: list[frames.Prepare] = []
-        """Whoever has."""
+        """Holds the requests of those participants that have voted."""
         self.aborted: ConflictError | None = None
-        """A participant says that it was given up: nothing of it happened or will."""
+        """Is set when a participant says that the transaction was given up: nothing of it has happened or will
+        happen."""
 
     def check(self) -> None:
-        """Raises that it was given up."""
+        """Raise the error that the transaction was given up, if it was."""
         if self.aborted is not None:
             raise self.aborted
 
 
-class Initiating:
-    """Of one node. `ask`: asks for a vote until then."""
+class InitiatorHeartbeat:
+    """An `InitiatorHeartbeat` repeats the votes of a node's live transactions. `ask` asks for a vote until the given
+    time."""
 
     def __init__(self, ask: Callable[[frames.Prepare, float], int], tick_s: float) -> None:
         self._ask = ask
         self._tick_s = tick_s
-        self._live: dict[bytes, Living] = {}
+        self._live: dict[bytes, LiveTransaction] = {}
         self._errands = Errands("halog-living", EACH, THREADS)
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -65,15 +68,15 @@ class Initiating:
         self._closed = False
 
     def close(self) -> None:
-        """Nobody hears of it any more."""
+        """Stop: no participant hears of this node any more."""
         self._closed = True
         self._wake.set()
         self._errands.close()
 
     @contextmanager
-    def living(self, tx: bytes, every_s: float) -> Iterator[Living]:
-        """While this lasts the initiator lives."""
-        one = self._live[tx] = Living(every_s)
+    def living(self, tx: bytes, every_s: float) -> Iterator[LiveTransaction]:
+        """Tell participants that the initiator lives, for as long as this context lasts."""
+        one = self._live[tx] = LiveTransaction(every_s)
         if self._thread is None:
             self._begin()
         if not self._wake.is_set():
@@ -108,7 +111,7 @@ class Initiating:
                 for vote in list(one.voted):
                     self._errands.go(vote.partition, tx, partial(self._say, one, vote))
 
-    def _say(self, one: Living, vote: frames.Prepare) -> bool:
+    def _say(self, one: LiveTransaction, vote: frames.Prepare) -> bool:
         try:
             self._ask(msgspec.structs.replace(vote), time.monotonic() + one.every_s)
         except ConflictError as error:

@@ -1,9 +1,9 @@
-"""Moments that scans of this node have given up, told to the node that keeps them (R5).
+"""Tells other nodes to release moments of scans that this node has given up (R5).
 
-A scan that comes to its end has nothing to tell: its last page lets go of its moment. One that nobody goes on with ends
-whenever Python frees it, in any thread, perhaps in the middle of anything: then nothing may be asked of anybody, so it
-is written down, and a thread of its own says it. What is not told in time is let go of by itself, so it is not told any
-more then, and little waits where a partition gives no answer. Decides nothing.
+A scan that comes to its end has nothing to release: its last page does so. An abandoned scan ends whenever Python frees
+it, in any thread, perhaps in the middle of anything. Then no request may be made, so the moment is only queued, and a
+thread of this module sends the request. A moment that is not released in time expires by itself, and no request is made
+for it any more: so little waits where a partition gives no answer. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from halog.runtime.rpc import frames
 logger = logging.getLogger("halog.service")
 
 ASKED_S: Final = 1.0
-"""How long it is tried: somebody else may be active by now, and has nothing to let go of."""
+"""A release is tried for so long: by then another node may be active, which has no such moment."""
 
 
-class LettingGo:
-    """Of one node."""
+class MomentRelease:
+    """A `MomentRelease` serves all scans of one node."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
         self._given_up: SimpleQueue[tuple[str, bytes, float] | None] = SimpleQueue()
-        """With the time until which it is kept there. The only queue into which may be put at any moment."""
+        """Holds partition, moment and the time until which it is kept there. Only this kind of queue may be put into at
+        any moment."""
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """A scan has a moment elsewhere, and may be given up."""
+        """Start the thread: a scan has a moment on another node, and may be given up."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -44,11 +45,11 @@ class LettingGo:
                     self._thread.start()
 
     def given_up(self, partition: str, moment: bytes) -> None:
-        """Nobody asks for it any more."""
+        """Put a moment into the queue that no scan needs any more."""
         self._given_up.put((partition, moment, time.monotonic() + KEPT_MS / 1000))
 
     def close(self) -> None:
-        """Nothing is told any more."""
+        """Stop: no moment is released any more."""
         self._given_up.put(None)
 
     def _run(self) -> None:
@@ -62,27 +63,28 @@ class LettingGo:
             self._asker.ask(partition, frames.LetGo(partition, moment), time.monotonic() + ASKED_S)
         except HalogError:
             pass
-        except Exception:  # the next ones are told all the same
-            logger.exception("a moment of partition %s is let go of by itself, after an error", partition)
+        except Exception:  # the next ones are released all the same
+            logger.exception("a moment of partition %s was not released, and will expire", partition)
 
 
-class Passing:
-    """One scan of a partition elsewhere. `moment`: what the node that is asked calls it, and keeps; b"": nothing."""
+class RemoteScan:
+    """A `RemoteScan` is one scan of a partition on another node. `moment` is that node's name for the moment which it
+    keeps; b"" if it keeps none."""
 
     __slots__ = ("_letting_go", "_partition", "moment")
 
-    def __init__(self, letting_go: LettingGo, partition: str) -> None:
+    def __init__(self, letting_go: MomentRelease, partition: str) -> None:
         self._letting_go = letting_go
         self._partition = partition
         self.moment = b""
 
     def take_up(self, moment: bytes) -> None:
-        """As the page that has come says; the last one says that nothing is kept any more."""
+        """Note the moment that a page names; the last page names none, as nothing is kept any more."""
         self.moment = moment
         if moment:
             self._letting_go.begin()
 
     def end(self) -> None:
-        """It has come to its end, or nobody goes on with it."""
+        """Give up the moment: the scan has come to its end, or was abandoned."""
         if self.moment:
             self._letting_go.given_up(self._partition, self.moment)

@@ -1,8 +1,8 @@
-"""What partitions ask of each other about transactions over several of them: decisions, and that they arrived (T3-T6).
+"""Delivers decisions about transactions over several partitions between their partitions, and asks for them (T3-T6).
 
-One attempt for each time the core asks; it asks again as long as it needs to, so what is under way is not begun again,
-and what waits for a partition that nobody serves is dropped. A participant is told of a commit until it confirms; one
-in doubt asks the first partition. This module decides nothing.
+There is one attempt for each time the core asks. The core asks again as long as it needs to, so a request that is under
+way is not begun again, and one that waits for a partition which nobody serves is dropped. A participant is told of a
+commit until it confirms; a participant in doubt asks the first partition. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.partition")
 
 EACH, THREADS = 2, 64
-"""Questions under way at once, for one partition and for all: each waits for another partition's log, a few ms."""
+"""So many requests are under way at once, for one partition and for all: each waits a few ms for another partition's
+log."""
 
 ATTEMPT_S = 1.0
 
 
-class Settling:
-    """Of one hosting node. `ballots` is there once the node has joined."""
+class DecisionDelivery:
+    """A `DecisionDelivery` serves one hosting node. `ballots` is set once the node has joined."""
 
     def __init__(self) -> None:
         self.ballots: Ballots | None = None
         self._errands = Errands("halog-settling", EACH, THREADS)
         self._telling = set[tuple[str, str, bytes, bool]]()
-        """What partitions that this node serves are told and have not answered: by whom, which, what."""
+        """Holds what partitions that this node serves were told and have not answered: by whom, which partition,
+        what."""
 
     def close(self) -> None:
-        """Whoever comes next asks again."""
+        """Stop: the next active node asks again."""
         self._errands.close()
 
     def spread(self, copy: Copy, e: fx.Spread) -> None:
-        """Tell each of the participants; those that this node serves on this very thread, once it has let go of the
-        copy."""
+        """Tell each of the participants. Those that this node serves are told on this very thread, once it has released
+        the copy's lock."""
         for partition in e.to:
             copy.after(partial(self._tell, copy, e, partition))
 
@@ -76,7 +78,7 @@ class Settling:
             )
 
     def ask_decision(self, copy: Copy, e: fx.AskDecision) -> None:
-        """Ask its first partition to abort it; whatever that has decided is taken over."""
+        """Ask the first partition of a transaction to abort it, and take over what that partition has decided."""
         self._errands.go(e.first, (copy.name, e.tx, "ask"), partial(self._find_out, copy, e))
 
     def _find_out(self, copy: Copy, e: fx.AskDecision) -> bool:
@@ -86,5 +88,5 @@ class Settling:
         return outcome is not None
 
     def _ask(self, r: frames.Decide) -> str | None:
-        """None: nobody is there to answer."""
+        """Return the answer; None if no node is there to answer."""
         return None if self.ballots is None else attempt(self.ballots, r, ATTEMPT_S)

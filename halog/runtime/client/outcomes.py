@@ -1,7 +1,8 @@
-"""What became of a commit that nobody answered, asked of the partition that decides (R4, R5, T7).
+"""Asks the partition that decides what became of a commit that got no answer (R4, R5, T7).
 
-Within one partition its active node knows, or a later epoch will. Over several the first one decides: it is asked to
-abort, and says how it stands, so that there is an answer as soon as it is served. This module decides nothing.
+Within one partition its active node knows, or a later epoch will know. Over several partitions the first one decides:
+it is asked to abort, and says how the transaction stands. So there is an answer as soon as that partition is served.
+This module decides nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.result_errors import settled
 
 AGAIN_S: Final = 0.05
-"""Between two questions: a decision on its way to the log is there by then."""
+"""Pause between two questions: a decision that is on its way to the log is there by then."""
 
 _OVER: Final[dict[str, Outcome]] = {COMMITTED: "happened", ABORTED: "did not happen", EXPIRED: "expired"}
 
 
-class Afterwards:
-    """Of one node."""
+class OutcomeQuery:
+    """An `OutcomeQuery` asks for the outcomes of one node's transactions."""
 
     def __init__(self, asker: Asker, ballots: Ballots) -> None:
         self._asker = asker
@@ -56,7 +57,7 @@ class Afterwards:
         return self.one(partition, tx, epoch, until)
 
     def one(self, partition: str, tx: bytes, attempt: int, until: float | None = None) -> Outcome:
-        """Asked once, of the partition alone."""
+        """Ask the partition once, for a transaction of this partition alone."""
         reply = self._asker.ask(partition, frames.AskOutcome(partition, tx, attempt), until)
         if reply is None:
             copy = self._asker.copies[partition]

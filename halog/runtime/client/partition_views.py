@@ -1,7 +1,7 @@
-"""What one transaction sees of one partition, from its first read there to its end (R5): one moment of a copy.
+"""A view shows a transaction one moment of a partition, from its first read there to its end (R5).
 
-Of this node's own copy, or of the active node's where this one has none that may be read. Whatever becomes of the copy,
-a view shows its moment, or says that it cannot. This module decides nothing.
+It shows this node's own copy, or the active node's if this node has none that may be read. Whatever becomes of the
+copy, a view shows its moment, or says that it cannot. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime.client.caller import Asker
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.lateness import LEVEL
-from halog.runtime.replica.named_moments import AGAIN, Taken, over, undecided, unknown
+from halog.runtime.replica.named_moments import AGAIN, ReadMoment, over, undecided, unknown
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_OBJECTS
 from halog.runtime.rpc.result_errors import no_quorum
 
 WAIT_S = 0.5
-"""Longest wait for the log to say that a mapping is served; then it is looked again who is active."""
+"""Longest wait for the log to say that a mapping is served; then it is looked up again which node is active."""
 
 
 class OwnView(Past[Found]):
-    """In this node's own copy."""
+    """An `OwnView` shows a moment of this node's own copy."""
 
     __slots__ = ("_after", "_asker", "_copy", "_doubted", "_looked", "lag", "mapping")
 
@@ -35,12 +35,12 @@ class OwnView(Past[Found]):
         self._copy = copy
         self._after = after
         self.mapping = mapping
-        self._doubted: Taken | None = None
+        self._doubted: ReadMoment | None = None
         self._looked = False
         if after:
             self._doubted = taken = copy.take_up()
             super().__init__(taken.moment)
-        else:  # most by far, and on the hot path: what the core has accepted is perhaps not shown yet
+        else:  # nearly always, and on the hot path: what the core has accepted may not be visible yet
             self._at = copy.objects.moments.now or copy.objects.moment()
             self._left = LIMIT
             self._was = None
@@ -77,7 +77,7 @@ class OwnView(Past[Found]):
     def _check_decided(self, under: bytes, *, prefix: bool = False) -> None:
         if self._doubted is not None and self._doubted.lacks(under, self._after, prefix=prefix):
             name, limit_s = self._copy.name, self._asker.call_of(self._copy.name)
-            self._copy.wait_decided((under,), self._after, limit_s)  # so that the next attempt finds it decided
+            self._copy.wait_decided((under,), self._after, limit_s)  # so the next attempt finds it decided
             raise undecided(name)
 
     def _over(self) -> HalogError:
@@ -96,8 +96,8 @@ class OwnView(Past[Found]):
         )
 
 
-class FarView:
-    """At the active node, wherever that is; its moment is that of the first answer."""
+class RemoteView:
+    """Shows a moment of the active node's copy, wherever that is; the moment is that of the first answer."""
 
     __slots__ = ("_after", "_asker", "_moment", "_own", "_partition", "lag", "mapping")
 
@@ -108,7 +108,7 @@ class FarView:
         self.mapping = mapping
         self._moment = b""
         self._own: OwnView | None = None
-        """Instead, if it was this very node that became active before the first answer."""
+        """Is used instead if this very node became active before the first answer."""
         self.lag = LEVEL
 
     def find(self, key: bytes) -> Found | None:
@@ -154,7 +154,7 @@ class FarView:
         return self._own
 
     def _here(self, under: bytes) -> OwnView | None:
-        """This very node is active by now."""
+        """Return a view of this node's copy if this very node is active by now."""
         copy = self._asker.serving(self._partition)
         if copy is None or not copy.maps_by(self.mapping, WAIT_S):
             return None
@@ -162,8 +162,9 @@ class FarView:
 
 
 def own_view(asker: Asker, partition: str, under: tuple[bytes, ...], after: int, mapping: int) -> OwnView | None:
-    """In this node's own copy, if that may be read, by this mapping too, and once it has `after`, and shows what became
-    by then of the objects under these keys, or prefixes of keys. DeadlineError."""
+    """Return a view of this node's own copy, or None if the copy may not be read, or not by this mapping. It waits
+    until the copy has `after` and shows what became by then of the objects under these keys, or prefixes of keys.
+    DeadlineError."""
     copy = asker.readable(partition)
     if copy is None or copy.core.state.ledger.mapping < mapping:
         return None
@@ -172,15 +173,12 @@ def own_view(asker: Asker, partition: str, under: tuple[bytes, ...], after: int,
         if not copy.wait_for(after, limit_s):
             raise late(copy, after, limit_s)
         if not copy.wait_decided(under, after, limit_s):
-            said = f"what would change these objects of {copy.name} was not decided within {limit_s:g} s"
+            said = f"a transaction that changes these objects of {copy.name} was not decided within {limit_s:g} s"
             raise DeadlineError(said, partition=copy.name, lsn=after)
     return OwnView(asker, copy, after, mapping)
 
 
 def late(copy: Copy, lsn: int, limit_s: float) -> DeadlineError:
-    """It did not get there in time."""
+    """Return the error that a copy did not reach `lsn` in time."""
     at = f"this node's copy of {copy.name} is at lsn {copy.core.visible}"
     return DeadlineError(f"{at}, and did not reach lsn {lsn} within {limit_s:g} s", partition=copy.name, lsn=lsn)
-
-
-# --- why a view cannot show more ---

@@ -1,7 +1,7 @@
-"""What a node reads for its application: from its own copy where that is active, else from the node that is (R5).
+"""Reads objects for a node's application: from its own copy if that is active, else from the active node (R5).
 
-A read that must not be old names the least lsn it needs: a node that merely believes to be active cannot have it. This
-module decides nothing.
+A read that must be current names the least lsn it needs. A node that merely believes it is active cannot have that lsn.
+This module decides nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from halog.backend import Execute, Found, Invocation, Invoked, View
+from halog.backend import Execute, Found, Invocation, InvocationResult, View
 from halog.core import results as res
 from halog.errors import (
     ConflictError,
@@ -24,9 +24,9 @@ from halog.errors import (
 )
 from halog.runtime.client.caller import Asker, Waiter
 from halog.runtime.client.commits import OVERLOADED_S, RETRY_S
-from halog.runtime.client.moment_release import LettingGo, Passing
-from halog.runtime.client.partition_views import FarView, late, own_view
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.client.moment_release import MomentRelease, RemoteScan
+from halog.runtime.client.partition_views import RemoteView, late, own_view
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.frames import WAIT_S
@@ -35,7 +35,7 @@ from halog.runtime.rpc.result_errors import to_error
 
 
 class Reads:
-    """Shared by all threads of a node. The methods are those of `Backend`."""
+    """A `Reads` is shared by all threads of a node. Its methods are those of `Backend`."""
 
     def __init__(
         self,
@@ -45,19 +45,19 @@ class Reads:
         lease_ms: Callable[[str], int],
         room: int = PAGE_BYTES,
     ) -> None:
-        """`room`: bytes of keys in one question."""
+        """Take `room`: how many bytes of keys one request may carry."""
         self._asker = asker
         self._execute = execute
         self._waits = waits
         self._lease_ms = lease_ms
         self._room = room
-        self.deliveries: Deliveries | None = None
-        """Of the copies hosted here."""
-        self.letting_go = LettingGo(asker)
+        self.deliveries: DeliveryReports | None = None
+        """Belongs to the copies that this node hosts."""
+        self.letting_go = MomentRelease(asker)
 
     def _serving(self, partition: str, least: int) -> Copy | None:
-        """This node's copy, if it is active, once it has `least`. (If it was replaced without knowing it, it will have
-        that as a replica, and then shows no less.)"""
+        """Return this node's copy if it is active, once it has `least`. (If another node took over without this one
+        knowing it, the copy gets that lsn as a replica, and then shows no less.)"""
         copy = self._asker.serving(partition)
         if (
             copy is not None
@@ -96,11 +96,11 @@ class Reads:
         return found
 
     def _fetch(self, r: frames.Fetch) -> Sequence[Found | None]:
-        """The first of them, at least one."""
+        """Return the first of these objects, at least one."""
         while True:
             copy = self._serving(r.partition, r.least)
             if copy is not None:
-                copy.wait_for(r.settled, WAIT_S)  # if its epoch has ended it never comes; commits check what was read
+                copy.wait_for(r.settled, WAIT_S)  # it never comes if its epoch has ended; commits check what was read
                 copy.wait_free(r.keys, self._asker.read_of(r.partition))
                 if copy.maps_by(r.mapping, WAIT_S) and copy.serving:
                     found = list(copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys))
@@ -124,7 +124,7 @@ class Reads:
             if copy is not None:
                 here = copy.find_leased(keys) if copy.maps_by(mapping, WAIT_S) else None
                 copy.check_mapping(mapping)
-                return None if self._asker.closed else here  # a node that closes says nothing more
+                return None if self._asker.closed else here  # a node that closes gives no more answers
             asked = first_of(keys, len(found), self._room)
             reply = self._asker.ask(partition, frames.Leased(partition, asked, mapping))
             if isinstance(reply, frames.Unleased):
@@ -142,17 +142,17 @@ class Reads:
                 return own
         if after:
             self.reach(partition, after)
-        return FarView(self._asker, partition, after, mapping)
+        return RemoteView(self._asker, partition, after, mapping)
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
-        passing = Passing(self.letting_go, partition)
+        passing = RemoteScan(self.letting_go, partition)
         try:
             yield from self._scanned(passing, partition, prefix, least, mapping)
         finally:
             passing.end()
 
-    def _scanned(self, passing: Passing, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
+    def _scanned(self, passing: RemoteScan, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
         after = b""
         while True:
             copy = self._serving(partition, least)
@@ -171,7 +171,7 @@ class Reads:
             except ConflictError:
                 if not moment:
                     raise
-                passing.moment = b""  # it is not known any more: the rest is of another one
+                passing.moment = b""  # the moment is not known any more: the rest is of a later one
                 continue
             if reply is None:
                 continue
@@ -215,7 +215,7 @@ class Reads:
                 ) from e
 
     def _barrier(self, partition: str, until: float) -> int:
-        """One attempt here or elsewhere."""
+        """Make one attempt, here or elsewhere."""
         copy = self._asker.serving(partition)
         if copy is None:
             reply = self._asker.ask(partition, frames.Barrier(partition), until)
@@ -238,7 +238,8 @@ class Reads:
         self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
     ) -> None:
         """See Backend."""
-        for piece in pieces(reads, _read_size, self._room):  # versions only grow: what holds last, held at the first
+        # Versions only grow: what holds when the last piece is checked held for the first one, too.
+        for piece in pieces(reads, _read_size, self._room):
             request = frames.Validate(partition, piece, least, mapping)
             self._asker.patiently(partition, partial(self._validate, request))
 
@@ -254,7 +255,7 @@ class Reads:
             if self._asker.ask(r.partition, r) is not None:
                 return
 
-    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+    def invoke(self, partition: str, invocation: Invocation) -> InvocationResult:
         """See Backend."""
         until = time.monotonic() + self._asker.call_of(partition)
         while True:
@@ -265,16 +266,16 @@ class Reads:
             try:
                 self._serving(partition, invocation.least)
                 return self._execute(partition, invocation, own=True)
-            except NotActiveError:  # again; whoever is active now runs it
+            except NotActiveError:  # try again: the node that is active now runs it
                 if time.monotonic() >= until:
                     raise
                 time.sleep(RETRY_S)
 
 
 def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:
-    """What a question for objects was answered, at least one. HalogError if it was not."""
+    """Return the objects of an answer, at least one. HalogError if it has none."""
     if type(reply) is not frames.Objects or not reply.items:
-        raise HalogError(f"the active node of {partition} answered a question for objects with none of them")
+        raise HalogError(f"the active node of {partition} answered a request for objects with none of them")
     return reply.items
 
 

@@ -1,9 +1,10 @@
-"""A transaction over several partitions, as the node of the application drives it (D4).
+"""Commits a transaction over several partitions, on the node of the application (D4).
 
-All participants but the first vote at once; when they have, the first votes and decides in one go, and tells the others
-itself. One that fails over is waited for, and those that have voted hear meanwhile that this node lives. Law: only this
-node asks to commit, and only once. So until it has asked, whatever goes wrong means that nothing happened, whether
-anybody hears of the abort or not; from then on only the first partition knows, and is asked by id until it answers.
+All participants but the first vote at once. When they have voted, the first one votes and decides in one step, and
+tells the others itself. A participant that fails over is waited for, and those that have voted hear meanwhile that this
+node lives. The rule: only this node asks to commit, and only once. So until it has asked, any failure means that
+nothing happened, whether the participants hear of the abort or not. From then on only the first partition knows the
+outcome, and is asked for it by transaction id until it answers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from halog.errors import (
 )
 from halog.runtime.client.caller import Asker
 from halog.runtime.client.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
-from halog.runtime.client.heartbeat import SHARE, Initiating, Living
+from halog.runtime.client.heartbeat import SHARE, InitiatorHeartbeat, LiveTransaction
 from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.request import HERE, Open, switched
@@ -45,19 +46,20 @@ from halog.runtime.support.keyed_executor import Errands, Lanes
 logger = logging.getLogger("halog.node")
 
 EACH, THREADS = 16, 256
-"""Votes asked for at once, of one partition and of all: each takes a round trip to the log, so this is some thousand
-transactions a second."""
+"""So many votes are asked for at once, of one partition and of all. Each takes a round trip to the log, so this is some
+thousand transactions a second."""
 
 STEP_S = 2.0
-"""How long a participant is asked in one go: between two it is looked whether another one has refused."""
+"""A participant is asked for so long in one go; between two goes it is checked whether another one has refused."""
 
 ABORTS_EACH, ABORTS, ABORT_S = 2, 32, 1.0
-"""The same for aborts, and how long one is offered to the first partition; participants in doubt ask for it
+"""The same limits for aborts, and how long one is offered to the first partition. Participants in doubt ask for it
 themselves."""
 
 
 SWITCHES_S, LOOK_S = 2.0, 0.02
-"""All partitions switch to another site within about a second, but one by one; and how often it is looked."""
+"""All partitions switch to another site within about a second, but one by one; the second value is how often it is
+looked."""
 
 REFUSALS = (
     TransactionError,
@@ -67,11 +69,11 @@ REFUSALS = (
     RefusedError,
     ClosedError,
 )
-"""Whoever is told one of these did nothing. Of all else nobody knows."""
+"""A node that answers one of these did nothing. After any other error nobody knows."""
 
 
-class Spanning:
-    """Shared by all threads of a node."""
+class TwoPhaseCommits:
+    """A `TwoPhaseCommits` is shared by all threads of a node."""
 
     def __init__(
         self,
@@ -88,10 +90,10 @@ class Spanning:
         self._votes = Lanes("halog-votes", EACH, THREADS)
         self._aborts = Errands("halog-aborts", ABORTS_EACH, ABORTS)
         self._doubt_s = doubt_s
-        self._initiating = Initiating(ballots.prepare, asker.shortest_doubt(doubt_s) / SHARE / 2)
+        self._initiating = InitiatorHeartbeat(ballots.prepare, asker.shortest_doubt(doubt_s) / SHARE / 2)
 
     def close(self) -> None:
-        """Whoever still waits for votes is told; nothing of it happens."""
+        """Stop, and tell those who still wait for votes; nothing of their transactions happens."""
         self._initiating.close()
         self._votes.close()
         self._aborts.close()
@@ -120,19 +122,19 @@ class Spanning:
             return lsns | {first: self._decided(last, began, living)}
 
     def _given_up(self, last: frames.Prepare, error: BaseException) -> None:
-        """Nobody was asked to commit it, nor will be."""
-        if not isinstance(error, HalogError):  # interrupted: it is asked what became of it
+        """Abort a transaction that nobody was or will be asked to commit."""
+        if not isinstance(error, HalogError):  # it was interrupted: the caller asks for the outcome
             self._commits.withdrawn(last.tx)
         self._abort(last)
 
     def _until(self, partition: str, began: float) -> float:
-        """A failover is waited out for as long as an answer of this partition is."""
+        """Return until when a failover of this partition is waited for: as long as for an answer of it."""
         return began + self._asker.call_of(partition)
 
     def _at_one_site(self, works: Mapping[str, Work], until: float) -> Mapping[str, Work]:
-        """The same, asked for where they are served now, or by `until`. RefusedError where that is at several sites:
-        whoever is in doubt would hold its objects for as long as a line is down. SwitchedError where only what was read
-        is of several."""
+        """Return the works, bound to the site that serves their partitions; wait until `until` for all to be at one
+        site. RefusedError if several sites serve them: a participant in doubt would hold its objects for as long as a
+        line is down. SwitchedError if only what was read is of several sites."""
         router = self._asker.router
         while len(set((now := {p: router.site_of(p) for p in works}).values())) > 1 and time.monotonic() < until:
             time.sleep(LOOK_S)
@@ -153,9 +155,9 @@ class Spanning:
 
     # --- votes ---
 
-    def _all_vote(self, asked: list[frames.Prepare], began: float, living: Living) -> dict[str, int]:
-        """The lsn of each vote. The first that fails is enough: nobody waits for the others. A single one needs no
-        thread of its own."""
+    def _all_vote(self, asked: list[frames.Prepare], began: float, living: LiveTransaction) -> dict[str, int]:
+        """Return the lsn of each vote. The first failure is enough: nobody waits for the other votes. A single vote
+        needs no thread of its own."""
         failed = threading.Event()
         if len(asked) == 1:
             return {asked[0].partition: self._vote(asked[0], began, living, failed)}
@@ -174,14 +176,15 @@ class Spanning:
             if isinstance(error, HalogError):
                 errors.append(error)
             elif error is not None and not isinstance(error, _Stopped):
-                errors.append(HalogError(f"the vote of {votes[vote]} came to nothing: {error!r}"))
+                errors.append(HalogError(f"the vote of {votes[vote]} failed: {error!r}"))
         if errors:
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
         return {partition: vote.result() for vote, partition in votes.items()}
 
-    def _vote(self, r: frames.Prepare, began: float, living: Living, failed: threading.Event) -> int:
-        """One participant's vote, waited for until its deadline; _Stopped once another one has failed, ConflictError
-        once it was given up. A vote whose turn comes only behind its deadline is not asked for."""
+    def _vote(self, r: frames.Prepare, began: float, living: LiveTransaction, failed: threading.Event) -> int:
+        """Return the lsn of one participant's vote, waiting until its deadline. _Stopped once another one has failed;
+        ConflictError once the transaction was given up. A vote whose turn comes behind its deadline is not asked
+        for."""
         until = self._until(r.partition, began)
         try:
             if not failed.is_set() and time.monotonic() >= until:
@@ -203,12 +206,13 @@ class Spanning:
         raise _Stopped
 
     def _vote_once(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int | None:
-        """None: ask again, nothing happened; PERHAPS: ask again, it may have arrived."""
+        """Return the lsn of the vote. None: ask again, nothing happened. PERHAPS: ask again, the request may have
+        arrived."""
         limit = min(until, time.monotonic() + max(STEP_S, self._asker.router.attempt_s))
         try:
             return self._ballots.prepare(r, limit, open_)
         except PartitionUnavailableError as e:
-            if limit <= time.monotonic() < until:  # nobody is active yet
+            if limit <= time.monotonic() < until:  # no node is active yet
                 return _asked_before(e)
             raise _nobody(r.partition, e) from None
         except (OverloadedError, QuorumError) as e:
@@ -217,7 +221,7 @@ class Spanning:
                 raise
             time.sleep(OVERLOADED_S)
             return _asked_before(e)
-        except NotActiveError:  # perhaps of another one than was asked
+        except NotActiveError:  # perhaps the error of another node than the one that was asked
             if time.monotonic() >= until:
                 raise
             time.sleep(RETRY_S)
@@ -241,16 +245,16 @@ class Spanning:
             ) from None
 
     def _abort(self, last: frames.Prepare) -> None:
-        """So that nobody is in doubt for long."""
+        """Ask the first partition to abort, so that no participant is in doubt for long."""
         abort = _aborting(last)
         self._aborts.go(last.first, last.tx, lambda: attempt(self._ballots, abort, ABORT_S, _site(last)) is not None)
 
     # --- the decision ---
 
-    def _decided(self, last: frames.Prepare, began: float, living: Living) -> int:
-        """The lsn of the commit in the first partition. What is refused before anything may have arrived there did not
-        happen; from then on only that partition knows: it is asked to abort, and says how it stands. So does whoever
-        has copied its decision to abort."""
+    def _decided(self, last: frames.Prepare, began: float, living: LiveTransaction) -> int:
+        """Return the lsn of the commit in the first partition. If it is refused before any request can have arrived
+        there, it did not happen. From then on only that partition knows: it is asked to abort, and says how the
+        transaction stands. A participant that has copied its decision to abort says so, too."""
         until = max(self._until(last.partition, began), time.monotonic() + self._asker.router.attempt_s)
         perhaps, open_ = False, Open()
         while True:
@@ -273,7 +277,7 @@ class Spanning:
             perhaps = perhaps or lsn is PERHAPS
 
     def _settled(self, last: frames.Prepare, error: HalogError, open_: Open) -> int:
-        """The lsn of the commit, if it has happened; raises `error` if it has not and will not."""
+        """Return the lsn of the commit if it has happened; raise `error` if it has not and will not."""
         try:
             outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S, _site(last))
         except HalogError:
@@ -308,14 +312,14 @@ def _nobody(partition: str, error: HalogError) -> PartitionUnavailableError:
 
 
 def _aborting(last: frames.Prepare) -> frames.Decide:
-    """What asks its first partition to abort it, whether that has heard of it or not."""
+    """Return the request to the first partition to abort the transaction, whether it has heard of it or not."""
     return frames.Decide(last.first, last.tx, False, True, last.participants)
 
 
 def _site(last: frames.Prepare) -> str:
-    """Where it was voted on."""
+    """Return the site where the transaction was voted on."""
     return last.work.site or HERE
 
 
 class _Stopped(Exception):
-    """Nobody needs this vote any more."""
+    """Is raised when nobody needs this vote any more."""

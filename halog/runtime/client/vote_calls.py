@@ -1,7 +1,7 @@
-"""One attempt at a vote, or at a decision, of a transaction over several partitions: here or at another node.
+"""Makes one attempt at a vote or a decision of a transaction over several partitions, here or at another node.
 
-The initiator (`halog.runtime.client.two_phase`) and partitions among each other
-(`halog.runtime.client.outcome_delivery`) ask through it. Each request carries the transaction's id, so asking again is
+The initiator (`halog.runtime.client.two_phase`) and the partitions among each other
+(`halog.runtime.client.outcome_delivery`) use it. Each request carries the transaction's id, so asking again is
 harmless. This module decides nothing.
 """
 
@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from halog.core import events as ev, results as res
 from halog.core.keys.directory import ID_BYTES
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.runtime.client.caller import Asker, Waiter
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.presented import presented
 from halog.runtime.replica.requests import Answer
@@ -62,7 +62,8 @@ def decide(copy: Copy, r: frames.Decide, answer: Answer) -> int:
 
 
 def stands(result: res.Result, *, commit: bool) -> str | None:
-    """How a transaction stands, by what a copy answered that was asked for `commit`; None: by no means."""
+    """Return how a transaction stands, by a copy's answer to the request for `commit`; None if the answer does not
+    say."""
     match result:
         case res.Happened():
             return COMMITTED if commit else ABORTED
@@ -77,19 +78,19 @@ def stands(result: res.Result, *, commit: bool) -> str | None:
 
 
 def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAre:
-    """What the copy knows, for operators: `room` bytes of what is in doubt."""
+    """Return what the copy knows, for operators: one page of what is in doubt, of at most `room` bytes."""
     with copy.lock:
         ledger = copy.core.state.ledger
         undecided, decided = list(ledger.undecided.values()), dict(ledger.decided)
     latest = sorted(decided, key=lambda tx: decided[tx].lsn)[-r.latest :] if r.latest else []
     found = dict.fromkeys([*(tx for tx in r.ids if tx in decided), *latest])
     left = sorted((u for u in undecided if u.tx > r.behind), key=lambda u: u.tx)
-    doubts = next(pieces(map(_doubt, left), _size_of, room), [])  # the changes of those on this page only
+    doubts = next(pieces(map(_doubt, left), _size_of, room), [])  # the changes of the transactions on this page only
     told = [(tx, decided[tx].commit, decided[tx].lsn) for tx in found]
     return frames.VotesAre(doubts, told, end=len(doubts) == len(left))
 
 
-def _doubt(u: Undecided) -> frames.Doubt:
+def _doubt(u: UndecidedTransaction) -> frames.Doubt:
     p = u.prepare
     types = tuple(sorted({bytes(c.value[:ID_BYTES]) for c in p.changes if c.value is not None}))
     return frames.Doubt(u.tx, p.first, p.participants, p.digest, p.header.lsn, len(p.reads), len(p.changes), types)
@@ -100,16 +101,16 @@ def _size_of(doubt: frames.Doubt) -> int:
 
 
 class Ballots:
-    """Of one node."""
+    """Asks for votes and decisions on behalf of one node."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self.deliveries: Deliveries | None = None
-        """Of the copies hosted here."""
+        self.deliveries: DeliveryReports | None = None
+        """Belongs to the copies that this node hosts."""
 
     def prepare(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int:
-        """The lsn of the vote, of the last one that of the commit; raises what was answered, NotActiveError where the
-        role moved meanwhile. `open_`: see `Router.ask`."""
+        """Return the lsn of the vote; of the last vote it is the lsn of the commit. Raises what was answered;
+        NotActiveError if the role moved meanwhile. `open_`: see `Router.ask`."""
         copy = self._asker.serving(r.partition)
         if copy is None:
             return self._elsewhere(r, until, frames.Committed, r.work.site, open_).lsn
@@ -123,8 +124,8 @@ class Ballots:
         raise to_error(result, r.partition)
 
     def tell(self, r: frames.Decide, told: Callable[[str | None], None]) -> bool:
-        """Tell a partition that this node serves how its transaction was decided, without waiting; False: it serves
-        none, or it is busy. `told` hears how it stands there, as `stands` has it."""
+        """Tell a partition that this node serves how its transaction was decided, without waiting. False: this node
+        does not serve it, or the copy is busy. `told` hears how it stands there, as `stands` returns it."""
         copy = self._asker.serving(r.partition)
         return copy is not None and copy.question_later(
             lambda result: told(stands(result, commit=r.commit)),
@@ -132,7 +133,7 @@ class Ballots:
         )
 
     def decide(self, r: frames.Decide, until: float, site: str | None = HERE) -> tuple[str, int]:
-        """How it stands and where; raises what was answered else. `site`: nobody else is asked."""
+        """Return how it stands there, and its lsn; raises any other answer. `site`: only this site is asked."""
         copy = self._asker.serving(r.partition)
         if copy is None:
             reply = self._elsewhere(r, until, frames.OutcomeIs, site)
@@ -167,12 +168,13 @@ class Ballots:
 
 
 def lsn_of(result: res.Result) -> int:
-    """Where a copy says that it stands so; 0: it does not."""
+    """Return the lsn of the record that says so; 0 if the answer has none."""
     return result.lsn if isinstance(result, res.Happened | res.Otherwise) else 0
 
 
 def attempt(ballots: Ballots, r: frames.Decide, within_s: float, site: str | None = HERE) -> str | None:
-    """How it stands, asked for once, at this site; UNKNOWN: not settled yet. None: nobody is there to answer."""
+    """Ask once, at this site, how the transaction stands. UNKNOWN: it is not settled yet. None: nobody is there to
+    answer."""
     until = time.monotonic() + within_s
     try:
         outcome = ballots.decide(r, until, site)[0]

@@ -1,9 +1,9 @@
-"""The node's way into the event history: to its log file at once, to the cluster's topic by a thread of its own (O2).
+"""This module writes a node's events: to its log file at once, to the cluster's topic by a thread of its own (O2).
 
-Whoever tells something never waits: he leaves the event in a bounded queue. The thread writes what is there in one go
-and tries again while the log is away; what the queue cannot hold meanwhile is counted, and the gap is told in the
-history itself once there is room. What waits is encoded already, so that nothing in it can keep the rest from being
-written. Nothing here is on the path of a commit or an election, and nothing rests on it.
+Whoever reports an event never waits: the event goes into a bounded queue. The thread writes what is there in one go,
+and tries again while the log is away. Events that the queue cannot hold meanwhile are counted, and the history itself
+tells of the gap once there is room. What waits is encoded already, so that no event can keep the rest from being
+written. Nothing here is on the path of a commit or an election, and nothing depends on it.
 """
 
 from __future__ import annotations
@@ -17,51 +17,53 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from halog.events import LOST, At, Event, Kind, event, lean
-from halog.ports import LogJournal, Noted
+from halog.ports import JournalResult, LogJournal
 
 logger = logging.getLogger("halog.events")
 
 MAX_WAITING = 1_000
-"""Events kept while the log is away, those under way to it included, about 0.5 MB: two failovers of a hundred
+"""Events kept while the log is away, including those that are being written, about 0.5 MB: two failovers of a hundred
 partitions, with the states of each."""
 
 MAX_WAITING_BYTES = 32 << 20
-"""Of what is kept, once some carry records: beyond that events go without the bytes they carry, and none is lost."""
+"""Bytes kept, once some events carry records. Beyond that an event is kept without the records it carries; none is
+lost."""
 
 GATHER_S = 0.05
-"""Events come in bursts, when nodes have something better to do than to write them one by one."""
+"""How long the thread gathers events: they come in bursts, when nodes have other work to do."""
 
 AGAIN_S = 0.5
-"""Pause after a write that came to nothing."""
+"""Pause after a write that failed."""
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-class _Waiting(NamedTuple):
-    """An event, encoded; and without the records it carries, if any: so it is written where it is too large else."""
+class _QueuedEvent(NamedTuple):
+    """Holds an encoded event. `lean` is the same event without the records it carries, if any: it is written where the
+    log finds the whole too large."""
 
     data: bytes
     lean: bytes | None = None
 
 
 class History:
-    """Of one run of a node. Thread-safe; only `close` ever waits."""
+    """A `History` writes the events of one run of a node. Thread-safe; only `close` ever waits."""
 
     def __init__(self, cluster: str, node: str, run: int, journal: Callable[[], LogJournal]) -> None:
         self.cluster = cluster
         self.node = node
         self.run = run
         self.dropped = 0
-        """Events the history does not hold: the log was away for longer than the queue could bridge, or took none so
-        large."""
+        """Events that the history does not hold: the log was away for longer than the queue could bridge, or found them
+        too large."""
         self._open_journal = journal
         self._journal: LogJournal | None = None
         self._changed = threading.Condition()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedEvent] = deque()
         self._under_way = 0
-        """Events the thread has in hand."""
+        """Events that the thread is writing."""
         self._bytes = 0
-        """Of what waits and is under way."""
+        """Bytes of what waits and is being written."""
         self._count = 0
         self._gap = 0
         self._closing = threading.Event()
@@ -69,7 +71,7 @@ class History:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """The topic exists: from here on the thread writes."""
+        """Start the thread that writes: the topic exists."""
         self._thread = threading.Thread(target=self._work, name="halog-events", daemon=True)
         self._thread.start()
 
@@ -86,8 +88,11 @@ class History:
         once: str = "",
         logged: bool = False,
     ) -> None:
-        """Something happened to `node` (default: this one). `once`: the id by which others tell it, too. `logged`: the
-        history has it from others, it is for the log file alone. Never blocks and never raises."""
+        """Report that something happened to `node` (default: this one). Never blocks and never raises.
+
+        `once` is the id under which other nodes report the same. `logged`: the history has the event from others, so it
+        goes to the log file alone.
+        """
         try:
             at = At(self.cluster, self.node, partition, epoch, lsn)
             with self._changed:
@@ -95,8 +100,8 @@ class History:
                 if not logged:
                     self._keep(told)
             logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
-        except Exception:  # the one who tells has better things to do than to fail over a text
-            logger.exception("an event of code %s could not be told", kind.code)
+        except Exception:  # a text that cannot be made must not fail the caller
+            logger.exception("an event of code %s could not be reported", kind.code)
 
     def _keep(self, told: Event) -> None:
         waits = self._encoded(told)
@@ -107,12 +112,12 @@ class History:
             self._lose(1)
         self._changed.notify()
 
-    def _encoded(self, told: Event) -> _Waiting:
+    def _encoded(self, told: Event) -> _QueuedEvent:
         data, without = told.to_bytes(), lean(told)
         if without == told:
-            return _Waiting(data)
+            return _QueuedEvent(data)
         room = self._bytes + len(data) <= MAX_WAITING_BYTES
-        return _Waiting(data, without.to_bytes()) if room else _Waiting(without.to_bytes())
+        return _QueuedEvent(data, without.to_bytes()) if room else _QueuedEvent(without.to_bytes())
 
     def _lose(self, count: int) -> None:
         self.dropped += count
@@ -142,8 +147,8 @@ class History:
             else:
                 self._tell_gap()
 
-    def _next(self) -> Sequence[_Waiting]:
-        """What is there; nothing: the node closes, and all is written."""
+    def _next(self) -> Sequence[_QueuedEvent]:
+        """Return what waits; nothing if the node closes and all is written."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
         self._closing.wait(GATHER_S)
@@ -153,8 +158,9 @@ class History:
             self._under_way = len(batch)
             return batch
 
-    def _write(self, batch: Sequence[_Waiting]) -> Noted:
-        """What carries records alone, so that it is known which of them the log does not take."""
+    def _write(self, batch: Sequence[_QueuedEvent]) -> JournalResult:
+        """Write a batch. An event that carries records goes alone, so that it is known which of them the log does not
+        take."""
         left, refused = len(batch), 0
         for alone, group in groupby(batch, lambda waits: waits.lean is not None):
             items = list(group)
@@ -164,32 +170,32 @@ class History:
                     noted = self._note([run[0].lean])
                 left, refused = left - len(run) + noted.left, refused + noted.refused
                 if noted.left:
-                    return Noted(left, refused)
-        return Noted(left, refused)
+                    return JournalResult(left, refused)
+        return JournalResult(left, refused)
 
-    def _note(self, values: Sequence[bytes]) -> Noted:
+    def _note(self, values: Sequence[bytes]) -> JournalResult:
         try:
             if self._journal is None:
                 self._journal = self._open_journal()
             noted, why = self._journal.note(values), "the log did not acknowledge"
         except Exception as error:
-            noted, why = Noted(len(values)), str(error)
+            noted, why = JournalResult(len(values)), str(error)
         if noted.left and not self._away:
-            logger.warning("the event history cannot be written, going on trying: %s", why)
+            logger.warning("the event history cannot be written, and is tried again: %s", why)
         self._away = noted.left > 0
         return noted
 
     def _tell_gap(self) -> None:
-        """Behind what was written, once there is room again."""
+        """Report the gap behind what was written, once there is room again."""
         with self._changed:
             if self._gap and not self._waiting:
                 count = self._gap
                 self._gap = 0
-                why = "the log was away for longer than events can wait, or takes none so large"
+                why = "the log was away for longer than events can wait, or refused them as too large"
                 self.tell(LOST, why, more={"count": count})
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Write what waits, if the log takes it in time."""
+        """Write what waits, if the log takes it in time, and end the thread."""
         self._closing.set()
         with self._changed:
             self._changed.notify_all()

@@ -1,8 +1,8 @@
-"""The states of all partitions as this node knows them (P8), and whoever wants to hear of their changes.
+"""This module keeps the states of all partitions as this node knows them (P8), and calls notifiers when they change.
 
 One thread looks whenever a table, the members or a copy's role changes; `halog.core.table.states` says what that means.
-What all nodes see is told to the event history by one of them. Notifiers are called by another thread, one after the
-other in the order of the changes, so that a slow one delays nobody but notifiers, and an error in one harms nobody.
+A change that all nodes see is told to the event history by one of them. Another thread calls the notifiers, one after
+the other in the order of the changes. So a slow notifier delays nobody but notifiers, and an error in one harms nobody.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.table.definitions import IN_USE, Status, status
 from halog.core.table.group import as_of
-from halog.core.table.states import TRANSIENT, Life, Sight, State, Step, teller
+from halog.core.table.states import TRANSIENT, PartitionSight, State, StateChange, StateTracker, teller
 from halog.core.table.table import ENABLED, PartitionTable
 from halog.errors import ClosedError
 from halog.events import DEFINITION, REPLICATION, STATE, UNAVAILABLE
@@ -31,13 +31,14 @@ from halog.schema.registry import DEFAULT, Registry
 logger = logging.getLogger("halog.lives")
 
 LOOK_S = 1.0
-"""How often everything is looked at, if nothing tells of a change: a change that nothing tells of is none."""
+"""How often all partitions are looked at, if nothing tells of a change."""
 
 MAX_WAITING = 10_000
-"""Changes that notifiers are behind: minutes of a busy cluster. Further ones are logged and not called for."""
+"""Changes that may wait for notifiers: minutes of a busy cluster. Further ones are logged, and no notifier is
+called."""
 
 CLOSE_S = 5.0
-"""A notifier that runs when its node closes may take so long."""
+"""How long a notifier that runs when its node closes may take."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class PartitionChange:
     now: str
     happening: str
     active: str | None
-    """The active node, if there is one, and"""
+    """The active node, if there is one."""
     node_list: tuple[str, ...]
-    """the active node and its replicas in order."""
+    """The active node and its replicas, in order."""
 
 
 _HANDING = (Role.DRAINING.value, Role.HANDING.value)
@@ -76,8 +77,8 @@ def partition_notifier(*partitions: str, registry: Registry = DEFAULT) -> Callab
 
 
 def partition_notifier(*given: Any, registry: Registry = DEFAULT) -> Any:
-    """`@halog.partition_notifier`, `@halog.partition_notifier("eu", "us")`: have the function called with a
-    PartitionChange on every node that is opened afterwards with this registry (P8); see `Partitions.notify`."""
+    """Register a notifier: `@halog.partition_notifier`, `@halog.partition_notifier("eu", "us")`. The function is called
+    with a PartitionChange on every node that is opened afterwards with this registry (P8); see `Partitions.notify`."""
     if len(given) == 1 and callable(given[0]):
         registry.notifiers.append((given[0], ()))
         return given[0]
@@ -89,16 +90,16 @@ def partition_notifier(*given: Any, registry: Registry = DEFAULT) -> Any:
     return declare
 
 
-class Lives:
-    """Of one run of a node. `updating`: do objects go from or to this partition?"""
+class PartitionStates:
+    """Keeps the states for one run of a node. `updating` says whether objects go from or to a partition."""
 
     def __init__(self, me: str, history: History, updating: Callable[[str], bool] = lambda name: False) -> None:
         self._me = me
         self._history = history
         self._updating = updating
-        self._lives: dict[str, Life] = {}
-        self._untold: dict[str, Step] = {}
-        """The step into the transient state a partition is in, where another node seemed to be the one to tell it."""
+        self._lives: dict[str, StateTracker] = {}
+        self._untold: dict[str, StateChange] = {}
+        """By partition: the step into its transient state, where another node seemed to be the one to report it."""
         self._up: frozenset[Member] = frozenset()
         self._offline = ""
         self._handing = set[str]()
@@ -113,11 +114,12 @@ class Lives:
         self._caller: threading.Thread | None = None
 
     def begin(self) -> None:
-        """From now on it looks."""
+        """Start the thread that looks."""
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more, and call no notifier any more; one that runs is waited for, unless it is who closes."""
+        """Stop looking, and call no notifier any more. Waits for a notifier that runs, unless that one closes the
+        node."""
         with self._lock:
             self._closed = True
             caller = self._caller
@@ -133,15 +135,15 @@ class Lives:
     # --- what may have changed; any thread, never waits ---
 
     def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
-        """A partition's znode was read."""
+        """Take the table of a partition whose znode was read."""
         self._news.put(partial(self._take_table, name, version, table))
 
     def members_seen(self, members: frozenset[Member], offline: str) -> None:
-        """These are up; `offline`: why this node itself is offline, "": it is not."""
+        """Take the members that are up. `offline` says why this node itself is offline; "" if it is not."""
         self._news.put(partial(self._take_members, members, offline))
 
     def role_seen(self, name: str, role: str) -> None:
-        """The copy here has another role."""
+        """Take the new role of the copy here."""
         self._news.put(partial(self._take_role, name, role))
 
     def look(self, *names: str) -> None:
@@ -165,7 +167,7 @@ class Lives:
         return tuple(self._tables)
 
     def _take_role(self, name: str, role: str) -> Iterable[str]:
-        """What was handed over stays so until the table names another node, or it was called off."""
+        """Keep a hand-over in mind until the table names another node, or until it is called off."""
         if role in _HANDING:
             self._handing.add(name)
         elif role == Role.ACTIVE.value:
@@ -195,18 +197,23 @@ class Lives:
         known = self._tables.get(name)
         if known is None:
             return
-        table, life = as_of(known[1], wall_ms()), self._lives.setdefault(name, Life())
+        table, life = as_of(known[1], wall_ms()), self._lives.setdefault(name, StateTracker())
         led = life.table is not None and life.table.active is not None and life.table.active.node == self._me
-        sight = Sight(self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name))
+        sight = PartitionSight(
+            self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name)
+        )
         for step in life.look(sight):
             self._told_by_one(table, step)
             if step.transient or (step.now is State.UNAVAILABLE and led):
                 self._notify(table, step)
 
-    def _told_by_one(self, table: PartitionTable, step: Step) -> None:
-        """Whoever tells that a transient state ends tells its begin too, unless he has: who told that, by what this
-        node saw then, may have seen begin and end at once, and taken another one for the teller of both. Rather twice
-        in the history than not."""
+    def _told_by_one(self, table: PartitionTable, step: StateChange) -> None:
+        """Report a step, if this node is the one that reports it.
+
+        Whoever reports the end of a transient state reports its beginning, too, unless it has done so. The node that
+        was to report the beginning may have seen both at once, and taken another one for the reporter of both. Twice in
+        the history is better than not at all.
+        """
         began = self._untold.pop(table.name, None)
         if teller(table, self._up) == self._me:
             for happened in (began, step):
@@ -215,14 +222,14 @@ class Lives:
         elif step.now in TRANSIENT:
             self._untold[table.name] = step
 
-    def _tell(self, table: PartitionTable, step: Step) -> None:
+    def _tell(self, table: PartitionTable, step: StateChange) -> None:
         more = {"was": step.before.value, "state": step.now.value}
         kind = UNAVAILABLE if step.now is State.UNAVAILABLE else STATE
         self._history.tell(kind, step.happening, more=more, partition=table.name, epoch=table.epoch.number)
 
     def _tell_said(self, before: PartitionTable, now: PartitionTable) -> None:
-        """What a node said it tells itself, if it is up: it sees both tables. What is told of replicas that are copied
-        anew is told like a state."""
+        """Report what a node said of a partition. That node reports it itself, if it is up: it sees both tables.
+        Replicas that are copied anew are reported like a state."""
         first, up = teller(now, self._up), {m.node for m in self._up}
         for node, d in now.definitions.items():
             was = before.definitions.get(node)
@@ -239,9 +246,9 @@ class Lives:
     # --- notifiers ---
 
     def notify(self, notifier: Notifier, partitions: Sequence[str] = ()) -> Callable[[], None]:
-        """Call `notifier` with every PartitionChange of these partitions (without any: of all) on this node, where they
-        are defined and enabled; returns what takes it away again: no call begins after that, or after the node was
-        closed. ClosedError once it is."""
+        """Call `notifier` with every PartitionChange of these partitions on this node, where they are defined and
+        enabled; without any: of all partitions. Returns a function that ends this: no call begins after that, or after
+        the node was closed. Raises ClosedError if the node is closed."""
         entry = notifier, frozenset(partitions)
         with self._lock:
             if self._closed:
@@ -257,7 +264,7 @@ class Lives:
 
         return remove
 
-    def _notify(self, table: PartitionTable, step: Step) -> None:
+    def _notify(self, table: PartitionTable, step: StateChange) -> None:
         if status(table, self._me) not in IN_USE:
             return
         active = None if table.active is None else table.active.node
@@ -277,7 +284,7 @@ class Lives:
             _called(*due)
 
     def _next_call(self) -> tuple[Notifier, PartitionChange] | None:
-        """Of a notifier that is still wanted; waits for one. None: it is closed."""
+        """Return the next call of a notifier that is still wanted; waits for one. None: this is closed."""
         with self._lock:
             while not self._closed:
                 while self._calls:
@@ -290,17 +297,17 @@ class Lives:
     # --- what is known ---
 
     def state(self, name: str) -> State:
-        """How a partition stands, as this node knows it; INITIAL before the first look."""
+        """Return the state of a partition as this node knows it; INITIAL before the first look."""
         life = self._lives.get(name)
         return State.INITIAL if life is None else life.state
 
     def status(self, name: str) -> Status:
-        """How this node has it."""
+        """Return the status of a partition on this node."""
         known = self._tables.get(name)
         return Status.UNDEFINED if known is None else status(known[1], self._me)
 
     def view(self) -> Mapping[str, str]:
-        """Plain values: partition → state."""
+        """Return the states as plain values: partition → state."""
         return {name: life.state.value for name, life in sorted(self._lives.copy().items())}
 
 

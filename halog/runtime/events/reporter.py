@@ -1,7 +1,7 @@
-"""What a node tells of itself, of its copies and of the others, in the words of `halog.events`.
+"""This module reports what a node knows of itself, of its copies and of the others, in the words of `halog.events`.
 
-Of a copy's many roles operators know four: active, replica, offline, failed; only a change between those is told.
-Nothing is decided here.
+A copy has many roles; operators know four of them: active, replica, offline, failed. Only a change between those is
+reported. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
 
 INTRUDER_S = 60.0
-"""One that is refused tries again at once, and again: it is told once in so long."""
+"""A process that is refused tries again and again: it is reported once in this time."""
 
 INTRUDERS = 20
-"""So many are told in that time, whatever they call themselves: names are cheap. The others are counted."""
+"""So many are reported in that time, whatever names they give themselves. The others are counted."""
 
 _LEADS = {role.value for role in LEADING}
 _SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed", Role.OFFLINE.value: "offline"}
@@ -34,28 +34,28 @@ REPLICA = "replica"
 
 
 def migration_told(history: History, before: PartitionTable, now: PartitionTable, cause: str = "") -> None:
-    """This node, or its application, has wished a partition elsewhere; `cause`: why, if the tables do not say it."""
+    """Report that this node, or its application, asked to move a partition. `cause` says why, if the tables do not."""
     for told in migration_asked(before, now):
         why = cause if cause and told.kind is MIGRATION else told.cause
         history.tell(told.kind, why, more=told.more, partition=now.name, epoch=now.epoch.number)
 
 
-class Telling:
-    """Of one run of a node."""
+class EventReporter:
+    """Reports the events of one run of a node."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self._roles: dict[str, str] = {}
         self._refused: dict[str, float] = {}
         self._cut: set[str] = set()
-        """To whom the line is cut, as it was told."""
+        """Nodes to which the connection was reported as cut."""
         self._untold = 0
         self._lock = threading.Lock()
 
     # --- copies ---
 
     def told(self, copy: Copy, e: Tell) -> None:
-        """Something the core knows."""
+        """Report something that a copy's core knows."""
         s = copy.core.state.chain.state
         self.history.tell(
             e.kind,
@@ -70,11 +70,11 @@ class Telling:
         )
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None:
-        """A copy's role, if operators know the difference."""
+        """Report a copy's role, if operators know the difference."""
         now = _SHOWN.get(role, REPLICA)
         was = self._roles.get(copy.name, REPLICA)
         if now == "offline" and was == REPLICA:
-            return  # that its node has no quorum is told of the zone, not of every copy
+            return  # the loss of the quorum is reported for the zone, not for every copy
         self._roles[copy.name] = now
         if now != was:
             s, table = copy.core.state.chain.state, copy.core.state.table
@@ -84,35 +84,35 @@ class Telling:
             self.history.tell(ROLE, why, more=more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn)
 
     def of_log(self, kind: Kind, cause: str, more: Mapping[str, Any]) -> None:
-        """The log is away, or back, as this node finds it."""
+        """Report that the log is away, or back, as this node finds it."""
         self.history.tell(kind, cause, more=more)
 
     def created(self, partition: str) -> None:
-        """This node wrote the partition's table."""
+        """Report that this node wrote the partition's table."""
         self.history.tell(CREATED, "it is configured and did not exist", partition=partition)
 
     # --- nodes ---
 
     def joined(self, address: str, pid: int, partitions: int) -> None:
-        """This node takes part."""
+        """Report that this node takes part."""
         more = {"address": address, "pid": pid, "partitions": partitions}
         self.history.tell(JOINED, f"started as pid {pid} at {address}, hosting {partitions} partitions", more=more)
 
     def store_replaced(self, why: str, aside: str) -> None:
-        """This node has a store in place of a damaged one, which is at `aside` now; "": it is gone."""
+        """Report a new store in place of a damaged one. `aside` is where the damaged one is now; "" if it is gone."""
         self.history.tell(STORE_ASIDE, why, more={"aside": aside or "gone"})
 
     def left(self) -> None:
-        """This node leaves on purpose."""
+        """Report that this node leaves on purpose."""
         self.history.tell(LEFT, "it was closed")
 
     def noticed(self, node: str, up: bool, why: str) -> None:
-        """Another node is up again, or no more, as this one sees it."""
+        """Report that another node is up again, or no more, as this one sees it."""
         self.history.tell(JOINED if up else LEFT, why, node=node)
 
     def line(self, node: str, whole: bool, why: str) -> None:
-        """The line between this node and another one that lives is cut, or whole again. Of the two, the first by name
-        tells the history; the other one hears it by the challenges."""
+        """Report that the connection between this node and another one that lives is cut, or whole again. Of the two,
+        the first by name tells the history; the other one hears of it by the challenges."""
         with self._lock:
             if whole is (node not in self._cut):
                 return
@@ -121,7 +121,7 @@ class Telling:
         self.history.tell(LINE_WHOLE if whole else LINE_CUT, why, more=more, logged=node < self.history.node)
 
     def intruder(self, name: str, why: str) -> None:
-        """Somebody was refused. `name` is short: it is kept."""
+        """Report that somebody was refused. `name` is short, since it is kept."""
         now = time.monotonic()
         with self._lock:
             self._refused = {n: at for n, at in self._refused.items() if now - at < INTRUDER_S}

@@ -22,7 +22,7 @@ from halog.core.table.table import PartitionTable
 from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.assignment import Placing
 from halog.runtime.host.control_frames import Control
 from halog.runtime.host.lease_renewal import Leasing
@@ -35,7 +35,7 @@ from halog.runtime.host.snapshotter import Snapshots
 from halog.runtime.host.table_refresh import Refreshing
 from halog.runtime.host.throttle import Pacing
 from halog.runtime.membership.members import Membership
-from halog.runtime.replica.delivery_reports import SOON_S, Deliveries
+from halog.runtime.replica.delivery_reports import SOON_S, DeliveryReports
 from halog.runtime.replica.disk_effects import Disk
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
@@ -89,7 +89,7 @@ class Host:
         store: FlushedStore,
         router: Router,
         snapshots: Snapshots,
-        telling: Telling,
+        telling: EventReporter,
         settling: OutcomeDelivery,
     ) -> None:
         self.me = me
@@ -138,7 +138,7 @@ class Host:
         self._ends: list[Callable[[], None]] = []
         self._closing = threading.Event()
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
-        self.deliveries = Deliveries(
+        self.deliveries = DeliveryReports(
             lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush, self.end_session
         )
 

@@ -66,10 +66,10 @@ from halog.runtime.topics.state_topic import (
     PAIR,
     WITH_LEDGER,
     WITH_MAPPING,
-    Loaded as Loaded,
-    Mark,
-    Marker,
     Rows,
+    SnapshotMark,
+    SnapshotMarker,
+    TopicSnapshot as TopicSnapshot,
     load as load,
     marked_position as marked_position,
     marked_up_to,
@@ -105,7 +105,7 @@ class Policy(msgspec.Struct, frozen=True):
 class Known(NamedTuple):
     """The last marker this node knows of."""
 
-    mark: Mark
+    mark: SnapshotMark
     at: float
     """When it was taken or read, in monotonic seconds."""
 
@@ -182,7 +182,7 @@ class Snapshots:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
-            mark = Mark() if found is None else Mark.from_bytes(found.data)
+            mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
             known = self._marked[copy.name] = Known(mark, time.monotonic())
         return known
 
@@ -273,7 +273,7 @@ class Snapshots:
         self._writer(copy)
         self.coordinator.sync(self._path(copy))
         found = self._read_mark(copy)
-        mark = Mark() if found is None else Mark.from_bytes(found.data)
+        mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
         self._marked[copy.name] = Known(mark, time.monotonic())
         marked = marked_up_to(self.log, self._tp(copy), mark, position.state.log_id)
         if marked > position.next_offset:
@@ -319,12 +319,12 @@ class Snapshots:
         lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy).mark
         self._write(copy, ledger_rows.keyed(lsn, rows))
         form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT
-        data = msgspec.msgpack.encode(Marker(position, form, len(rows)))
+        data = msgspec.msgpack.encode(SnapshotMarker(position, form, len(rows)))
         start = self.log.bounds(tp)[1]
         self._checked_writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
         if not any(key == MARKER and value == data for key, value in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
-        mark = Mark(lsn, position.next_offset, self.log.bounds(tp)[1], len(rows))
+        mark = SnapshotMark(lsn, position.next_offset, self.log.bounds(tp)[1], len(rows))
         found = self._read_mark(copy)
         if found is None:
             self.coordinator.create(self._path(copy), mark.to_bytes(form))

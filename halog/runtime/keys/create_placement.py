@@ -1,7 +1,8 @@
-"""Where a new object goes whose mapper is no function of its key (P6): its turn, or what a mapper asked at create says.
+"""This module says where a new object goes whose mapper is no function of its key (P6).
 
-The answer is kept by whoever asked: in the key directory, beside the object (`halog.core.keys.directory`). Nothing is
-kept here but whose turn it is, and, until newer figures come, what was placed where (`halog.runtime.keys.loads`).
+Either the partitions take turns, or a mapper that is asked at create decides. Whoever asks keeps the answer: in the key
+directory, beside the object (`halog.core.keys.directory`). This module keeps only whose turn it is, and, until newer
+figures come, what was placed where (`halog.runtime.keys.loads`).
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from halog.config.mapper import is_at_create
 from halog.core.keys.mapping import Layout
 from halog.errors import MapperError
 from halog.runtime.keys.key_owners import Owner, at_create
-from halog.runtime.keys.loads import Loads
+from halog.runtime.keys.loads import PartitionLoads
 from mappers import AtCreateMapper, MisplacedError, NewObject, RoundRobin, stable_hash
 
 Made = Callable[[], NewObject]
-"""What the object is; asked for only where the mapper looks at it."""
+"""Returns what the object is; called only where the mapper looks at it."""
 
 
-class Choosing:
-    """Of one process. `start`: names it, so that not all begin their rounds at the same partition."""
+class CreatePlacement:
+    """Chooses the partitions of new objects, in one process. `start` names the process, so that not all begin their
+    turns at the same partition."""
 
-    def __init__(self, config: Config, loads: Loads, start: bytes = b"") -> None:
+    def __init__(self, config: Config, loads: PartitionLoads, start: bytes = b"") -> None:
         self._config = config
         self._loads = loads
         self._start = stable_hash(start)
@@ -32,8 +34,8 @@ class Choosing:
         self._mappers: dict[tuple[str, Layout], AtCreateMapper] = {}
 
     def next_of(self, owner: Owner, made: Made) -> str:
-        """Where it is to be: one of the partitions that the newest layout of the policy has. MapperError, ConfigError
-        where this process does not have the mapper's code."""
+        """Return the partition of a new object: one that the newest layout of the policy has. Raises MapperError, and
+        ConfigError where this process does not have the mapper's code."""
         if owner.layout is None or not is_at_create(owner.layout.mapper):
             return self._next_turn(owner)
         mapper, new = self._mapper(owner.policy, owner.layout), made()

@@ -1,8 +1,8 @@
-"""Which mapper decides for which type: from the configuration, the application's callables, and what the cluster holds
-of bindings (P6).
+"""This module says which mapper decides for which type (P6).
 
-Never asks a server. The theory: a type and its managed bases have one key space, so what decides for a family is one
-mapper, told the topmost base's name; a class that is bound to another policy than its base has a place of its own.
+It goes by the configuration, the application's callables, and what the cluster holds of bindings. It never asks a
+server. A type and its managed bases have one key space. So one mapper decides for a family, and it is told the topmost
+base's name. A class that is bound to another policy than its base has a place of its own.
 """
 
 from __future__ import annotations
@@ -36,55 +36,57 @@ from mappers import (
 from mappers.custom import AnyFunction
 
 
-class Named(NamedTuple):
-    """A custom mapper as its module has it."""
+class MapperFunction(NamedTuple):
+    """A `MapperFunction` is a custom mapper as its module has it."""
 
     function: AnyFunction
     version: int
 
 
-class Bound(NamedTuple):
-    """How a type is bound. `key`: the entry of [bindings] that holds for it."""
+class PolicyBinding(NamedTuple):
+    """A `PolicyBinding` says how a type is bound. `key` is the entry of [bindings] that holds for it."""
 
     policy: str
     key: str
 
 
 class Decider(NamedTuple):
-    """A mapper, and the partitions it knows by index."""
+    """A `Decider` has a mapper, and the partitions it knows by index."""
 
     mapper: Mapper
     names: tuple[str, ...]
 
 
 class Owner(NamedTuple):
-    """Who decides for a type; while its policy's mapping changes, also who did (T8)."""
+    """An `Owner` decides where objects of a type belong; while its policy's mapping changes, it knows who decided
+    before, too (T8)."""
 
     policy: str
     mapper: Mapper
     names: tuple[str, ...]
     """The partitions the mapper knows, by index."""
     version: int = 0
-    """Of the mapping."""
+    """Version of the mapping."""
     before: Decider | None = None
-    """Objects may still be where this one has them."""
+    """Who decided before: objects may still be where this one has them."""
     listed: str = BY_KEY
-    """Else the mapper says only where a key's entry in the directory is, which names the object's partition."""
+    """BY_KEY: the mapper names the object's partition. Else it only names where the key's entry in the directory is,
+    and that entry names the object's partition."""
     layout: Layout | None = None
-    """The newest: where objects are listed, its own mapper says where new ones go."""
+    """The newest layout. Where objects are listed, its own mapper says where new ones go."""
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """Every partition where objects may be."""
+        """Return every partition where objects may be."""
         return self.names if self.before is None else tuple(dict.fromkeys((*self.names, *self.before.names)))
 
     def partition(self, type_name: str, routing_key: bytes) -> str:
-        """The partition a key belongs to, or its entry. MapperError where a custom mapper fails; then nothing was
-        done."""
+        """Return the partition that a key, or its entry, belongs to. Raises MapperError where a custom mapper fails;
+        then nothing was done."""
         return self._asked(self.mapper, self.names, type_name, routing_key)
 
     def place(self, type_name: str, routing_key: bytes) -> Place:
-        """The same, and where its object may still be. MapperError."""
+        """Return the same, and where the object may still be. Raises MapperError."""
         new = self.partition(type_name, routing_key)
         if self.before is None:
             return Place(new, self.version, listed=self.listed)
@@ -99,7 +101,7 @@ class Owner(NamedTuple):
 
 
 def import_module(config: Config, module: str) -> ModuleType:
-    """One of `[application] modules`. ConfigError."""
+    """Load one of `[application] modules`. Raises ConfigError."""
     try:
         return importlib.import_module(module)
     except ImportError as e:
@@ -119,7 +121,7 @@ def import_module(config: Config, module: str) -> ModuleType:
 
 
 def _said(error: BaseException) -> str:
-    """Its class and text; a class of the application's may have none."""
+    """Return the class and text of an error; a class of the application's may have no text."""
     kind = type(error).__name__
     try:
         return f"{kind}: {error}"
@@ -127,13 +129,14 @@ def _said(error: BaseException) -> str:
         return f"{kind}, whose own text fails with {type(of_its_text).__name__}"
 
 
-def function_of(config: Config, policy: str) -> Named:
-    """The callable that a policy's `mapper` names. ConfigError if it is not there, or has no proper version."""
+def function_of(config: Config, policy: str) -> MapperFunction:
+    """Return the callable that a policy's `mapper` names. Raises ConfigError if it is not there, or has no proper
+    version."""
     return _function(config, policy, callable_of(config.policies[policy].mapper))
 
 
-def function_at(config: Config, policy: str, layout: Layout) -> Named:
-    """The callable of a layout, in its version. ConfigError if this process's code does not have it."""
+def function_at(config: Config, policy: str, layout: Layout) -> MapperFunction:
+    """Return the callable of a layout, in its version. Raises ConfigError if this process's code does not have it."""
     found = _function(config, policy, callable_of(layout.mapper))
     known = earlier_of(found.function)
     if layout.mapper_version not in known:
@@ -144,12 +147,12 @@ def function_at(config: Config, policy: str, layout: Layout) -> Named:
             "`earlier` one",
             policy=policy,
         )
-    return Named(known[layout.mapper_version], layout.mapper_version)
+    return MapperFunction(known[layout.mapper_version], layout.mapper_version)
 
 
 def at_create(config: Config, policy: str, layout: Layout) -> AtCreateMapper:
-    """What says where new objects of a policy go, by a layout whose mapper is asked at create. ConfigError as
-    `function_at`."""
+    """Return the mapper that says where new objects of a policy go, for a layout whose mapper is asked at create.
+    Raises ConfigError as `function_at`."""
     names = layout.partition_names(policy)
     if layout.mapper == LEAST_LOADED:
         return AtCreateMapper(LEAST_LOADED, least_loaded, names)
@@ -158,13 +161,14 @@ def at_create(config: Config, policy: str, layout: Layout) -> AtCreateMapper:
 
 
 def layout_of(config: Config, policy: str) -> Layout:
-    """What a configuration says of a policy's mapping. ConfigError for a custom mapper that is not there."""
+    """Return what a configuration says of a policy's mapping. Raises ConfigError for a custom mapper that is not
+    there."""
     p = config.policies[policy]
     version = function_of(config, policy).version if callable_of(p.mapper) else 0
     return Layout(p.mapper, p.partitions, p.ring_size, version, tuple(p.static))
 
 
-def _function(config: Config, policy: str, where: str) -> Named:
+def _function(config: Config, policy: str, where: str) -> MapperFunction:
     module_name, _, path = where.partition(":")
     if module_name not in config.application.modules:
         raise ConfigError(
@@ -180,13 +184,14 @@ def _function(config: Config, policy: str, where: str) -> Named:
                 raise ValueError(f"{part} is a module; name a callable of {module_name} itself")
         if not callable(found):
             raise ValueError(f"it is a {type(found).__name__}, which cannot be called")
-        return Named(found, version_of(found))
+        return MapperFunction(found, version_of(found))
     except (AttributeError, ValueError) as error:
         raise ConfigError(f"{config.source}: policies.{policy}.mapper: {where}: {error}", policy=policy) from error
 
 
 def values_of(definition: Definition) -> Callable[[bytes], tuple[Any, ...]]:
-    """What reads the `partition_by` values from a routing key; an Enum as its name: tools see what nodes see."""
+    """Return a function that reads the `partition_by` values from a routing key. It reads an Enum as its name: tools
+    see what nodes see."""
     decoders = [decoder(definition.shape(name), bound=False) for name in definition.partition_by]
 
     def values(routing_key: bytes) -> tuple[Any, ...]:
@@ -203,13 +208,15 @@ def values_of(definition: Definition) -> Callable[[bytes], tuple[Any, ...]]:
 
 
 def _passing(shape: Shape) -> Decoder:
-    """Finds the end of a key's part. Not what it means: a moment that no calendar has lies somewhere, too."""
+    """Return what finds the end of a key's part. Dates and times are not decoded: a key may hold one that no calendar
+    has."""
     passed = isinstance(shape, Scalar) and shape.kind in ("date", "datetime")
     return read_long if passed else decoder(shape, bound=False)
 
 
 def routing_of(definition: Definition) -> Callable[[bytes], bytes]:
-    """What finds the routing key in an index key: the bytes of the `partition_by` values, one behind the other."""
+    """Return a function that finds the routing key in an index key: the bytes of the `partition_by` values, one behind
+    the other."""
     if definition.partition_by == definition.key:
         return lambda index_key: index_key[ID_BYTES:]
     decoders = [_passing(definition.shape(name)) for name in definition.key]
@@ -234,9 +241,11 @@ def _unknown(type_id: bytes) -> Definition:
 
 
 class Places:
-    """Of one node or tool. `definition_of`: a type's definition, or None; `held`: what the cluster holds of bindings,
-    which wins (`bindings.py`); `mappings`: what it holds of policies' mappings (`mapping_cache.py`), which wins,
-    too."""
+    """Knows who decides for each type, for one node or tool.
+
+    `definition_of` returns a type's definition, or None. `held` is what the cluster holds of bindings (`bindings.py`),
+    `mappings` what it holds of policies' mappings (`mapping_cache.py`); both win over the configuration.
+    """
 
     def __init__(
         self,
@@ -252,9 +261,10 @@ class Places:
         self.definition: Callable[[bytes], Definition] = _unknown
         """The stored definition of a type id: objects of types that are not declared here are mapped, too."""
 
-    def bound(self, type_name: str) -> Bound | None:
-        """How a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*"; None: to no
-        policy that has anything at this site. ConfigError where [bindings] has no entry for what the cluster holds."""
+    def bound(self, type_name: str) -> PolicyBinding | None:
+        """Return how a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*". None:
+        to no policy that has anything at this site. Raises ConfigError where [bindings] has no entry for what the
+        cluster holds."""
         key, entries = self._entry(type_name), self.config.bindings
         here = None if key is None else entries[key]
         held = self.held.get(type_name, here)
@@ -267,7 +277,7 @@ class Places:
                 f"of {type_name} under {held}; bind it to {held}",
                 type=type_name,
             )
-        return Bound(held, older) if held in self.config.policies else None
+        return PolicyBinding(held, older) if held in self.config.policies else None
 
     def _entry(self, type_name: str) -> str | None:
         definition = self.definition_of(type_name)
@@ -275,21 +285,21 @@ class Places:
         return next((n for n in (type_name, *bases, "*") if n in self.config.bindings), None)
 
     def policy_of(self, type_name: str) -> str | None:
-        """The policy a type is bound to, or None."""
+        """Return the policy a type is bound to, or None."""
         bound = self.bound(type_name)
         return None if bound is None else bound.policy
 
     def owner(self, type_name: str, mappings: Mapping[str, PolicyMapping] | None = None) -> Owner:
-        """Who decides for a type, by what is known here of mappings, or by these. UnknownTypeError if it is bound to no
-        policy, ConfigError for a mapper that is not there."""
+        """Return who decides for a type, by these mappings or by what is known here of mappings. Raises
+        UnknownTypeError if the type is bound to no policy, ConfigError for a mapper that is not there."""
         policy = self.policy_of(type_name)
         if policy is None:
             raise self.unbound(type_name)
         return self.owner_by(policy, type_name, (mappings or {}).get(policy) or self.mapping(policy))
 
     def policies_of(self, type_names: Iterable[str]) -> list[str]:
-        """Those of a family, or of several. UnknownTypeError if there is none, and for a type that is kept at another
-        site alone: the rest is not all there is."""
+        """Return the policies of a family, or of several. Raises UnknownTypeError if there is none, and for a type that
+        is kept at another site alone: the rest would not be all there is."""
         names = list(type_names)
         found = [self.policy_of(name) for name in names]
         away = next((n for n, policy in zip(names, found, strict=True) if policy is None and self._elsewhere(n)), "")
@@ -299,12 +309,13 @@ class Places:
         return policies
 
     def _elsewhere(self, type_name: str) -> str:
-        """The policy of a type that is bound, to none of this site; or ""."""
+        """Return the policy that a type is bound to, whichever site has it; "" if there is none."""
         key = self._entry(type_name)
         return "" if key is None else self.held.get(type_name, self.config.bindings[key])
 
     def unbound(self, type_name: str) -> UnknownTypeError:
-        """Why a type has no policy at this site. The error has a `policy` if another site has one."""
+        """Return the error for a type that has no policy at this site. The error has a `policy` if another site has
+        one."""
         policy, tree = self._elsewhere(type_name), self.config.all_sites
         if not policy:
             why = "no policy; add it to [bindings]"
@@ -318,13 +329,14 @@ class Places:
         )
 
     def owner_by(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
-        """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""
+        """Return who would decide for a type of this policy by that mapping. Raises ConfigError, UnknownTypeError as
+        `owner`."""
         new = self._decider(policy, type_name, mapping.newest)
         before = None if mapping.next is None else self._decider(policy, type_name, mapping.now)
         return Owner(policy, *new, mapping.version, before, mapping.kind, mapping.newest)
 
     def mapping(self, policy: str) -> PolicyMapping:
-        """As the cluster holds it, else as configured."""
+        """Return a policy's mapping as the cluster holds it, else as configured."""
         return self.mappings.get(policy) or PolicyMapping(layout_of(self.config, policy))
 
     def _decider(self, policy: str, type_name: str, layout: Layout) -> Decider:

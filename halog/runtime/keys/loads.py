@@ -1,8 +1,8 @@
-"""How full partitions are and how busy their nodes, as one process knows it, for mappers asked at create (P6).
+"""This module knows how full partitions are and how busy their nodes, for mappers asked at create (P6).
 
-Asked for, never broadcast: clusters without such a mapper send nothing, and clients, which no node tells anything, know
-as much as nodes do. The theory: figures are old anyway when a create has happened, so nobody waits for them but who has
-none; while they are used they are asked for anew each second, on another thread.
+Nodes are asked; nothing is broadcast. So clusters without such a mapper send nothing, and a client, which no node tells
+anything, knows as much as a node does. Figures are old anyway when a create has happened, so only a process that has
+none waits for them. While they are used, another thread asks for them anew each second.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ logger = logging.getLogger("halog.loads")
 FRESH_S: Final = 1.0
 """Figures that are older are asked for anew."""
 OLD_S: Final = 5.0
-"""Who has only older ones waits for new ones."""
+"""A process that has only older ones waits for new ones."""
 FORGET_S: Final = 10.0
-"""A node that has not answered for so long says nothing any more."""
+"""Figures of a node that has not answered for so long do not count any more."""
 ASK_S: Final = 0.5
-"""How long a node may take, and how long is waited for it."""
+"""How long a node may take to answer."""
 AGAIN_S: Final = 0.1
-"""Before a node that was still counting is asked again."""
+"""Pause before a node that was still counting is asked again."""
 AT_ONCE: Final = 8
 """Nodes asked at the same time."""
 
 
-class Loads:
-    """Of one process. Thread-safe."""
+class PartitionLoads:
+    """Knows the loads of partitions and nodes, in one process. Thread-safe."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self.here: Callable[[], frames.LoadsAre] | None = None
-        """What this very node says, if it hosts partitions."""
+        """Returns what this very node says, if it hosts partitions."""
         self._told: dict[str, tuple[float, frames.LoadsAre]] = {}
-        """By node, with when it was asked."""
+        """By node: when it was asked, and what it said."""
         self._placed: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._began = self._ended = -math.inf
-        """The last time that all were asked."""
+        """When all were last asked, and when they had answered."""
         self._done = threading.Event()
         self._done.set()
 
     def placed(self, partition: str) -> None:
-        """An object is to be created there."""
+        """Note that an object is to be created in a partition."""
         with self._lock:
             self._placed[partition] += 1
 
     def states(self, partitions: Sequence[str]) -> States:
-        """What is known of these partitions, once something is looked up in it."""
-        return _Looked(lambda: self._states(partitions))
+        """Return what is known of these partitions; it is looked up once somebody looks into it."""
+        return _LazyStates(lambda: self._states(partitions))
 
     def _states(self, partitions: Sequence[str]) -> dict[str, PartitionState]:
         now = time.monotonic()
@@ -126,8 +126,8 @@ class Loads:
 
 
 def objects_of(router: Router, partitions: Collection[str], wait_s: float) -> dict[str, int]:
-    """How many objects these partitions have, as their active nodes count them; who has not counted, or does not
-    answer, within `wait_s` seconds is left out."""
+    """Return how many objects these partitions have, as their active nodes count them. A node that has not counted, or
+    does not answer, within `wait_s` seconds is left out."""
     until, found = time.monotonic() + wait_s, dict[str, int]()
     while missing := {node for p in partitions if p not in found and (node := router.active(p))}:
         for node in sorted(missing):
@@ -147,8 +147,8 @@ def _counted(router: Router, node: str) -> Mapping[str, int]:
     return reply.objects if isinstance(reply, frames.LoadsAre) else {}
 
 
-class _Looked(Mapping[str, PartitionState]):
-    """A mapping that is made when it is first looked into."""
+class _LazyStates(Mapping[str, PartitionState]):
+    """Makes its mapping when it is first looked into."""
 
     def __init__(self, make: Callable[[], dict[str, PartitionState]]) -> None:
         self._make = make

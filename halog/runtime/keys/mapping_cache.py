@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from halog.backend import Mapped
+from halog.backend import KnownMappings
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table.table import PartitionTable
-from halog.metadata.mapped_policies import Standing, parse, path_of, read
+from halog.metadata.mapped_policies import PolicyZnode, parse, path_of, read
 from halog.ports import Coordinator, Versioned
 from halog.runtime.keys.key_owners import Owner
 
 
-class Known(Mapped, frozen=True, eq=False):
-    """What a node knows at one time, all of a piece: whoever routes by it is led to owners and versions that belong
+class MappingView(KnownMappings, frozen=True, eq=False):
+    """Holds what a node knows at one time, all of a piece: whoever routes by it sees owners and versions that belong
     together."""
 
     mappings: Mapping[str, PolicyMapping] = {}
@@ -31,34 +31,35 @@ class Known(Mapped, frozen=True, eq=False):
     """By type, as they are asked for."""
 
 
-class Mappings:
-    """What one node knows. Thread-safe."""
+class MappingCache:
+    """Knows the mappings, for one node. Thread-safe."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._znodes: dict[str, int] = {}
-        """By policy, the version of the znode that is known: what was read may be told late."""
+        """By policy: the version of the znode that is known, since what was read may be told late."""
         self.changed: Callable[[], None] = lambda: None
-        """Called behind every change, on any thread; so is"""
+        """Called after every change, on any thread."""
         self.noted: Callable[[], None] = lambda: None
-        self.now = Known()
+        """Called after `changed`, on the same thread."""
+        self.now = MappingView()
         self.homes: Collection[str] = ()
-        """Policies that have one, so that another site may serve their partitions some day."""
+        """Policies that have a home, so that another site may serve their partitions some day."""
 
     @property
     def known(self) -> Mapping[str, PolicyMapping]:
-        """By policy."""
+        """Return the mappings by policy."""
         return self.now.mappings
 
     def watch(self, policies: Mapping[str, Any]) -> None:
-        """Learn what is, and of every change from now on."""
+        """Read the mappings of these policies, and hear of every change from now on."""
         for policy in policies:
             self.learn(policy)
             self._coordinator.watch(path_of(policy), partial(self._seen, policy))
 
     def learn(self, policy: str) -> PolicyMapping:
-        """What the cluster holds now, whatever the watch has told."""
+        """Read what the cluster holds now, whatever the watch has told."""
         self._coordinator.sync(path_of(policy))
         self._take(policy, read(self._coordinator, policy))
         return self.known[policy]
@@ -67,7 +68,7 @@ class Mappings:
         if found is not None:
             self._take(policy, parse(path, found))
 
-    def _take(self, policy: str, standing: Standing) -> None:
+    def _take(self, policy: str, standing: PolicyZnode) -> None:
         mapping = standing.mapping
         with self._lock:
             if self._znodes.get(policy, -1) >= standing.znode:
@@ -82,15 +83,15 @@ class Mappings:
             listed = {name: known[p].kind for name, p in policies.items() if known[p].kind}
             leaving = frozenset(n for n in listed if n not in known[policies[n]].newest.partition_names(policies[n]))
             changing = any(m.next is not None for m in known.values())
-            self.now = Known(
+            self.now = MappingView(
                 versions, changing, listed, leaving, policies, self.now.sites, mappings=known, updating=updating
             )
         self.changed()
         self.noted()
 
     def served(self, table: PartitionTable, site: str) -> None:
-        """Another site serves it from now on; "": this one does. Told of every partition; of those that no other site
-        may ever serve nothing is noted."""
+        """Note that another site serves a partition from now on; "": this one does. This is told of every partition;
+        nothing is noted of those that no other site may ever serve."""
         with self._lock:
             sites = self.now.sites
             noted = site or table.name in sites or table.policy in self.homes

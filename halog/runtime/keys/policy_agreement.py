@@ -1,9 +1,10 @@
-"""What the cluster has agreed on of a policy, made by the first process that has it: policies/<name>.
+"""This module makes and checks what the cluster has agreed on of a policy: policies/<name>, made by the first process
+that has the policy.
 
 All nodes and tools must agree on it: what decides where a key belongs (P6), what an acknowledgement says (R6), and how
-long a lease may last (R5). Where keys belong the cluster says alone, once somebody has decided that for the cluster: by
-a change of the mapping (T8), or by an activated version of the configuration (P11). So whatever step an activation dies
-at, or is turned back at, nodes start with the version that is active, and go by what the cluster has.
+long a lease may last (R5). Where keys belong the cluster alone says, once somebody has decided that for the cluster: by
+a change of the mapping (T8), or by an activated version of the configuration (P11). So at whatever step an activation
+dies, or is turned back, nodes start with the version that is active, and go by what the cluster has.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from mappers import earlier_of
 logger = logging.getLogger("halog.cluster")
 
 _COUNTED = tuple(name for name in mapped_policies.LAYOUT if name != "names")
-"""Of a layout, what a change of the mapping may change."""
+"""What a change of the mapping may change of a layout."""
 
 
 def mapping(config: Config, policy: str) -> bytes:
-    """What a configuration says of it, as the coordinator holds it. ConfigError for a custom mapper that is not there.
+    """Return what a configuration says of a policy, as the coordinator holds it. Raises ConfigError for a custom mapper
+    that is not there.
 
-    What a policy does not use is absent, so that clusters made before there was any of it read the same."""
+    What a policy does not use is absent. So clusters that were made before there was such a thing read the same.
+    """
     p = config.policies[policy]
     said: dict[str, Any] = {name: getattr(p, name) for name in ("mapper", "partitions", "ring_size")}
     said |= _fixed(config, policy)
@@ -50,7 +53,7 @@ def _fixed(config: Config, policy: str) -> dict[str, Any]:
 
 
 def agree(coordinator: Coordinator, config: Config, policy: str, *, activated: bool = False) -> None:
-    """Make it, unless the cluster has it. ConfigError as `check_mapping`."""
+    """Write a policy's znode, unless the cluster has it. Raises ConfigError as `check_mapping`."""
     path = mapped_policies.path_of(policy)
     if coordinator.get(path) is None:
         coordinator.create(path, mapping(config, policy))
@@ -58,9 +61,9 @@ def agree(coordinator: Coordinator, config: Config, policy: str, *, activated: b
 
 
 def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, activated: bool = False) -> None:
-    """ConfigError if the cluster was made with another one: objects would be looked for where they are not, or be less
-    safe than some node believes. `activated`: the configuration is an activated version. It wishes where keys belong,
-    and the cluster says; a file is taken at its word."""
+    """Raise ConfigError if the cluster was made with another policy: objects would be looked for where they are not, or
+    be less safe than some node believes. `activated`: the configuration is an activated version. It wishes where keys
+    belong, and the cluster says; a file is taken at its word."""
     found = coordinator.get(mapped_policies.path_of(policy))
     if found is None:
         return
@@ -80,7 +83,7 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, acti
         shown = [f"{k} is {_shown(want, k)} here, {_shown(held.said, k)} there" for k in keys]
         rebalance = f"; or let `halog rebalance --policy {policy}` with this file change it"
         raise ConfigError(
-            f"{config.source}: policies.{policy} is another one than the cluster was created with: "
+            f"{config.source}: policies.{policy} differs from what the cluster was created with: "
             f"{'; '.join(shown)}; change it back or use another cluster name"
             f"{rebalance if set(keys) <= set(mapped_policies.LAYOUT) else ''}",
             policy=policy,
@@ -88,21 +91,21 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str, *, acti
 
 
 def _knows(config: Config, policy: str, layout: Layout) -> bool:
-    """Does newer code of a custom mapper have the cluster's version, too?"""
+    """Say whether newer code of a custom mapper has the cluster's version, too."""
     mapper = config.policies[policy].mapper
     same = callable_of(mapper) and mapper == layout.mapper
     return bool(same) and layout.mapper_version in earlier_of(function_of(config, policy).function)
 
 
 def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
-    """Where keys belong the cluster says: ConfigError if this process does not have the code of its mapper, a word if
-    its configuration says otherwise."""
+    """Raise ConfigError if this process does not have the code of the cluster's mapper. Log a warning if its
+    configuration says otherwise where keys belong: the cluster says that."""
     for layout in held.layouts:
         if callable_of(layout.mapper):
             _check_has(config, policy, layout, may_turn_back=layout != held.now)
     if not any(_is_said(config, policy, layout) for layout in held.layouts):
         logger.warning(
-            "policy %s: %s says otherwise where keys belong, and the cluster's mapping counts: see `halog rebalance "
+            "policy %s: %s places keys differently, and the cluster's mapping counts: see `halog rebalance "
             "status`; `halog rebalance --policy %s` changes it",
             policy,
             config.source,
@@ -121,7 +124,8 @@ def _check_has(config: Config, policy: str, layout: Layout, *, may_turn_back: bo
 
 
 def _is_said(config: Config, policy: str, layout: Layout) -> bool:
-    """Is this the layout of the configuration? Code of a mapper that the cluster does not use is not asked for."""
+    """Say whether this is the layout of the configuration. Code of a mapper that the cluster does not use is not asked
+    for."""
     p = config.policies[policy]
     if (p.mapper, p.partitions, p.ring_size) != (layout.mapper, layout.partitions, layout.ring_size):
         return False

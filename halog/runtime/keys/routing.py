@@ -1,4 +1,5 @@
-"""Where keys belong, as one node knows it: asked for every key it meets, and anew when a mapping changes (P6, T8)."""
+"""This module says where keys belong, as one node knows it: it is asked for every key, and again when a mapping changes
+(P6, T8)."""
 
 from __future__ import annotations
 
@@ -8,31 +9,32 @@ from collections.abc import Callable, Sequence
 from halog.core.keys.mapping import Place, PolicyMapping
 from halog.errors import CoordinatorError, UnknownTypeError, UnreachableError
 from halog.ports import Coordinator
-from halog.runtime.keys.create_placement import Choosing
+from halog.runtime.keys.create_placement import CreatePlacement
 from halog.runtime.keys.key_owners import Owner, Places
-from halog.runtime.keys.loads import Loads
-from halog.runtime.keys.mapping_cache import Mappings
+from halog.runtime.keys.loads import PartitionLoads
+from halog.runtime.keys.mapping_cache import MappingCache
 from halog.runtime.rpc.router import Router
 from mappers import NewObject
 
 AGAIN_S = 0.05
-"""Pause before the coordinator is asked again for a mapping that it did not tell."""
+"""Pause before the coordinator is asked again for a mapping."""
 
 
 class Routing:
-    """Of one node. `start`: names this process, so that not all begin their rounds at the same partition."""
+    """Says where keys belong, for one node. `start` names this process, so that not all begin their turns at the same
+    partition."""
 
     def __init__(self, places: Places, coordinator: Coordinator, router: Router, start: bytes = b"") -> None:
         self.places = places
         self._router = router
-        self.mappings = Mappings(coordinator)
-        self.loads = Loads(router)
-        self.choosing = Choosing(places.config, self.loads, start)
+        self.mappings = MappingCache(coordinator)
+        self.loads = PartitionLoads(router)
+        self.choosing = CreatePlacement(places.config, self.loads, start)
         self.closing: Callable[[], bool] = lambda: False
-        """Is nobody to wait any more?"""
+        """Says whether nobody is to wait any more."""
 
     def owner(self, type_name: str) -> Owner:
-        """Who decides for a type now. UnknownTypeError, ConfigError."""
+        """Return who decides for a type now. Raises UnknownTypeError, ConfigError."""
         now = self.mappings.now
         found = now.owners.get(type_name)
         if found is None:
@@ -56,7 +58,7 @@ class Routing:
         return self.owner(type_name).partitions
 
     def had(self, type_name: str, partition: str) -> bool:
-        """See Backend. ConfigError."""
+        """See Backend. Raises ConfigError."""
         try:
             owner = self.owner(type_name)
         except UnknownTypeError:
@@ -64,8 +66,8 @@ class Routing:
         return partition in owner.partitions or self.mappings.now.policies.get(partition) == owner.policy
 
     def relearn(self, partition: str, version: int) -> None:
-        """See Backend. CoordinatorError if the cluster holds no such version, UnreachableError if it is not told within
-        the time of a call."""
+        """See Backend. Raises CoordinatorError if the cluster holds no such version, UnreachableError if the
+        coordinator does not answer within the time of a call."""
         known = self._router.tables.get(partition)
         if known is None:
             return
@@ -78,8 +80,8 @@ class Routing:
             )
 
     def learned(self, policy: str, version: int) -> PolicyMapping:
-        """The mapping that the cluster has, where a partition serves this version. A coordinator that is away is waited
-        for as a failover is: a session that ended while this process slept is soon replaced."""
+        """Return the mapping that the cluster has, where a partition serves this version. A coordinator that is away is
+        waited for as a failover is: a session that ended while this process slept is soon replaced."""
         limit_s = self._limit_s(policy)
         until = time.monotonic() + limit_s
         while True:
@@ -91,8 +93,8 @@ class Routing:
                     return known
                 if self.closing() or time.monotonic() >= until:
                     raise UnreachableError(
-                        f"a partition of policy {policy} serves mapping version {version}, and what that is nobody has "
-                        f"told within {limit_s:g} s: {error.message}; nothing was done; run it again once ZooKeeper "
+                        f"a partition of policy {policy} serves mapping version {version}, which could not be read "
+                        f"within {limit_s:g} s: {error.message}; nothing was done; run it again once ZooKeeper "
                         "answers",
                         policy=policy,
                     ) from error

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
-from halog.core.table.zones import Sight
+from halog.core.table.zones import NodeContacts
 from halog.errors import FrameError, HalogError, UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
@@ -124,7 +124,7 @@ class Membership:
         """Told of each node that is up again, or no more, by itself: (node, up, why)."""
         self.succeeded: Callable[[Member], None] = lambda member: None
         """Told of each run whose data directory another run has opened."""
-        self.judge: Callable[[Sight], str] = lambda sight: ""
+        self.judge: Callable[[NodeContacts], str] = lambda sight: ""
         """Why this node is offline, given whom it sees; "": it is not (Q1)."""
         self.offline = ""
         """What `judge` said last."""
@@ -465,7 +465,7 @@ class Membership:
                 link.peer.close()
 
 
-def _sight(links: dict[str, _Link]) -> Sight:
+def _sight(links: dict[str, _Link]) -> NodeContacts:
     """Whom the channel says is there: it, not a registration, tells a node that is cut off from everybody."""
     reached = frozenset(name for name, link in links.items() if link.up)
-    return Sight(frozenset(links), reached, frozenset(name for name in reached if links[name].present))
+    return NodeContacts(frozenset(links), reached, frozenset(name for name in reached if links[name].present))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core.roles import Role
-from halog.core.table.zones import Count, Sight, State, Zone, count, first_state, happening, next_state
+from halog.core.table.zones import NodeContacts, QuorumCount, Zone, ZoneState, count, first_state, happening, next_state
 from halog.errors import CoordinatorError, HalogError
 from halog.events import ZONE_BACK, ZONE_LOST, ZONE_PARTIAL, ZONE_SWITCHED, ZONE_WHOLE, Kind
 from halog.metadata.zone_switches import ZoneSwitch, path_of, read_switch
@@ -34,7 +34,11 @@ logger = logging.getLogger("halog.zones")
 LOOK_S = 0.1
 """How often a node that is online looks for copies that are not: one may have been opened as the quorum came back."""
 
-_TOLD: dict[State, Kind] = {State.ACTIVE: ZONE_WHOLE, State.PARTIAL: ZONE_PARTIAL, State.DISABLED: ZONE_LOST}
+_TOLD: dict[ZoneState, Kind] = {
+    ZoneState.ACTIVE: ZONE_WHOLE,
+    ZoneState.PARTIAL: ZONE_PARTIAL,
+    ZoneState.DISABLED: ZONE_LOST,
+}
 
 
 def zones_of(config: Config, node: str) -> list[Zone]:
@@ -59,12 +63,12 @@ class _Standing:
         self.zone = zone
         self.switch = ZoneSwitch()
         self.state = first_state(zone, off=False)
-        self.counted = Count(0, 0, "votes", ())
+        self.counted = QuorumCount(0, 0, "votes", ())
 
     @property
     def why(self) -> str:
         """Why the node is offline for this zone; "": it is not."""
-        if self.state is not State.DISABLED:
+        if self.state is not ZoneState.DISABLED:
             return ""
         return f"zone {self.zone.name} has no quorum here: {self.counted}"
 
@@ -76,7 +80,7 @@ class Zoning:
         self._me = me
         self._history = history
         self._standings = {zone.name: _Standing(zone) for zone in zones}
-        self._sight = Sight()
+        self._sight = NodeContacts()
         self._rebuilt: list[Copy] = []
         """Copies that others are to take the place of."""
         self._closing = threading.Event()
@@ -93,7 +97,7 @@ class Zoning:
 
     # --- judging ---
 
-    def judge(self, sight: Sight) -> str:
+    def judge(self, sight: NodeContacts) -> str:
         """Why this node is offline, seeing these others; "": it is not. Called by one thread at a time."""
         self._sight = sight
         for s in self._standings.values():
@@ -104,11 +108,11 @@ class Zoning:
                 self._tell(s, was)
         return "; ".join(filter(None, (s.why for s in self._standings.values())))
 
-    def _tell(self, s: _Standing, was: State) -> None:
+    def _tell(self, s: _Standing, was: ZoneState) -> None:
         c, down = s.counted, ", ".join(s.counted.down)
         if not s.zone.guarded:
             return
-        kind = ZONE_BACK if was is State.DISABLED else _TOLD[s.state]
+        kind = ZONE_BACK if was is ZoneState.DISABLED else _TOLD[s.state]
         why = f"{down} down" if down else "all nodes discovered are up"
         if kind is ZONE_BACK:
             why = str(c) + (", the quorum is switched off" if s.switch.off else "")
@@ -176,7 +180,7 @@ class Zoning:
             s = standings[zone.name] = known or _Standing(zone)
             s.zone = zone
             if known is None:
-                s.state = State.ACTIVE  # it serves; the count that follows says whether it may
+                s.state = ZoneState.ACTIVE  # it serves; the count that follows says whether it may
             if self._coordinator is not None and zone.guarded and (known is None or zone.name not in self._watched):
                 self._learn_switch(self._coordinator, s)
         self._standings = standings

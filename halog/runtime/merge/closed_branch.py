@@ -1,4 +1,4 @@
-"""The end of a branch that was closed, as the log of its site has it."""
+"""Reads to the end of a branch that was closed, in the log of its site."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def closed_side(remote: Remote, here: str, partition: str, tp: TopicPartition) -> Side | str:
-    """The other site's branch, whole, or why it may still grow: nothing was begun behind the epoch it was closed with;
-    another one, too, that nobody has opened so far, may be opened. One that mirrors site `here` grows no more by
-    itself."""
+    """Return the other site's whole branch, or why it may still grow. It is whole if no epoch was begun behind the one
+    it was closed with. An epoch that was begun and not opened yet may still be opened. A branch that mirrors site
+    `here` grows no more by itself."""
     found = remote.coordinator.get(f"closed/{partition}")
     if found is None:
         return f"site {remote.name} has not closed its branch"

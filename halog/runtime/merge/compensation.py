@@ -1,12 +1,12 @@
-"""Compensation triggers: the application's word on what both branches of a partition changed (M3).
+"""Asks compensation triggers, by which the application decides what both branches of a partition changed (M3).
 
-A trigger is declared per type, and asked on the node that merges, of each conflict and of each object that both
-branches brought to the same state: it sees the three states, and says what is to stand. It changes nothing itself, so
-what it says takes effect exactly once, together with the whole merge, or not at all; a merge that is begun anew asks it
-again. What it raises, whatever that is, or says wrongly, stops its conflict only: the source's state stands, and an
-operator is told why.
-One that hangs is left alone, and no trigger is asked in that merge any more: the partition may serve nobody meanwhile.
-Whether what it creates besides may be there, the whole merge shows (`restore.creating`); here it is placed and encoded.
+A trigger is declared per type. It is asked on the node that merges, for each conflict and for each object that both
+branches brought to the same state. It sees the three states, and says what the key becomes. It changes nothing itself.
+So its answer takes effect exactly once, together with the whole merge, or not at all; a merge that is begun again asks
+it again. A trigger that raises anything, or answers wrongly, only stops its own conflict: the source's state stays, and
+an operator is told why. If a trigger hangs, it is left alone, and no trigger is asked in that merge any more: the
+partition may serve nobody meanwhile. Objects that a trigger creates are placed and encoded here; whether they may be
+there, the whole merge shows (`restore.creating`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from restore.compensation import (
     Verdict,
     by_default,
 )
-from restore.creating import Decided, New
+from restore.creating import CreatedObject, KeyDecision
 from restore.merge import AGREED, Difference, State
 from restore.plan import chosen
 from restore.report import is_known
@@ -51,21 +51,22 @@ logger = logging.getLogger("halog.merge")
 Declared = TypeVar("Declared", bound=Trigger)
 
 SLOW_S = 30.0
-"""For all triggers of one partition, which serves nobody meanwhile: 10,000 conflicts at 3 ms each."""
+"""All triggers of one partition, which serves nobody meanwhile, have so long: 10,000 conflicts at 3 ms each."""
 
 HANGS_S = 40.0
-"""For what was asked before that to be answered, too."""
+"""A trigger that was asked before `SLOW_S` was over must answer within this time."""
 
 MOST_WHY = 500
-"""Characters of a reason that are kept: it is a part of the log, beside each conflict."""
+"""So many characters of a reason are kept: it becomes a part of the log, beside each conflict."""
 
 _VERDICTS = (KeepSource, KeepInitiating, Replace, Delete, Defer)
 
 
 def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[Declared], Declared]:
-    """`@halog.on_conflict(Flight)`: have the function asked with a `Conflict` what is to stand, on every node that
-    merges two branches of a partition in which both changed an object of this type, or of one derived from it. Without
-    one the manual's defaults hold. The last one declared for a type is asked."""
+    """Declare a trigger: `@halog.on_conflict(Flight)` has the function asked with a `Conflict` what the key becomes. It
+    is asked on every node that merges two branches of a partition in which both changed an object of this type, or of
+    one derived from it. Without a trigger the defaults of the manual hold. The last one declared for a type is
+    asked."""
 
     def declare(trigger: Declared) -> Declared:
         for cls in types:
@@ -75,33 +76,34 @@ def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[De
     return declare
 
 
-Compensate = Callable[[tuple[Difference, ...]], list[Decided]]
-"""Of one merge, in as many pieces as it likes."""
+Compensate = Callable[[tuple[Difference, ...]], list[KeyDecision]]
+"""Decides the keys of one merge, in as many pieces as it likes."""
 
 Compensations = Callable[[], Compensate]
-"""For a merge that begins."""
+"""Returns the `Compensate` of a merge that begins."""
 
 Unasked = Callable[[str], str]
-"""Why the trigger of this name is not asked; "": it is."""
+"""Returns why the trigger of this name is not asked; "" if it is."""
 
 Place = Callable[[str, bytes], str]
-"""The partition that a routing key of a type belongs to."""
+"""Returns the partition that a routing key of a type belongs to."""
 
 Most = Callable[[str, int], int]
-"""Bytes that an object of a type may have whose key has so many, as where it is committed."""
+"""Returns how many bytes an object of a type may have, given the bytes of its key, as in a commit."""
 
 
-def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
-    """Where nobody has declared anything."""
-    return [Decided(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
+def by_the_rules(differences: tuple[Difference, ...]) -> list[KeyDecision]:
+    """Decide by the default rules, where no trigger is declared."""
+    return [KeyDecision(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
 
 
 def undecided(why: str) -> Compensate:
-    """Where nobody knows what is declared elsewhere: what a trigger may be asked about is left open."""
+    """Return what decides on a process that does not know the declared triggers: it leaves open what a trigger may be
+    asked about."""
 
-    def decide(differences: tuple[Difference, ...]) -> list[Decided]:
+    def decide(differences: tuple[Difference, ...]) -> list[KeyDecision]:
         said = chosen(differences, lambda d: _default(d) if is_entry(d.key) else Defer(why), lambda _, __: b"")
-        return [Decided(choice, "", failed=bool(choice.deferred)) for choice in said]
+        return [KeyDecision(choice, "", failed=bool(choice.deferred)) for choice in said]
 
     return decide
 
@@ -112,15 +114,16 @@ def _default(found: Difference) -> Verdict:
     return by_default(Conflict("", {}, found.kind, None, None, None, 0, 0))
 
 
-class Asking:
-    """Of one node: what triggers are being asked about. A merge that is begun anew may find one that hangs."""
+class TriggerCalls:
+    """A `TriggerCalls` notes what a node's triggers are being asked about: a merge that is begun again may find one
+    that hangs."""
 
     def __init__(self) -> None:
         self._now = set[tuple[int, bytes]]()
         self._lock = threading.Lock()
 
     def begins(self, trigger: Trigger, key: bytes) -> bool:
-        """Is it asked about this by nobody else?"""
+        """Note that this trigger is asked about this key; False if it is being asked already."""
         with self._lock:
             if (id(trigger), key) in self._now:
                 return False
@@ -128,13 +131,13 @@ class Asking:
             return True
 
     def ended(self, trigger: Trigger, key: bytes) -> None:
-        """It has answered."""
+        """Note that the trigger has answered."""
         with self._lock:
             self._now.discard((id(trigger), key))
 
 
 def most_of(config: Config, policy_of: Callable[[str], str | None]) -> Most:
-    """By the policies that types are bound to."""
+    """Return what limits objects by the policies that their types are bound to."""
 
     def most(type_name: str, key_bytes: int) -> int:
         policy = config.policies.get(policy_of(type_name) or "")
@@ -145,22 +148,22 @@ def most_of(config: Config, policy_of: Callable[[str], str | None]) -> Most:
 
 
 class Compensation:
-    """Of one merge."""
+    """A `Compensation` asks the triggers of one merge."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: Asking | None = None
+        self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: TriggerCalls | None = None
     ) -> None:
-        self._asking = asking or Asking()
+        self._asking = asking or TriggerCalls()
         self._definitions = definitions
         self._registry = registry
         self._most = most
         self._place = place
         self._hung = False
-        """Has a trigger?"""
+        """Has a trigger hung?"""
 
-    def decide(self, differences: tuple[Difference, ...]) -> list[Decided]:
-        """What is to stand under each key. Triggers that are not asked within SLOW_S are deferred; at HANGS_S so is the
-        one that is at it then, and in this merge all that would be asked behind it."""
+    def decide(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
+        """Decide what each key becomes. Triggers that are not asked within SLOW_S are deferred. The trigger that is
+        running at HANGS_S is deferred, too, and so are all later ones of this merge."""
         decided = [] if self._hung else self._asked(differences)
         at = len(decided)
         if at < len(differences) and not self._hung:
@@ -168,8 +171,8 @@ class Compensation:
             decided.append(self._decided(differences[at], _no_answer))
         return decided + [self._decided(found, _behind_one) for found in differences[len(decided) :]]
 
-    def _asked(self, differences: tuple[Difference, ...]) -> list[Decided]:
-        """Those of the first ones that are decided in time."""
+    def _asked(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
+        """Return the decisions that were made in time, in order."""
         until = time.monotonic() + SLOW_S
 
         def slow(name: str) -> str:
@@ -178,10 +181,10 @@ class Compensation:
 
         return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
 
-    def _decided(self, found: Difference, unasked: Unasked) -> Decided:
-        said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
+    def _decided(self, found: Difference, unasked: Unasked) -> KeyDecision:
+        said = _TriggerAnswer(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
-        return Decided(choice, said.name, said.also, said.failed)
+        return KeyDecision(choice, said.name, said.also, said.failed)
 
 
 def _no_answer(name: str) -> str:
@@ -192,8 +195,8 @@ def _behind_one(name: str) -> str:
     return f"a trigger has hung: {name} was not asked"
 
 
-class _Said:
-    """Of one difference."""
+class _TriggerAnswer:
+    """A `_TriggerAnswer` is what a trigger says of one difference."""
 
     def __init__(
         self,
@@ -203,7 +206,7 @@ class _Said:
         unasked: Unasked,
         most: Most,
         place: Place,
-        asking: Asking,
+        asking: TriggerCalls,
     ) -> None:
         self._asking = asking
         self._definitions = definitions
@@ -215,11 +218,11 @@ class _Said:
         self._states = (found.source, found.initiating, found.base)
         self.name = ""
         self.made = b""
-        """The object that a verdict replaced it by."""
-        self.also: tuple[New, ...] = ()
-        """Those that it creates."""
+        """The object that a verdict puts in the place of both."""
+        self.also: tuple[CreatedObject, ...] = ()
+        """Objects that the verdict creates."""
         self.failed = False
-        """A trigger was to say, and has not."""
+        """Has a trigger failed to answer?"""
 
     def verdict(self, found: Difference) -> Verdict:
         trigger = self._trigger()
@@ -243,8 +246,8 @@ class _Said:
                 said = Defer(_told(said.why) or f"{self.name} did not say why")
             else:
                 self.also = tuple(self._new(fields) for fields in said.also)
-        except BaseException as error:  # also what ends a task or a process: in this thread nobody else waits for it
-            where = _printable(traceback.format_exc())  # a log file may take no more than that
+        except BaseException as error:  # even one that ends a task or process: nobody else in this thread waits for it
+            where = _printable(traceback.format_exc())  # a log file may refuse other characters
             self.failed = True
             logger.error("the trigger %s failed on %s:\n%s", self.name, found.key.hex()[:80], where)
             return Defer(_told(f"{self.name} failed: {_text_of(error)}"))
@@ -253,7 +256,8 @@ class _Said:
         return said
 
     def _trigger(self) -> Trigger | None:
-        """The one of the nearest type that has one and that all states are of, or of a type derived from it."""
+        """Return the trigger of the nearest type that has one, if all states are of that type or of types derived from
+        it."""
         triggers = self._registry.triggers
         if not triggers or is_entry(self._found.key):
             return None
@@ -261,7 +265,7 @@ class _Said:
         return next((triggers[n] for n in line if n in triggers and all(n in other for other in others)), None)
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
-        """Of each state whose type can be told: that, and what it derives from, the nearest one first."""
+        """Yield, for each state whose type is known, that type and its bases, the nearest one first."""
         for state in self._states:
             if state is None or state.value is None:
                 continue
@@ -273,7 +277,8 @@ class _Said:
             yield (definition.name, *(definition if info is None else info).bases)
 
     def _types(self) -> list[TypeInfo]:
-        """Of the states, each once; the first is that of the instance that stands there. UnknownTypeError."""
+        """Return the types of the states, each once; the first is that of the object that stands now.
+        UnknownTypeError."""
         infos = [info for state in self._states if (info := self._type(state)) is not None]
         return list(dict.fromkeys(infos))
 
@@ -293,7 +298,8 @@ class _Said:
         )
 
     def _fields(self, state: State) -> Mapping[str, Any] | None:
-        """As its own type has them: under one key there may be objects of several types of a family."""
+        """Return the fields by the state's own type: under one key there may be objects of several types of a
+        family."""
         info = self._type(state)
         if info is None or state is None or state.value is None:
             return None
@@ -307,22 +313,22 @@ class _Said:
             raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
         return made
 
-    def _new(self, fields: Fields) -> New:
+    def _new(self, fields: Fields) -> CreatedObject:
         info = self._made_as(fields)
         value, key = self._encoded(info, fields), _key(info, fields)
         index_key = info.index_key(key)
         if index_key == self._found.key:
-            raise RecordFormatError(f"{info.name}: what is created beside an object has another key")
+            raise RecordFormatError(f"{info.name}: an object that is created beside another needs another key")
         said = _told(f"{info.name} {list(key)}")
-        return New(index_key, value, self._place(info.name, info.routing_key(key)), said)
+        return CreatedObject(index_key, value, self._place(info.name, info.routing_key(key)), said)
 
     def _made_as(self, fields: Fields) -> TypeInfo:
-        """Of which of the states' types these are all the fields."""
+        """Return the one of the states' types that has exactly these fields."""
         types = self._types()
         fit = [t for t in types if set(t.fields) == set(fields)]
         if len(fit) > 1:
             names = " and ".join(t.name for t in fit)
-            raise RecordFormatError(f"{names} have the same fields: of which type is to be created is not to be told")
+            raise RecordFormatError(f"{names} have the same fields: it is unclear which type is to be created")
         return (fit or types)[0]
 
     def _encoded(self, info: TypeInfo, fields: Fields) -> bytes:
@@ -341,14 +347,14 @@ def _key(info: TypeInfo, fields: Fields) -> tuple[Any, ...]:
 
 
 def _name_of(trigger: Any) -> str:
-    """Of a function; what is behind a `functools.partial`; an object's class."""
+    """Return the name of a function, of the function inside a `functools.partial`, or of an object's class."""
     of = getattr(trigger, "func", trigger)
     of = of if hasattr(of, "__qualname__") else type(of)
     return f"{of.__module__}.{of.__qualname__}"
 
 
 def _text_of(error: BaseException) -> str:
-    """Its type alone, where it cannot say more."""
+    """Return the text of an error; its type alone if it cannot say more."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException:
@@ -356,7 +362,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _told(why: object) -> str:
-    """As the log takes it, and an operator reads it; whatever a trigger has said."""
+    """Return a reason that the log takes and an operator can read, whatever a trigger has said."""
     return _printable("" if why is None else str(why)[:MOST_WHY])
 
 

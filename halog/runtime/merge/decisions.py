@@ -1,9 +1,9 @@
-"""What is to stand under each key of a merge, said once: ahead, of keys that were compared while the partition serves,
-and of the others when its epoch has ended (M3).
+"""Decides once what each key of a merge becomes: ahead, for keys that were compared while the partition is served, and
+for the others when its epoch has ended (M3).
 
-A trigger changes nothing, and what it says of three states holds as long as they are these. So of a key that was not
-touched meanwhile it need not be asked again, and what it said need not be written down anew. Only what verdicts create
-besides is looked at when all of them are known.
+A trigger changes nothing, and its answer on three states holds as long as they are the same. So it is not asked again
+about a key that was not changed meanwhile, and its answer is not encoded again. Only what verdicts create besides is
+checked when all of them are known.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ from halog.core.keys.directory import is_entry
 from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.runtime.merge.compensation import Compensate
-from halog.runtime.merge.epoch_reopening import Lost
-from restore.creating import Decided, Into, with_created
+from halog.runtime.merge.epoch_reopening import EpochLost
+from restore.creating import KeyDecision, TargetMerge, with_created
 from restore.merge import Difference
 from restore.plan import totals
 from restore.report import is_known, merged
 
 PIECE: Final = 1_000
-"""Keys decided together, ahead."""
+"""So many keys are decided together, ahead."""
 
 
-class Settled(NamedTuple):
-    """One key: what was decided, and how the log will have it."""
+class KeyDecision(NamedTuple):
+    """A `KeyDecision` holds what was decided for one key, and how the log will have it."""
 
-    decided: Decided
+    decided: KeyDecision
     merged: Merged
 
 
 def check_keys(partition: str, keys: Sequence[Difference]) -> None:
-    """RefusedError for a policy whose keys cannot be merged."""
+    """Raise RefusedError for a policy whose keys cannot be merged."""
     if any(is_entry(d.key) for d in keys):
         raise RefusedError(f"the policy of {partition} keeps a directory of keys: it cannot be merged")
 
 
-class Deciding:
-    """Of one merge."""
+class MergeDecisions:
+    """A `MergeDecisions` belongs to one merge."""
 
     def __init__(self, compensate: Compensate) -> None:
         self._compensate = compensate
-        self._known: dict[bytes, Settled] = {}
+        self._known: dict[bytes, KeyDecision] = {}
 
     def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
-        """While the partition serves. Lost once `is_over`."""
+        """Decide these keys while the partition is served. EpochLost once `is_over`."""
         for at in range(0, len(keys), PIECE):
             if is_over():
-                raise Lost
+                raise EpochLost
             piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
-    def settled(self, keys: Sequence[Difference], into: Into) -> list[Settled]:
-        """Each of these, and what is created besides; only what was not known ahead is decided now."""
+    def settled(self, keys: Sequence[Difference], into: TargetMerge) -> list[KeyDecision]:
+        """Return the decision for each of these keys, and for the objects that they create. Only keys that were not
+        decided ahead are decided now."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
         known = [self._ahead_of(d) or next(rest) for d in keys]
         if not any(s.decided.also for s in known):
@@ -62,18 +63,18 @@ class Deciding:
         written = {id(s.decided): s for s in known}
         return [written.get(id(d)) or _written(d) for d in with_created([s.decided for s in known], into)]
 
-    def _ahead_of(self, found: Difference) -> Settled | None:
-        """What was compared anew, and is as it was, is as good as the very same."""
+    def _ahead_of(self, found: Difference) -> KeyDecision | None:
+        """Return what was decided ahead for this key, if it was compared again and is still the same."""
         known = self._known.get(found.key)
         return known if known is not None and _is_same(known.decided.choice.found, found) else None
 
-    def _settled(self, keys: tuple[Difference, ...]) -> list[Settled]:
+    def _settled(self, keys: tuple[Difference, ...]) -> list[KeyDecision]:
         return [_written(d) for d in self._compensate(keys)]
 
 
 def _is_same(one: Difference, other: Difference) -> bool:
-    """As far as a trigger sees it, and the log tells it: all but what its transactions changed beside, which may be
-    much."""
+    """Are both the same for a trigger and for the log? What their transactions changed besides does not count, and may
+    be much."""
     return one is other or _seen(one) == _seen(other)
 
 
@@ -81,12 +82,12 @@ def _seen(found: Difference) -> tuple[object, ...]:
     return *found[:5], *([c[:3] for c in by] for by in (found.source_by, found.initiating_by))
 
 
-def _written(decided: Decided) -> Settled:
-    return Settled(decided, merged(decided.choice, decided.by))
+def _written(decided: KeyDecision) -> KeyDecision:
+    return KeyDecision(decided, merged(decided.choice, decided.by))
 
 
-def counted(decided: Sequence[Decided]) -> dict[str, object]:
-    """A merge in numbers."""
+def counted(decided: Sequence[KeyDecision]) -> dict[str, object]:
+    """Return a merge in numbers."""
     found = totals(d.choice for d in decided)
     return {
         "objects": found.keys,

@@ -1,7 +1,8 @@
-"""An epoch that is ended, and opened again with something: the driver's side of `halog.core.active.epoch_merge`.
+"""Ends an epoch and opens the next one with the records of a merge: the driver's side of
+`halog.core.active.epoch_merge`.
 
-Whatever happens between the two epochs, the next one is to open, with or without: the partition serves nobody
-meanwhile. So what fails is told only once it is open.
+Whatever happens between the two epochs, the next one must open, with or without these records: the partition serves
+nobody meanwhile. So a failure is reported only once it is open.
 """
 
 from __future__ import annotations
@@ -21,30 +22,31 @@ if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
 
 SETTLE_S: Final = 30.0
-"""For transactions over several partitions to be decided and confirmed, in attempts of two seconds."""
+"""Transactions over several partitions have so long to be decided and confirmed, in attempts of two seconds."""
 
 AGAIN_S: Final = 0.5
-"""Between attempts."""
+"""Pause between attempts."""
 
 OPEN_S: Final = 90.0
-"""For an epoch to open, or to be given up."""
+"""An epoch has so long to open, or to be given up."""
 
 BACK_S: Final = 10.0
-"""For this node to serve again, if it is to."""
+"""This node has so long to serve again, if it is to."""
 
 Due = dict[str, "queue.SimpleQueue[fx.MergeDue | res.Result]"]
-"""By partition, who waits for an epoch to be opened."""
+"""By partition: the queue of whoever waits for its epoch to be opened."""
 
 Made = Callable[[fx.MergeDue], list[bytes]]
-"""What opens the epoch; nothing: it opens as any other."""
+"""Makes the records that open the epoch; if there are none, it opens as any other."""
 
 
-class Lost(Exception):
-    """The epoch is over, and nobody knows with what the next one opens, or on which node: to be begun again."""
+class EpochLost(Exception):
+    """Is raised when the epoch is over, and nobody knows with what the next one opens, or on which node: begin
+    again."""
 
 
-class Reopening:
-    """Of one partition."""
+class EpochReopening:
+    """An `EpochReopening` reopens the epoch of one partition."""
 
     def __init__(self, host: Host, copy: Copy, due: Due) -> None:
         self._host = host
@@ -56,8 +58,8 @@ class Reopening:
         """Where the log stood before the epoch was opened."""
 
     def open(self, floor: int, made: Made, told: Callable[[str], None]) -> bool:
-        """Until an epoch above `floor` has opened with what was made; False: nothing was. `told`: why it takes long.
-        Lost; DeadlineError; whatever `made` raises, and then the epoch has opened without."""
+        """Wait until an epoch above `floor` has opened with the records of `made`; False if it made none. `told` hears
+        why it takes long. EpochLost; DeadlineError; whatever `made` raises: then the epoch has opened without."""
         until = time.monotonic() + SETTLE_S
         while True:
             result = self._attempt(floor, made)
@@ -68,22 +70,22 @@ class Reopening:
                 return True
             if self._asked and not self._made:
                 return False
-            if isinstance(result, res.NotServing | res.Unknown):  # it may have opened all the same: looked at anew
-                raise Lost
+            if isinstance(result, res.NotServing | res.Unknown):  # it may have opened all the same: to be begun again
+                raise EpochLost
             if time.monotonic() >= until:
                 raise DeadlineError(f"the epoch of {self._copy.name} did not end, or did not open again: {result}")
             told(str(result))
             if self._host.pause(AGAIN_S):
-                raise Lost
+                raise EpochLost
 
     def _serves(self) -> None:
         until = time.monotonic() + BACK_S
         while not self._copy.serving and time.monotonic() < until:
             if self._host.pause(0.05):
-                raise Lost
+                raise EpochLost
 
     def _attempt(self, floor: int, made: Made) -> res.Result:
-        """Once; what became of it."""
+        """Try once, and return the result."""
         told: queue.SimpleQueue[fx.MergeDue | res.Result] = queue.SimpleQueue()
         self._made = False
         self._asked = False
@@ -107,7 +109,7 @@ class Reopening:
         self.before = Checkpoint(e.offset, e.state)
         try:
             records = made(e)
-        except BaseException as error:  # an epoch that nobody opens is a partition that nobody serves
+        except BaseException as error:  # if the epoch does not open, nobody serves the partition
             self._error = error
             return []
         self._made = bool(records)
@@ -115,5 +117,5 @@ class Reopening:
 
 
 def opening_of(e: fx.MergeDue) -> Opening:
-    """The epoch that was started."""
+    """Return the epoch that was started."""
     return Opening(e.epoch, e.state, int.from_bytes(e.horizon, "big"), e.mapper_version, dict(e.decided))

@@ -1,11 +1,12 @@
-"""How transactions over several partitions were decided at another site, which has closed its branches (T2, F5)."""
+"""Finds how transactions over several partitions were decided at another site, which has closed its branches (T2,
+F5)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from halog.core.log import records
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
@@ -15,19 +16,19 @@ from restore.branch import Side
 from restore.thread import Link, Thread
 
 MARGIN_MS: Final = 60_000
-"""Brokers' clocks may be apart; a decision is never older than the vote it decides by more."""
+"""Brokers' clocks may be apart by so much; a decision is never older by more than the vote it decides."""
 
 
-class Elsewhere:
-    """At one site."""
+class RemoteDecisions:
+    """A `RemoteDecisions` reads the decisions of one other site."""
 
     def __init__(self, remote: Remote, here: str) -> None:
         self._remote = remote
         self._here = here
 
-    def committed(self, side: Side, undecided: Undecided) -> bool:
-        """Was it committed? Only the branch of its first partition can say so, and only once it is closed; what it does
-        not say was committed will never be (T2)."""
+    def committed(self, side: Side, undecided: UndecidedTransaction) -> bool:
+        """Return whether it was committed. Only the branch of its first partition can say so, and only once it is
+        closed: what is not committed there never will be (T2)."""
         tx, first = undecided.tx, undecided.prepare.first
         table = table_of(self._remote.coordinator, first)
         decides = closed_side(self._remote, self._here, first, TopicPartition(table.topic, table.index))
@@ -50,6 +51,6 @@ class Elsewhere:
         return bool(found) and found[0]
 
     @staticmethod
-    def _time(side: Side, undecided: Undecided) -> int:
+    def _time(side: Side, undecided: UndecidedTransaction) -> int:
         entries = side.log.read(side.tp, undecided.offset, undecided.offset + 1)
         return next((e.timestamp_ms for e in entries), 0)

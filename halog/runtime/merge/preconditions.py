@@ -1,8 +1,8 @@
-"""Can two sites' histories of a partition be made one: have they parted behind one record, and do both logs still go
-back to it (F4, M2)?
+"""Checks whether two sites' histories of a partition can be merged (F4, M2).
 
-Asked before anything is closed for a merge: its site would have stopped serving for nothing. Each history is known from
-the last snapshot, and what came since is read; where a log is trimmed, its first records, too. Changes nothing.
+They must have parted behind one record, and both logs must still go back to it. This is checked before anything is
+closed for a merge; else its site would have stopped serving for nothing. Each history is known from the last snapshot,
+and what came since is read; where a log is trimmed, its first records are read, too. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from halog.errors import LogError, RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.support.adapters import Remote
-from halog.runtime.topics.state_topic import Mark, last_position
+from halog.runtime.topics.state_topic import SnapshotMark, last_position
 from restore.branch import places_of
 from restore.divergence import Behind, Fork, Place, Relation, compare, history_of, lineage_of, part_of
 from restore.thread import READ_S
 
 PIECE: Final = 2_000
-"""Entries read in one go: some 50 ms."""
+"""So many entries are read in one go: some 50 ms."""
 
 GIVE_UP: Final = (
     "`halog site demote --to {source}` has {source} serve alone, with its own history; before that `halog export` "
@@ -32,15 +32,15 @@ GIVE_UP: Final = (
 )
 
 StateTopic = Callable[[str], str]
-"""By policy; it is named alike at every site."""
+"""Returns the state topic of a policy; it has the same name at every site."""
 
 
-class _Read(NamedTuple):
-    """One site's log, and the history in it."""
+class _SiteHistory(NamedTuple):
+    """A `_SiteHistory` is one site's log, and the history in it."""
 
     site: Remote
     state: ChainState
-    """Where the history ends."""
+    """The state where the history ends."""
     begins: int
     """All before this offset is trimmed."""
     end: int
@@ -49,9 +49,9 @@ class _Read(NamedTuple):
 def check(
     own: Remote, source: Remote, table: PartitionTable, state_topic: StateTopic, begin: Mapping[str, int]
 ) -> None:
-    """RefusedError where they have parted behind several records, or one of the logs does not go back to where they
-    parted; LogError where no snapshot has what was trimmed of one; DeadlineError. `begin`: by site, the offset that its
-    log may be trimmed up to."""
+    """Raise RefusedError if the histories parted behind several records, or if one of the logs does not go back to
+    where they parted. LogError if no snapshot has what was trimmed of a log; DeadlineError. `begin`: by site, the
+    offset that its log may be trimmed up to."""
     sites, tp = (own, source), TopicPartition(table.topic, table.index)
     tables = (table, table_of(source.coordinator, table.name))
     read = [_read(site, its, tp, state_topic, begin[site.name]) for site, its in zip(sites, tables, strict=True)]
@@ -80,7 +80,7 @@ def _several(fork: Fork, own: Remote, source: Remote, table: PartitionTable) -> 
 
 
 def _refused(
-    one: _Read, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
+    one: _SiteHistory, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
 ) -> RefusedError:
     goes = "has nothing of its history any more" if first is None else f"goes back to lsn {first}"
     return RefusedError(
@@ -95,12 +95,12 @@ def _refused(
     )
 
 
-def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _Read:
-    """Up to where it ends now."""
+def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _SiteHistory:
+    """Read a site's history up to where it ends now."""
     begins, end = site.log.bounds(tp)
     begins = max(begins, held)
     found = site.coordinator.get(f"snapshots/{table.name}")
-    mark = Mark() if found is None else Mark.from_bytes(found.data)
+    mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
     at = last_position(site.log, TopicPartition(state_topic(table.policy), table.index), mark)
     if at is not None and at.state.log_id.hex() == table.log_id and at.next_offset >= begins:
         chain, offset = Chain(at.state), at.next_offset
@@ -115,7 +115,7 @@ def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: 
         )
     for entry in _entries(site.log, tp, offset, end):
         chain.read(records.linked(entry.value), digest(entry.value))
-    return _Read(site, chain.state, begins, end)
+    return _SiteHistory(site, chain.state, begins, end)
 
 
 def _entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
@@ -124,8 +124,8 @@ def _entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Ent
 
 
 def _parted_at(relation: Relation, *, serves: bool) -> Place | None:
-    """The last record of both, if there is something to be merged behind it. While this site `serves`, there will be:
-    its nodes end their epoch by a record that the source has not."""
+    """Return the last record of both, if there is something to merge behind it. While this site `serves`, there will
+    be: its nodes end their epoch by a record that the source does not have."""
     match relation:
         case Fork(at=(point,)) | Behind(first=False, at=point):
             return point.epoch, point.lsn
@@ -136,14 +136,15 @@ def _parted_at(relation: Relation, *, serves: bool) -> Place | None:
 
 
 def _first_behind(state: ChainState, place: Place) -> int:
-    """The lsn of the first record behind a place, in a log with that history: a merge, perhaps, that brought it in."""
+    """Return the lsn of the first record behind a place, in a log with that history; it may be a merge that brought the
+    place in."""
     begun = {o.epoch: o.lsn for o in lineage_of(state)}
     brought = (begun[j.epoch] for j in state.joined if any((b.epoch, b.lsn) == place for b in j.branches))
     return max(brought, default=place[1] + 1)
 
 
-def _first(one: _Read, tp: TopicPartition) -> int | None:
-    """The lsn of the first record of its history that is still there."""
+def _first(one: _SiteHistory, tp: TopicPartition) -> int | None:
+    """Return the lsn of the first record of its history that is still in the log."""
     is_part = part_of(history_of(one.state))
     for entry in _entries(one.site.log, tp, one.begins, one.end):
         header = records.linked(entry.value).header

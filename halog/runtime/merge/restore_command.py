@@ -1,9 +1,9 @@
-"""The operator's side of a restore: the steps that make two sites' branches one again (M2).
+"""A restore makes two sites' branches one again: these are the operator's steps (M2).
 
-Called for at the initiating site, whose data is overruled where the two contradict each other. The source is found by
-asking all other sites at once who serves the partition (the last one to say so), or named. Then, for each partition:
-this site's nodes stop serving it, close its branch and give their log away; the source's node merges; this site
-follows. Each step can be repeated, by anybody, whatever has become of who began: what is done stays done.
+It is called at the initiating site, whose data is overruled where the two contradict each other. The source is named,
+or found: all other sites are asked at once who serves the partition, and the last one to say so is taken. Then, for
+each partition, this site's nodes stop serving it, close its branch and give their log away; the source's node merges;
+this site follows. Anybody can repeat each step, even if the first caller died: what is done stays done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from halog.metadata import branch_holds, log_holds as retention, restore_request
 from halog.metadata.identity import who
 from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import change_table, its_table, serves, table_of
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
 from halog.runtime.merge import preconditions as going_back
@@ -32,28 +32,29 @@ from halog.runtime.support.adapters import Remote
 LOOK_S: Final = 0.1
 
 CHECKED_MS: Final = 3_600_000
-"""How long both logs are held once a merge is asked for: nodes begin with it within minutes, or not at all."""
+"""Both logs are held so long once a merge is asked for: nodes begin with it within minutes, or not at all."""
 
 Classify = Callable[[list[str]], None]
 
-Told = Callable[[str, Restore], None]
-"""Called with a partition and how far it is, whenever that changes."""
+Told = Callable[[str, RestoreRequest], None]
+"""Is called with a partition and how far it is, whenever that changes."""
 
 
-class _Heard(NamedTuple):
-    """One site's answer."""
+class _SiteAnswer(NamedTuple):
+    """A `_SiteAnswer` is what one site says."""
 
     site: str
     serves: Collection[str] = ()
-    """Of the partitions that it was asked about."""
-    gave_back: Mapping[str, Restore] = MappingProxyType({})
-    """Those that were merged there and given back, with what led there."""
+    """Those of the partitions it was asked about that it serves."""
+    gave_back: Mapping[str, RestoreRequest] = MappingProxyType({})
+    """The partitions that were merged there and given back, each with its restore."""
     why: str = ""
-    """There is none."""
+    """Why there is no answer."""
 
 
-class Reuniting:
-    """For one initiating site, `own`, of which what is open stays so. `state_topic`: of a policy, at every site."""
+class RestoreCommand:
+    """Restores partitions of one initiating site, `own`, whose connections stay open. `state_topic`:
+    returns the state topic of a policy, which is the same at every site."""
 
     def __init__(
         self,
@@ -71,10 +72,10 @@ class Reuniting:
         self._others = tuple(others)
         self._timeout_s = timeout_s
         self._open: dict[str, Remote] = {}
-        self._given_back: dict[str, Restore] = {}
-        """What led there."""
+        self._given_back: dict[str, RestoreRequest] = {}
+        """By partition: the restore that it was given back after."""
 
-    def __enter__(self) -> Reuniting:
+    def __enter__(self) -> RestoreCommand:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -82,7 +83,7 @@ class Reuniting:
             remote.close()
 
     def remote(self, site: str) -> Remote:
-        """That site, as it is reached from here. UnreachableError."""
+        """Return that site, as it is reached from here. UnreachableError."""
         if site not in self._open:
             self._open[site] = self._reach(site)
         return self._open[site]
@@ -90,25 +91,25 @@ class Reuniting:
     def sources(
         self, tables: Iterable[PartitionTable], named: Mapping[str, str], back: Collection[str] = ()
     ) -> dict[str, str]:
-        """By partition, the site to merge at: as `named`, else the one that this site has closed its branch for, else,
-        of all that are asked at once, the last one to answer that it serves it. RefusedError where none does. `back`:
-        partitions that this site is to serve afterwards: where nobody else serves one that was merged and given back,
-        its source is there, too, since whoever asked for it may have died before this site took it."""
+        """Return the site to merge at, by partition. It is the `named` one; else the one that this site has closed its
+        branch for; else, of all that are asked at once, the last to answer that it serves the partition. RefusedError
+        if none does. `back`: partitions that this site is to serve afterwards. If nobody else serves one of these that
+        was merged and given back, its source is returned, too: its caller may have died before this site took it."""
         tables = list(tables)
         asked = [t for t in tables if not named.get(t.name)]
         heard = self._hear(asked, back) if asked else []
         found = {t.name: self._chosen(t, heard) for t in asked}
         return found | {t.name: self._confirmed(t, named[t.name], back) for t in tables if t.name not in found}
 
-    def _hear(self, tables: Collection[PartitionTable], back: Collection[str]) -> list[_Heard]:
-        """What the other sites say, in the order in which they answer; a silent one holds up the answer of no other."""
-        heard: list[_Heard] = []
+    def _hear(self, tables: Collection[PartitionTable], back: Collection[str]) -> list[_SiteAnswer]:
+        """Return the other sites' answers, in the order in which they come; a silent site holds up no other."""
+        heard: list[_SiteAnswer] = []
 
         def ask(site: str) -> None:
             try:
                 heard.append(self._answer(site, tables, back))
             except HalogError as e:
-                heard.append(_Heard(site, why=str(e)))
+                heard.append(_SiteAnswer(site, why=str(e)))
 
         if len(self._others) < 2:
             for site in self._others:
@@ -118,21 +119,21 @@ class Reuniting:
                 list(pool.map(ask, self._others))
         return heard
 
-    def _answer(self, site: str, tables: Collection[PartitionTable], back: Collection[str]) -> _Heard:
+    def _answer(self, site: str, tables: Collection[PartitionTable], back: Collection[str]) -> _SiteAnswer:
         remote = self.remote(site)
         gave_back = {t.name: self._gave_back(remote, t) for t in tables if t.name in back}
-        return _Heard(
+        return _SiteAnswer(
             site,
             [t.name for t in tables if serves(remote.coordinator, t)],
             {name: last for name, last in gave_back.items() if last is not None},
         )
 
-    def _chosen(self, table: PartitionTable, heard: Iterable[_Heard]) -> str:
-        """Asked again, the command goes on at the same site: a branch is merged at one."""
+    def _chosen(self, table: PartitionTable, heard: Iterable[_SiteAnswer]) -> str:
+        """Choose the site for a partition. A repeated command goes on at the same site: a branch is merged at one."""
         said = [one.site for one in heard if table.name in one.serves]
         back = {one.site: one.gave_back[table.name] for one in heard if table.name in one.gave_back}
         why = "; ".join(f"site {one.site}: {one.why}" for one in heard if one.why)
-        if not said and not why:  # of those that do not answer one may serve it
+        if not said and not why:  # a site that does not answer may serve it
             said = list(back)
         if not said:
             more = why or f"asked: {', '.join(self._others)}"
@@ -155,8 +156,9 @@ class Reuniting:
         self._given_back |= heard.gave_back
         return site
 
-    def _gave_back(self, remote: Remote, table: PartitionTable) -> Restore | None:
-        """What led there: it was merged there, this site is to serve it, and nothing has been done there since."""
+    def _gave_back(self, remote: Remote, table: PartitionTable) -> RestoreRequest | None:
+        """Return the restore of a partition that was merged there, that this site is to serve, and that was not changed
+        there since."""
         theirs, last = its_table(remote.coordinator, table), restores.restore_of(remote.coordinator, table.name)
         if theirs is None or theirs.owner != self._site or last is None or last.site != self._site:
             return None
@@ -174,13 +176,13 @@ class Reuniting:
         classified: bool = False,
         classify: Classify | None = None,
         told: Told,
-    ) -> dict[str, Restore]:
+    ) -> dict[str, RestoreRequest]:
         """Close this site's branches, have them merged at their sources, and wait until this site follows. What was not
-        done in time goes on by itself: its last `Restore` says how far it is. `active`: by partition, the source's node
-        that is to serve afterwards. `classified`: they are merged by what a Spark job has found; `classify`: once they
-        are closed it is called with those that were merged before, and finds it. RefusedError, and nothing was changed.
-        """
-        ended = dict[str, Restore]()
+        done in time goes on by itself: its last `RestoreRequest` says how far it is. `active`: by partition, the
+        source's node that is to serve afterwards. `classified`: they are merged by a Spark job's results. `classify` is
+        called once they are closed, with those that were merged before, and runs the job. RefusedError, and nothing was
+        changed."""
+        ended = dict[str, RestoreRequest]()
         for table in (tables := list(tables)):
             if table.name in self._given_back:
                 ended[table.name] = self._given_back[table.name]
@@ -188,7 +190,7 @@ class Reuniting:
                 ended[table.name] = self._last(table, sources[table.name])
         tables = [t for t in tables if t.name not in ended]
         sources = {t.name: sources[t.name] for t in tables}
-        one = Restore(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
+        one = RestoreRequest(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
         wanted = {name: msgspec.structs.replace(one, active=active.get(name, "")) for name in sources}
         self._check(tables, sources, wanted)
         for table in tables:
@@ -206,27 +208,27 @@ class Reuniting:
                 self._follows(name, sources[name], until)
         return ended
 
-    def _last(self, table: PartitionTable, source: str) -> Restore:
-        """What led there: a merge that somebody else has asked for, perhaps."""
+    def _last(self, table: PartitionTable, source: str) -> RestoreRequest:
+        """Return the restore after which this site follows the source; somebody else may have asked for it."""
         last = restores.restore_of(self.remote(source).coordinator, table.name)
         if last is not None and last.site == self._site and last.phase == restores.DONE:
             return last
         why = f"this site mirrors site {source}"
-        return Restore(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
+        return RestoreRequest(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
 
     def _check(
-        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, Restore]
+        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, RestoreRequest]
     ) -> None:
-        """Whatever can be known before anything is closed for it."""
+        """Check all that can be known before anything is closed for it."""
         for table in tables:
             restores.check(self.remote(sources[table.name]).coordinator, table.name, wanted[table.name])
             self._check_branch(table, sources[table.name])
-        # a job may have read what is not there any more: once a branch is closed, that is for the node to say
+        # once a branch is closed, a job may have read what is trimmed by now: the node checks that
         self._check_logs([t for t in tables if not wanted[t.name].classified or t.owner != sources[t.name]], sources)
 
     def _check_branch(self, table: PartitionTable, source: str) -> None:
-        """This site's log may hold the branch of a third one, which it mirrors: closed here, it goes on there. Unless
-        that site cannot be asked: then this is what is left of it."""
+        """Refuse to close the branch of a third site, which this site's log mirrors: it would go on there. If that site
+        cannot be asked, this log is what is left of the branch."""
         its = table.owner
         if its in ("", source) or followed(self._coordinator, table, its) is None:
             return
@@ -243,7 +245,7 @@ class Reuniting:
             )
 
     def _check_logs(self, tables: Iterable[PartitionTable], sources: Mapping[str, str]) -> None:
-        """They are held first: nothing that is found there is trimmed before it is read."""
+        """Check the logs. They are held first: nothing that is found there is trimmed before it is read."""
         until = retention.now_ms() + CHECKED_MS
         for table in tables:
             there, begin = self.remote(sources[table.name]), dict[str, int]()
@@ -254,7 +256,7 @@ class Reuniting:
             going_back.check(self._own, there, table, self._state_topic, begin)
 
     def _close(self, table: PartitionTable, source: str) -> None:
-        """This site stops serving it; its log is kept as it is, for who wants to look at it."""
+        """Have this site stop serving the partition; its log is kept as it is, to be looked at."""
         branch_holds.hold_branch(self._coordinator, table.name, source)
         if table.owner != source:
             change_table(self._coordinator, table.name, lambda now: given_up(now, source))
@@ -274,9 +276,11 @@ class Reuniting:
             time.sleep(LOOK_S)
 
 
-def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told) -> dict[str, Restore]:
-    """Undo merges, by partition, at the site that serves: where nobody has changed it since, what was there before
-    stands again."""
+def undo(
+    coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told
+) -> dict[str, RestoreRequest]:
+    """Undo merges, by partition, at the site that serves: where nobody has changed a key since, it becomes what it was
+    before."""
     until = time.monotonic() + timeout_s
     for name in merges:
         if owner := table_of(coordinator, name).owner:
@@ -284,7 +288,7 @@ def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, 
                 f"partition {name} is served by site {owner}: a merge is undone there", partition=name, site=owner
             )
     at_ms = time.time_ns() // 1_000_000
-    wanted = {name: Restore(site="", by=who(), at_ms=at_ms, undo=merge) for name, merge in merges.items()}
+    wanted = {name: RestoreRequest(site="", by=who(), at_ms=at_ms, undo=merge) for name, merge in merges.items()}
     for name, one in wanted.items():
         restores.check(coordinator, name, one)
     for name, one in wanted.items():
@@ -292,9 +296,10 @@ def undo(coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, 
     return _wait(dict.fromkeys(merges, coordinator), until, told)
 
 
-def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, Restore]:
-    """Until all have ended; how far each is that anything is known of. By partition, where it was asked for."""
-    last: dict[str, Restore] = {}
+def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, RestoreRequest]:
+    """Wait until all have ended, and return how far each is, as far as is known. `asked`: the coordinators where it was
+    asked for, by partition."""
+    last: dict[str, RestoreRequest] = {}
     while True:
         for name, coordinator in asked.items():
             now = restores.restore_of(coordinator, name)

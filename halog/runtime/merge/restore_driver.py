@@ -1,11 +1,12 @@
-"""Merges, as the node performs them that serves the partition at the source: the manual's steps, for each (M2).
+"""Performs merges on the source's node that serves the partition, by the steps of the manual (M2).
 
-The other site's branch is closed, and both are read back to where they parted, while this one serves on. Then this
-site's epoch ends with nothing in doubt, what it has done meanwhile is read, both are compared, triggers are asked, and
-the next epoch opens with the outcome: the merge, whole. The other site's mirror finds its own branch in it, and
+The other site's branch is closed, and both are read back to where they parted, while this site goes on serving. Then
+this site's epoch ends with nothing in doubt. What it has done meanwhile is read, both are compared, and triggers are
+asked. The next epoch opens with the outcome: the whole merge. The other site's mirror finds its own branch in it, and
 follows.
 
-Whatever fails, and whoever dies, before that epoch is open: nothing was changed; the next active node begins again."""
+If anything fails, or any node dies, before that epoch is open, nothing was changed; the next active node begins again.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +25,22 @@ from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.metadata import log_holds as retention, mirror_starts as places, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, Restore
+from halog.metadata.restore_requests import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, RestoreRequest
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime.merge import closed_branch, spark_results as classified
-from halog.runtime.merge.comparison import Comparing, Finish, Growing
+from halog.runtime.merge.comparison import Finish, GrowingBranch, MergeComparison
 from halog.runtime.merge.compensation import Compensations
-from halog.runtime.merge.decisions import Deciding, check_keys, counted
-from halog.runtime.merge.epoch_reopening import Due, Lost, Reopening, opening_of
-from halog.runtime.merge.in_doubt import Elsewhere
-from halog.runtime.merge.spark_results import Results
+from halog.runtime.merge.decisions import MergeDecisions, check_keys, counted
+from halog.runtime.merge.epoch_reopening import Due, EpochLost, EpochReopening, opening_of
+from halog.runtime.merge.in_doubt import RemoteDecisions
+from halog.runtime.merge.spark_results import SparkResults
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.schemas import Definitions, bring
 from halog.schema.versions import bringing
 from restore.branch import Side, branch
 from restore.branches import completed
-from restore.creating import Decided, Into
+from restore.creating import KeyDecision, TargetMerge
 from restore.divergence import Behind, Fork, Same, compare, history_of
 from restore.plan import Choice
 from restore.replay import is_merged, merge_records, name_of
@@ -52,31 +53,33 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.merge")
 
 LOOK_S = 0.3
-"""How often it is looked whether something is asked for."""
+"""It is looked this often whether a restore is asked for."""
 
 AT_ONCE = 4
-"""Partitions merged at the same time: while one waits for its log another one compares."""
+"""So many partitions are merged at the same time: while one waits for its log, another one compares."""
 
 CLOSE_S = 30.0
-"""For the other site to close its branch: its nodes end their epochs, and fence their log."""
+"""The other site has so long to close its branch: its nodes end their epochs, and fence their log."""
 
 TRIES = 10
-"""Nodes that begin with the same restore, one after the other died or was replaced: something in it kills them."""
+"""So many nodes may begin with the same restore, if each died or was replaced: something in it kills them."""
 
 STALE_MS = 15 * 60_000
-"""What was asked for that long ago is not what anybody waits for: the partition was served elsewhere, or nowhere."""
+"""Nobody waits any more for a restore that was asked for so long ago: the partition was served elsewhere, or
+nowhere."""
 
 HOLD_MS = 7 * 24 * 3_600_000
-"""How long the log is held so that a merge can be looked at, and undone: a week of working days."""
+"""The log is held so long after a merge, so that it can be looked at and undone: a week of working days."""
 
 HAND_OVER_S = 10.0
-"""It takes a tenth of a second; a node that is behind catches up first."""
+"""A hand-over takes a tenth of a second; a node that is behind catches up first."""
 
 UNTIL: Final = "to undo it, and to see what it decided"
 
 
-class Restoring:
-    """Of one host. `definitions`: where a site has those of its classes."""
+class RestoreDriver:
+    """A `RestoreDriver` performs the restores on one host. `definitions`: the topic partition with a site's class
+    definitions."""
 
     def __init__(
         self, host: Host, reach: Callable[[str], Remote], compensate: Compensations, definitions: TopicPartition
@@ -86,16 +89,16 @@ class Restoring:
         self._compensate = compensate
         self._definitions = definitions
         self._due: Due = {}
-        self._asked: dict[str, Restore] = {}
-        """By partition, what was asked for last, as far as this node has heard."""
+        self._asked: dict[str, RestoreRequest] = {}
+        """By partition: what was asked for last, as far as this node has heard."""
         self._watched: set[str] = set()
         self._at_it: set[str] = set()
         self._unread: set[str] = set()
-        """Of which it cannot be read just now what is asked for, and that was said."""
+        """The partitions whose requests cannot be read just now, of which that was logged."""
         self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="halog-merge")
 
     def turn(self) -> None:
-        """One look at what is asked for."""
+        """Look once at what is asked for."""
         if not self._watched:
             self._watched.add("")
             self._host.coordinator.watch_children("restores", self._named)
@@ -117,20 +120,21 @@ class Restoring:
             if value is not None:
                 self._asked[name] = restores.read_restore(name, value.data)
         except CoordinatorError as e:
-            logger.error("nobody can merge %s: %s", name, e)
+            logger.error("partition %s cannot be merged, its request cannot be read: %s", name, e)
 
     def close(self) -> None:
-        """Once the node closes: what is not done is the next active node's."""
+        """Stop when the node closes: what is not done is left to the next active node."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def due(self, copy: Copy, e: fx.MergeDue) -> None:
-        """The epoch that a merge is to open was started. With the copy's lock held."""
+        """Pass on that the epoch was started which a merge is to open. Called with the copy's lock held."""
         waiting = self._due.get(copy.name)
         if waiting is not None:
             waiting.put(e)
 
     def _restore(self, copy: Copy, seen_ms: int) -> None:
-        """`seen_ms`: since when this node has known of it; others may have been before it, with slow triggers."""
+        """Restore one partition. `seen_ms`: when this node heard of it; other nodes with slow triggers may have tried
+        before."""
         try:
             asked = restores.restore_of(self._host.coordinator, copy.name)
             if asked is not None and not asked.ended:
@@ -139,49 +143,54 @@ class Restoring:
         except (HalogError, UnknownResult) as e:
             first = copy.name not in self._unread
             self._unread.add(copy.name)
-            logger.log(logging.WARNING if first else logging.DEBUG, "%s: is it to be merged? %s", copy.name, e)
+            logger.log(
+                logging.WARNING if first else logging.DEBUG,
+                "partition %s: whether it is to be merged cannot be read: %s",
+                copy.name,
+                e,
+            )
         finally:
             self._at_it.discard(copy.name)
 
-    def _begin(self, copy: Copy, asked: Restore, seen_ms: int) -> None:
+    def _begin(self, copy: Copy, asked: RestoreRequest, seen_ms: int) -> None:
         one = msgspec.structs.replace(asked, tries=asked.tries + 1)
         try:
             self._check(asked, seen_ms)
-            _OneRestore(self._host, copy, one, self._reach, self._compensate, self._due, self._definitions).run()
-        except Lost:
+            _PartitionRestore(self._host, copy, one, self._reach, self._compensate, self._due, self._definitions).run()
+        except EpochLost:
             logger.info("the restore of %s is left to the next active node", copy.name)
         except (HalogError, UnknownResult) as e:
             self._failed(copy, one, e)
-        except BaseException as e:  # nobody else hears what ends a worker's thread
+        except BaseException as e:  # nothing else reports what ends a worker's thread
             logger.exception("the restore of %s failed", copy.name)
             self._failed(copy, one, RefusedError(f"{type(e).__name__}: {e}"))
 
-    def _check(self, asked: Restore, seen_ms: int) -> None:
+    def _check(self, asked: RestoreRequest, seen_ms: int) -> None:
         if asked.tries >= TRIES:
-            raise RefusedError(f"{TRIES} times a node has begun with it, and none has come to an end: see their logs")
+            raise RefusedError(f"nodes have begun with it {TRIES} times, and none came to an end: see their logs")
         if seen_ms - asked.at_ms > STALE_MS:
             raise RefusedError("it was asked for too long ago, and this site did not serve meanwhile: ask again")
 
-    def _failed(self, copy: Copy, asked: Restore, error: Exception) -> None:
+    def _failed(self, copy: Copy, asked: RestoreRequest, error: Exception) -> None:
         if self._host.pause(0):
-            return  # the next active node's
+            return  # it is left to the next active node
         logger.error("the restore of %s failed: %s", copy.name, error)
         why = error.message if isinstance(error, HalogError) else str(error)
         failed = msgspec.structs.replace(asked, phase=FAILED, node=self._host.me.node, why=why)
         try:
             restores.progress(self._host.coordinator, copy.name, failed)
         except (HalogError, UnknownResult) as e:
-            logger.warning("nobody could be told: %s", e)
+            logger.warning("that the restore failed could not be written: %s", e)
 
 
-class _OneRestore:
-    """Of one partition, as far as this node gets."""
+class _PartitionRestore:
+    """Restores one partition, as far as this node gets."""
 
     def __init__(
         self,
         host: Host,
         copy: Copy,
-        asked: Restore,
+        asked: RestoreRequest,
         reach: Callable[[str], Remote],
         compensate: Compensations,
         due: Due,
@@ -191,15 +200,15 @@ class _OneRestore:
         self._copy = copy
         self._asked = asked
         self._reach = reach
-        self._deciding = Deciding(compensate())
+        self._deciding = MergeDecisions(compensate())
         self._definitions = definitions
-        self._own = Growing(host, copy)
-        self._reopening = Reopening(host, copy, due)
+        self._own = GrowingBranch(host, copy)
+        self._reopening = EpochReopening(host, copy, due)
         self._result: Callable[[], dict[str, object]] = dict
-        """In numbers."""
+        """Returns the result in numbers."""
 
     def run(self) -> None:
-        """Lost; errors say why it failed, and then nothing was changed."""
+        """Restore the partition. EpochLost; other errors say why it failed, and then nothing was changed."""
         self._say(READING)
         if self._asked.undo:
             self._undo(Undoing(bytes.fromhex(self._asked.undo)))
@@ -227,12 +236,12 @@ class _OneRestore:
         if isinstance(relation, Same) or (isinstance(relation, Behind) and not relation.first):
             self._say(NOTHING, f"site {remote.name} has nothing that this one lacks")
             return
-        if isinstance(relation, Behind):  # this one has done nothing yet: what the other one did is merged all the same
+        if isinstance(relation, Behind):  # this site has done nothing yet: what the other did is merged all the same
             relation = Fork((relation.at,), ())
         if not isinstance(relation, Fork):
             raise LogError(f"the logs of {self._copy.name} at the two sites are not of one history")
         bring(remote.log, self._host.log, self._definitions)  # objects of classes that only the other site has
-        fork, elsewhere = relation, Elsewhere(remote, self._host.site)
+        fork, elsewhere = relation, RemoteDecisions(remote, self._host.site)
         name = name_of(theirs.state)
         comparing = self._comparing()
         if by_a_job:
@@ -244,23 +253,23 @@ class _OneRestore:
         if self._open(floor, lambda e: self._records(e, theirs, finish, name), name):
             classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
 
-    def _comparing(self) -> Comparing:
+    def _comparing(self) -> MergeComparison:
         even = bringing(Definitions(self._host.log, self._definitions.topic).all())
-        return Comparing(self._own, self._deciding, even, three_way=not self._asked.two_way)
+        return MergeComparison(self._own, self._deciding, even, three_way=not self._asked.two_way)
 
-    def _results(self) -> Results:
+    def _results(self) -> SparkResults:
         of, three_way = (self._copy.tp, self._copy.name), not self._asked.two_way
-        return Results(self._host.log, self._host.coordinator, *of, three_way=three_way)
+        return SparkResults(self._host.log, self._host.coordinator, *of, three_way=three_way)
 
     def _deciding_of(self, keys: int) -> None:
-        self._say(READING, f"it is decided what is to stand under {keys:,} keys that a Spark job has compared")
+        self._say(READING, f"{keys:,} keys that a Spark job has compared are decided")
 
     def _was_merged(self, name: bytes) -> None:
-        """By a node that died before it could say so."""
+        """Report a merge that was done by a node which died before it could say so."""
         result: dict[str, object] = {}
         try:
             entries = report_of(self._own.now(), name)
-            decided = [Decided(Choice(e.found, None, e.then), e.verdict) for e in entries]
+            decided = [KeyDecision(Choice(e.found, None, e.then), e.verdict) for e in entries]
             result = counted(decided)
         except HalogError as e:
             logger.warning("what the merge of %s did is not in the log any more: %s", self._copy.name, e)
@@ -269,7 +278,7 @@ class _OneRestore:
         classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
 
     def _closed(self, remote: Remote) -> Side:
-        """The other site's branch, once it is closed."""
+        """Return the other site's branch, once it is closed."""
         for _ in range(int(CLOSE_S / LOOK_S)):
             side = closed_branch.closed_side(remote, self._host.site, self._copy.name, self._copy.tp)
             if isinstance(side, Side):
@@ -279,32 +288,32 @@ class _OneRestore:
         raise DeadlineError(f"{side}: is a node there up, and is the partition given to this site?")
 
     def _records(self, e: fx.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
-        """What opens the epoch, and its result in numbers."""
+        """Return the records that open the epoch, and keep the result in numbers."""
         _check_apart(e.state, theirs)
         self._say(MERGING, merge=name.hex())
         found = finish(self._own.at(e.state, e.offset))
         check_keys(self._copy.name, found.keys)
         found = completed(found, self._copy.objects.find)
-        settled = self._deciding.settled(found.keys, Into(self._copy.name, name, self._copy.objects.find))
+        settled = self._deciding.settled(found.keys, TargetMerge(self._copy.name, name, self._copy.objects.find))
         self._result = lambda: {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
         return merge_records(opening_of(e), [theirs.state], found, [s.merged for s in settled], name)
 
     # --- undoing one ---
 
     def _undo(self, found: Undoing) -> None:
-        self._own.read_on(lambda: found.read(self._own.now(), self._own.go_on))  # before anything is ended for it
+        self._own.read_on(lambda: found.read(self._own.now(), self._own.go_on))  # before an epoch is ended for it
         if found.put_back is None and self._open(0, lambda e: self._undone(e, found), found.name):
             return
         if found.put_back is None:
             self._say(NOTHING, "nothing is to be changed", result=self._result())
-        else:  # by a node that was at this very undo and died, perhaps
+        else:  # perhaps by a node that was doing this very undo and died
             own = self._asked.begun and found.put_back
             phase, result = (DONE, {"changed": found.put_back}) if own else (NOTHING, {})
             self._say(phase, "it was undone before", merge=found.name.hex(), result=result)
 
     def _undone(self, e: fx.MergeDue, found: Undoing) -> list[bytes]:
         found.read(self._own.at(e.state, e.offset))
-        if found.put_back is not None:  # since it was read the last time
+        if found.put_back is not None:  # somebody undid it since the last look
             return []
         made = undone(found.report, found.left, self._copy.objects.find)
         self._result = lambda: made.numbers
@@ -313,7 +322,7 @@ class _OneRestore:
     # --- the epoch that opens with it ---
 
     def _open(self, floor: int, made: Callable[[fx.MergeDue], list[bytes]], name: bytes) -> bool:
-        """False: it opened as any other does, since nothing was made."""
+        """Open the next epoch with these records. False if there were none: it opened as any other does."""
 
         def held(e: fx.MergeDue) -> list[bytes]:
             records = made(e)
@@ -332,7 +341,8 @@ class _OneRestore:
         return True
 
     def _hand_over(self) -> str:
-        """To the node that is to serve from now on; why not, if it does not. What was merged stands all the same."""
+        """Hand over to the node that is to serve from now on; return why it does not, if so. The merge stands all the
+        same."""
         to, until = self._asked.active, time.monotonic() + HAND_OVER_S
         if to in ("", self._host.me.node):
             return ""
@@ -349,14 +359,15 @@ class _OneRestore:
                 return f"not handed over to {to}: {to_error(result, self._copy.name)}"
 
     def _offer(self) -> None:
-        """Where the other site can begin to read; if it cannot be said, that site reads from where it last stood."""
+        """Write where the other site can begin to read; without it, that site reads on from where it last
+        stood."""
         try:
             places.offer(self._host.coordinator, self._copy.name, self._reopening.before)
         except (HalogError, UnknownResult) as e:
-            logger.warning("a place to read the log of %s from could not be offered: %s", self._copy.name, e)
+            logger.warning("where the other site can read on in the log of %s was not written: %s", self._copy.name, e)
 
     def _hold(self, name: bytes, offset: int) -> None:
-        """For a week from now; behind an undo its merge is held on, too."""
+        """Hold the log for a week from now; after an undo the hold of its merge lasts so long, too."""
         of, until = (self._host.coordinator, self._copy.name), retention.now_ms() + HOLD_MS
         held = f"restore-{name.hex()[:12]}"
         try:
@@ -368,6 +379,6 @@ class _OneRestore:
 
 
 def _check_apart(ours: ChainState, theirs: Side) -> None:
-    """Lost where another node has merged it while this one compared: whoever begins again finds it done."""
+    """Raise EpochLost if another node has merged it while this one compared: the next attempt finds it done."""
     if is_merged(ours, theirs.state):
-        raise Lost
+        raise EpochLost

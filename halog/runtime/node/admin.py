@@ -13,7 +13,7 @@ from halog.errors import RefusedError, UnknownNameError
 from halog.metadata.nodes import read_nodes
 from halog.ports import Coordinator
 from halog.runtime.client.caller import Asker
-from halog.runtime.client.outcomes import Afterwards
+from halog.runtime.client.outcomes import OutcomeQuery
 from halog.runtime.client.reads import Reads
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
@@ -35,7 +35,7 @@ class Operators:
         reads: Reads,
         places: Places,
         history: History,
-        afterwards: Afterwards,
+        afterwards: OutcomeQuery,
     ) -> None:
         self._afterwards = afterwards
         self._asker = asker

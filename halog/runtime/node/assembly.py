@@ -9,21 +9,21 @@ import msgspec
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host, OutcomeDelivery
 from halog.runtime.host.snapshotter import Policy, Snapshots
 from halog.runtime.merge.compensation import Compensations
-from halog.runtime.merge.restore_driver import Restoring
+from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.replica.host_port import CopyPolicy
 from halog.runtime.rpc.remote_sites import Afar
 from halog.runtime.rpc.router import Router
-from halog.runtime.sites.acknowledgements import Confirming, Hearing, Looking
-from halog.runtime.sites.divergence_count import Partings
-from halog.runtime.sites.mirror_assignment import Mirroring
-from halog.runtime.sites.split_watch import Watching
-from halog.runtime.sites.switchover_recovery import Unfinished
-from halog.runtime.sites.takeover import TakenOver, Takeovers
-from halog.runtime.sites.voting import Desks, SiteVoting, rule_of
+from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
+from halog.runtime.sites.divergence_count import DivergenceCount
+from halog.runtime.sites.mirror_assignment import MirrorAssignment
+from halog.runtime.sites.split_watch import SplitWatch
+from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
+from halog.runtime.sites.takeover import TakeoverRule, Takeovers
+from halog.runtime.sites.voting import SiteContacts, SiteVoting, rule_of
 from halog.runtime.store.flusher import FlushedStore
 from halog.runtime.topics import topic_names
 from halog.runtime.topics.schemas import bring
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def make_host(
-    c: Config, a: Adapters, me: Member, router: Router, telling: Telling, settling: OutcomeDelivery
+    c: Config, a: Adapters, me: Member, router: Router, telling: EventReporter, settling: OutcomeDelivery
 ) -> Host | None:
     """The hosting half, not started yet; None for a client, which has no store."""
     if a.store is None:
@@ -71,19 +71,19 @@ def make_afar(c: Config, a: Adapters) -> Afar:
 def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) -> None:
     """What nodes do where there are other sites."""
     schemas = TopicPartition(topic_names.schemas_topic(c), 0)
-    host.snapshots.mirrors = mirroring = Mirroring(host, a.reach, schemas, tuple(c.other_sites))
+    host.snapshots.mirrors = mirroring = MirrorAssignment(host, a.reach, schemas, tuple(c.other_sites))
     host.keep_on("mirroring", mirroring.turn, mirroring.close)
-    restoring = Restoring(host, a.reach, compensate, schemas)
+    restoring = RestoreDriver(host, a.reach, compensate, schemas)
     host.merge_due = restoring.due
     host.keep_on("restoring", restoring.turn, restoring.close)
     if homes := homes_of(c):
-        host.keep_on("watching", Watching(host, a.reach, tuple(c.other_sites), homes).turn)
-        host.keep_on("unfinished", Unfinished(host, mirroring, a.reach, homes).turn)
-        host.keep_on("partings", Partings(host, a.reach, tuple(c.other_sites)).turn)
+        host.keep_on("watching", SplitWatch(host, a.reach, tuple(c.other_sites), homes).turn)
+        host.keep_on("unfinished", SwitchoverRecovery(host, mirroring, a.reach, homes).turn)
+        host.keep_on("partings", DivergenceCount(host, a.reach, tuple(c.other_sites)).turn)
     if any(policy.sync_sites for policy in c.policies.values()):
         tend_sync_sites(c, a, host, mirroring)
     if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:
-        desks = Desks(host, a.reach, tuple(c.other_sites))
+        desks = SiteContacts(host, a.reach, tuple(c.other_sites))
         rules = {n: rule_of(p.takeover, p.takeover_after_ms, c.site_votes) for n, p in voted.items()}
         host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}, rules).ask
         after = {n: taken_over(c, p) for n, p in voted.items()}
@@ -91,17 +91,17 @@ def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) ->
         host.keep_on("takeovers", takeovers.turn, desks.close)
 
 
-def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: Mirroring) -> None:
+def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: MirrorAssignment) -> None:
     """What arrives is told where it came from, and heard where commits wait for it."""
     arrived = TopicPartition(topic_names.arrived_topic(c), 0)
     mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}
     for site in c.other_sites if mine else ():
-        confirming = Confirming(host, mirroring, site, a.reach, arrived, mine.keys())
+        confirming = AcknowledgementSender(host, mirroring, site, a.reach, arrived, mine.keys())
         host.to_stir.append(confirming.stir)
         host.keep_on(f"arrived-{site}", confirming.turn, confirming.close)
-        looking = Looking(host, mirroring, site, a.reach, mine)
+        looking = SyncWaitWatch(host, mirroring, site, a.reach, mine)
         host.keep_on(f"awaited-{site}", looking.turn, looking.close)
-    hearing = Hearing(host, a.log, arrived)
+    hearing = AcknowledgementReceiver(host, a.log, arrived)
     host.keep_on("hearing", hearing.turn, hearing.close)
 
 
@@ -125,11 +125,11 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
     )
 
 
-def taken_over(c: Config, policy: PolicyConfig) -> TakenOver:
+def taken_over(c: Config, policy: PolicyConfig) -> TakeoverRule:
     """How a policy's partitions are taken over by this site."""
     has_all = not policy.sync_sites or c.site.name in policy.sync_sites
     may = not policy.votes_bind or (has_all and c.site.votes > 0)
-    return TakenOver(policy.takeover_after_ms, policy.votes_bind, may)
+    return TakeoverRule(policy.takeover_after_ms, policy.votes_bind, may)
 
 
 def site_votes(c: Config, policy: PolicyConfig) -> SiteVotes:

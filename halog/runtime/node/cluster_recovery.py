@@ -33,7 +33,7 @@ from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.store import replaced_mark as replaced, unlogged_tail as left
 from halog.runtime.store.encoding import StoredPosition, unpack_position
 from halog.runtime.store.object_table import PREFIX_BYTES, position_key
-from halog.runtime.store.pushed_records import Stowed
+from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.topics import topic_names
 
 
@@ -292,7 +292,7 @@ class Looking:
         prefix = history.state.log_id[:PREFIX_BYTES]
         for node, store in self._stores.items():
             had = best._rank()
-            stowed = Stowed(store, prefix)
+            stowed = PushedRecords(store, prefix)
             try:
                 for datas in (stowed.load(), left.stored(store, prefix)):
                     best.adopt(datas, history.state)

@@ -19,7 +19,7 @@ from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.cluster_recovery import Plan, Progress, Recovered
 from halog.runtime.node.log_repair import Appending
 from halog.runtime.support.clock import wall_ms
-from halog.runtime.topics.state_topic import FORMAT, WITH_LEDGER, WITH_MAPPING, Mark
+from halog.runtime.topics.state_topic import FORMAT, WITH_LEDGER, WITH_MAPPING, SnapshotMark
 
 ALONE = "recovering"
 """Ephemeral: of the process that is at it."""
@@ -77,7 +77,7 @@ def _make(coordinator: Coordinator, one: Recovered) -> None:
     if history.marker is not None:
         position, rows = history.marker.position, history.marker.rows
         form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT
-        mark = Mark(position.state.lsn, position.next_offset, history.marked_end, rows)
+        mark = SnapshotMark(position.state.lsn, position.next_offset, history.marked_end, rows)
         coordinator.create(f"snapshots/{one.name}", mark.to_bytes(form))
     if history.begins:
         coordinator.create(f"trimmed/{one.name}", str(history.begins).encode())

@@ -17,7 +17,7 @@ from halog.errors import LogError
 from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.replica.recovery import confirmed
 from halog.runtime.store.encoding import StoredPosition
-from halog.runtime.topics.state_topic import MARKER, NEAR, Marker, read_marker
+from halog.runtime.topics.state_topic import MARKER, NEAR, SnapshotMarker, read_marker
 
 PIECE: Final = 2_000
 """Entries read in one go: some 50 ms."""
@@ -36,7 +36,7 @@ class History(NamedTuple):
     """The log before this offset is trimmed, or was never there."""
     end: int
     """What is behind this offset has not been read."""
-    marker: Marker | None
+    marker: SnapshotMarker | None
     """The last snapshot of it."""
     marked_end: int
     """Where the state topic ended."""
@@ -98,7 +98,9 @@ def entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entr
         yield from log.read(tp, at, min(at + PIECE, end), READ_S)
 
 
-def _log_id(log: Log, partition: str, tp: TopicPartition, begins: int, end: int, marker: Marker | None) -> bytes:
+def _log_id(
+    log: Log, partition: str, tp: TopicPartition, begins: int, end: int, marker: SnapshotMarker | None
+) -> bytes:
     first = next(entries(log, tp, begins, end), None)
     found: Sequence[bytes] = [
         *([] if first is None else [records.linked(first.value).header.log_id]),
@@ -115,7 +117,7 @@ def _log_id(log: Log, partition: str, tp: TopicPartition, begins: int, end: int,
     return found[0]
 
 
-def _last_marker(log: Log, tp: TopicPartition, end: int) -> Marker | None:
+def _last_marker(log: Log, tp: TopicPartition, end: int) -> SnapshotMarker | None:
     """The marker stands near the end; where it does not, the whole topic is read."""
     for start in dict.fromkeys((max(0, end - NEAR), 0)):
         found = [value for key, value in log.read_keyed(tp, start) if key == MARKER and value]

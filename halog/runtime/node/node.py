@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 import halog
-from halog.backend import Execute, Found, Mapped
+from halog.backend import Execute, Found, KnownMappings
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table.table import PartitionTable
@@ -30,14 +30,14 @@ from halog.metadata.nodes import NodeInfo
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime.client.caller import Asker, limits_of
 from halog.runtime.client.commits import Commits
-from halog.runtime.client.outcome_delivery import Settling
-from halog.runtime.client.outcomes import Afterwards
+from halog.runtime.client.outcome_delivery import DecisionDelivery
+from halog.runtime.client.outcomes import OutcomeQuery
 from halog.runtime.client.reads import Reads
-from halog.runtime.client.two_phase import Spanning
+from halog.runtime.client.two_phase import TwoPhaseCommits
 from halog.runtime.client.vote_calls import Ballots
 from halog.runtime.events.history import History
-from halog.runtime.events.partition_states import Lives
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.partition_states import PartitionStates
+from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
@@ -56,16 +56,16 @@ from halog.runtime.node.request_server import Service
 from halog.runtime.node.shutdown import hand_over_all
 from halog.runtime.node.status import status
 from halog.runtime.placement import bootstrap as cluster
-from halog.runtime.placement.auto_rebalance import Rebalancing
+from halog.runtime.placement.auto_rebalance import AutoRebalance
 from halog.runtime.placement.definitions import begun_anew
 from halog.runtime.remap.mover import Mover
-from halog.runtime.remap.remap_driver import Remapping
+from halog.runtime.remap.remap_driver import RemapDriver
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.missing_server import log_missing
 from halog.runtime.rpc.pages import room_in
 from halog.runtime.rpc.router import Router
-from halog.runtime.sites.home_tables import Originals, returned
+from halog.runtime.sites.home_tables import HomeTables, returned
 from halog.runtime.store import replaced_mark as replaced
 from halog.runtime.support.adapters import Adapters
 from halog.runtime.topics import topic_names
@@ -110,10 +110,10 @@ class Runtime:
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000, config.site.name)
         self._afar = self.router.afar = make_afar(config, adapters)
         self.host: Host | None = None
-        self.remapping: Remapping | None = None
+        self.remapping: RemapDriver | None = None
         journal = partial(adapters.log.journal, TopicPartition(topic_names.events_topic(config.cluster.name), 0))
-        self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
-        self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
+        self.telling = EventReporter(History(config.cluster.name, name, self.incarnation, journal))
+        self.lives = PartitionStates(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
         self.router.seen, self.router.look = self.lives.table_seen, self._look
         self.router.missing = self._log_missing
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
@@ -145,7 +145,7 @@ class Runtime:
         self.follow_up = self._commits.follow_up
         self.unsent = self._commits.unsent
         self._ballots = Ballots(self._asker)
-        self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
+        self._spanning = TwoPhaseCommits(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
         self.commit_over = self._spanning.commit
         room = room_in(config.limits.max_frame_bytes)
         reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms, room)
@@ -157,7 +157,7 @@ class Runtime:
         self.scan = reads.scan
         self.mover = Mover(self._asker, routing, reads.fetch, self.commit_over, self.new_transaction_id)
         self.gather = self.mover.gather
-        afterwards = Afterwards(self._asker, self._ballots)
+        afterwards = OutcomeQuery(self._asker, self._ballots)
         self.outcome = afterwards.outcome
         self.operators = Operators(
             self._asker, config, adapters.coordinator, reads, places, self.telling.history, afterwards
@@ -206,7 +206,7 @@ class Runtime:
 
     def _start(self) -> None:
         a, c = self.adapters, self.config
-        self._settling = Settling()
+        self._settling = DecisionDelivery()
         self.host = host = make_host(c, a, self.member, self.router, self.telling, self._settling)
         if host is not None:
             host.prepare()
@@ -299,13 +299,13 @@ class Runtime:
         self.service.mover, self.routing.loads.here = self.mover, self.service.counting.told
         self.zoning.tend(host, lambda: self.members.offline)
         others = self.adapters.coordinator, self.router, self.members, self.telling.history
-        rebalancing = Rebalancing(lambda: self.config, lambda: self.configured.active, *others)
+        rebalancing = AutoRebalance(lambda: self.config, lambda: self.configured.active, *others)
         if rebalancing.wanted:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
         remembering = Remembering(self.adapters.coordinator, host.store, lambda: self.router.tables.values())
         host.keep_on("remembering", partial(remembering.turn, host.pause))
         self.routing.mappings.noted = remembering.stir
-        self.remapping = Remapping(self, host)
+        self.remapping = RemapDriver(self, host)
         host.keep_on("remapping", self.remapping.turn)
         if self.config.other_sites:
             tend_sites(self.config, self.adapters, host, self._compensate)
@@ -317,7 +317,7 @@ class Runtime:
         self.telling.history.begin()
         self._publish(a.log)
         created, planned = self.telling.created, self.configured.activated
-        with Originals(c, a.reach) as originals:
+        with HomeTables(c, a.reach) as originals:
             return cluster.create_tables(a.coordinator, c, created, planned=planned, originals=originals.of)
 
     def close(self, hand_over: bool = True) -> None:
@@ -424,7 +424,7 @@ class Runtime:
     # --- Backend ---
 
     @property
-    def mapped(self) -> Mapped:
+    def mapped(self) -> KnownMappings:
         """See Backend."""
         return self.routing.mappings.now
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from halog.backend import Invocation, Invoked
+from halog.backend import Invocation, InvocationResult
 from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
 from halog.config.multi_site import check_site
@@ -20,7 +20,7 @@ from halog.metadata import bindings
 from halog.ports import Log, UnknownResult
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.membership.witness import Witness
-from halog.runtime.merge.compensation import Asking, Compensate, Compensation, most_of
+from halog.runtime.merge.compensation import Compensate, Compensation, TriggerCalls, most_of
 from halog.runtime.node.live_config import Activated, of_file
 from halog.runtime.node.node import Runtime
 from halog.runtime.node.partitions import Partitions
@@ -112,7 +112,7 @@ def _joined(
 ) -> Node:
     settings = known.config
 
-    def execute(partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+    def execute(partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         return opened.executor(partition, invocation, own=own)
 
     def publish(log: Log) -> None:
@@ -144,7 +144,7 @@ def _joined(
             return info.parsed
         return opened.definitions.newest(type_name)  # of another process's class
 
-    places, asking = Places(settings, definition_of), Asking()
+    places, asking = Places(settings, definition_of), TriggerCalls()
     outside = adapters(settings, name)
     try:
         ids = tuple(sorted(info.type_id.hex() for info in registry.by_name.values()))

@@ -139,7 +139,7 @@ class Partition:
         if wait_s > 0:
             defining.wait_until_replicated(r.router, table, wait_s)
 
-    def _wait(self, asked: defining.Asked, wait_s: float) -> None:
+    def _wait(self, asked: defining.DefinitionResult, wait_s: float) -> None:
         if wait_s > 0 and asked.target is not None:
             wait_until_there(self._runtime.router, asked.table, asked.target, wait_s)
 

@@ -20,7 +20,7 @@ from halog.runtime.client import vote_calls as ballots
 from halog.runtime.node.node_load import Counting
 from halog.runtime.replica import moment_server as looks
 from halog.runtime.replica.driver import Copy
-from halog.runtime.replica.repeated_requests import Call, Repeats, encoded, send
+from halog.runtime.replica.repeated_requests import RepeatedRequest, RepeatedRequests, encoded, send
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
 from halog.runtime.rpc.frames import WAIT_S
@@ -28,7 +28,7 @@ from halog.runtime.rpc.pages import abridged, count, page, room_in
 from halog.runtime.rpc.result_errors import no_quorum, settled, to_error
 
 if TYPE_CHECKING:
-    from halog.runtime.events.reporter import Telling
+    from halog.runtime.events.reporter import EventReporter
     from halog.runtime.host.host import Host
     from halog.runtime.membership.members import Membership
     from halog.runtime.remap.mover import Mover
@@ -40,7 +40,7 @@ SHOWN = 40
 """Characters of a name that is none, for people."""
 
 
-Asking = Peer | Call
+Asking = Peer | RepeatedRequest
 """Where an answer goes."""
 
 Handler = Callable[[Any, object], frames.Reply | None]
@@ -58,7 +58,7 @@ class Service:
         execute: Execute,
         status: Callable[[], dict[str, object]],
         known: Container[str],
-        telling: Telling,
+        telling: EventReporter,
         max_frame: int,
     ) -> None:
         """`max_frame`: bytes that a frame may have."""
@@ -75,7 +75,7 @@ class Service:
         self._room = room_in(max_frame)
         self._most_read = max_frame // 4
         """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
-        self._repeats = Repeats()
+        self._repeats = RepeatedRequests()
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Handler] = {
@@ -366,7 +366,7 @@ class Service:
             return
         if r.to == self.hello.node:
             raise NothingToDoError(f"{r.to} is active for {r.partition} already")
-        who = peer.member if isinstance(peer, Call) else self._peers[id(peer)]
+        who = peer.member if isinstance(peer, RepeatedRequest) else self._peers[id(peer)]
         copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who.node}")
 
 
@@ -375,7 +375,7 @@ def _outcome(result: res.Result, partition: str) -> frames.Reply:
 
 
 def _send(to: Asking, reply: frames.Reply) -> None:
-    if isinstance(to, Call):
+    if isinstance(to, RepeatedRequest):
         to.answer(reply)
         return
     try:

@@ -58,7 +58,7 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
     how long servers that are there and busy are waited for. `answer_s`: how long at most any server, those of other
     sites too, is waited for that does not answer: so long as an operator allows a command."""
     from halog.adapters.kafka.log import KafkaLog
-    from halog.adapters.kafka.topics import Copies
+    from halog.adapters.kafka.topics import TopicReplicas
     from halog.adapters.tcp.channel import TcpChannel
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
@@ -70,7 +70,7 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
         coordinator = ZkCoordinator(
             zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s
         )
-        copies = Copies(config.site.replication_factor, config.site.min_insync_replicas)
+        copies = TopicReplicas(config.site.replication_factor, config.site.min_insync_replicas)
         log = KafkaLog(bootstrap, copies, answer_s=answer_s)
         way = partial(reach, config, answer_s=answer_s)
         return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, way)

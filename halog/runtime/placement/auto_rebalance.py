@@ -1,12 +1,12 @@
-"""Plans that nodes make by themselves when members come or go, and when a version of the configuration places a policy
-otherwise (P2, P3, P13); `[policies.P] rebalance = "auto"`. Static policies only know the latter.
+"""Makes plans on nodes, without an operator, when members come or go, or when a version of the configuration changes a
+policy's placement (P2, P3, P13); `[policies.P] rebalance = "auto"`. For static policies only the latter counts.
 
-The first node by name of those of a policy's zone that are up does it. Two that take themselves for the first do no
-harm: the plan and the list of nodes it counts on are changed by compare-and-set, and each move is an ordinary
-migration. If it dies, the next one finds the plan where it was. A node that is alone behind a cut network does not see
-ZooKeeper, or sees that the others are registered: it plans nothing.
+The first node by name does it, of those of a policy's zone that are up. Two that both take themselves for the first do
+no harm: the plan and the list of nodes it counts on are changed by compare-and-set, and each move is an ordinary
+migration. If that node dies, the next one finds the plan where it was. A node that is alone behind a cut network does
+not see ZooKeeper, or sees that the others are registered: it plans nothing.
 
-rebalanced/<policy>    Counted as JSON: who the last plan counted on, and what placement it was made for
+    rebalanced/<policy>    RebalanceState as JSON: the nodes the last plan counted on, and the placement it was made for
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import msgspec
 
 from halog.config import Config
 from halog.core.placement.rebalance import in_need
-from halog.core.placement.turnover import Change, Turnover
-from halog.core.table.definitions import Differing, differing
+from halog.core.placement.turnover import NodeChange, Turnover
+from halog.core.table.definitions import DifferingLists, differing
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import DIFFERING, REBALANCE
@@ -39,15 +39,16 @@ from halog.runtime.support.clock import monotonic_ms
 logger = logging.getLogger("halog.rebalancing")
 
 LOOK_S = 0.5
-"""How often the first node looks: moves take longer, and each look reads two znodes."""
+"""The first node looks this often: moves take longer, and each look reads two znodes."""
 
 AT_ONCE = 2
-"""Partitions that move at the same time, as with `halog plan apply`."""
+"""So many partitions move at the same time, as with `halog plan apply`."""
 
 
-class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the znode holds. `version`: of the configuration, the latest that was planned for; `placement`: its mark, as
-    the function gives it; absent where an older halog wrote this; `left`: partitions that could not go there yet."""
+class RebalanceState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The znode holds a `RebalanceState`. `version`: the latest version of the configuration that was planned for.
+    `placement`: its mark, as the function `placement` gives it; absent if an older halog wrote this. `left`: partitions
+    that could not go there yet."""
 
     nodes: tuple[str, ...]
     version: int = 0
@@ -56,7 +57,8 @@ class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def placement(config: Config, policy: str) -> str:
-    """A mark of all that says where copies of the policy's partitions are to be, the same for the same."""
+    """Return a mark of everything that says where copies of the policy's partitions belong; equal settings have equal
+    marks."""
     asked, hosts = config.policies[policy], config.hosts_of(policy)
     said = {
         "nodes": sorted((n, config.nodes[n].failure_domain) for n in hosts),
@@ -67,8 +69,8 @@ def placement(config: Config, policy: str) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class Rebalancing:
-    """Of one hosting node."""
+class AutoRebalance:
+    """An `AutoRebalance` is a hosting node's; it makes plans for the policies that ask for it."""
 
     def __init__(
         self,
@@ -89,25 +91,25 @@ class Rebalancing:
         times = {name: now.timing_of(name) for name, p in now.policies.items() if p.rebalance == "auto"}
         self._turnovers = {name: Turnover(t.join_settle_ms, t.replace_after_ms) for name, t in times.items()}
         self._refused: dict[str, dict[str, str]] = {}
-        """Plan → its partitions that cannot move now: others go first."""
+        """By plan: its partitions that cannot move now; others go first."""
         self._in_vain: dict[tuple[str, str], object] = {}
-        """Policy and purpose → what was seen when nothing could be done: planning again costs time where there is
+        """By policy and purpose: what was seen when nothing could be done. Planning again takes long where there is
         much."""
         self._forget_ms = now.timing.replace_after_ms
         self._waiting = "", 0
         """An operator's plan that has not begun, and since when this node has seen it so."""
-        self._differing: dict[str, list[Differing]] = {}
-        """Policy → node lists that were found to differ when it was last planned (P10)."""
+        self._differing: dict[str, list[DifferingLists]] = {}
+        """By policy: the node lists that were found to differ when it was last planned (P10)."""
         self._said: dict[str, str] = {}
-        """What is in the way of what, as it was last said."""
+        """By activity: what is in its way, as it was last logged."""
 
     @property
     def wanted(self) -> bool:
-        """Has any policy asked for it?"""
+        """Does any policy ask for it?"""
         return bool(self._turnovers)
 
     def turn(self, pause: Callable[[float], bool]) -> None:
-        """One look, after a pause."""
+        """Look once at all policies, after a pause."""
         if pause(LOOK_S):
             return
         mine, alive = self._mine()
@@ -119,7 +121,7 @@ class Rebalancing:
             self._try("no plan is carried out now", partial(self._carry_on, mine))
 
     def _mine(self) -> tuple[list[str], set[str]]:
-        """The policies this node looks after now, and who is up."""
+        """Return the policies that this node looks after now, and the nodes that are up."""
         if self._members.offline or not self._members.coordinated():
             return [], set()
         me, alive = self._members.me.name, {m.node for m in self._members.alive}
@@ -135,7 +137,7 @@ class Rebalancing:
         return True
 
     def _say(self, what: str, why: str) -> None:
-        """Once, as long as it is so."""
+        """Log the obstacle once, for as long as it stays the same."""
         if self._said.get(what) != why:
             self._said[what] = why
             logger.warning("%s: %s", what, why)
@@ -146,18 +148,18 @@ class Rebalancing:
     # --- planning ---
 
     def _look(self, policy: str, alive: set[str]) -> None:
-        version = self._active_version()  # before the configuration, so that it never is of an older version than this
+        version = self._active_version()  # read before the configuration, so that this version is not newer than it
         asked, zone = placement(self._configured(), policy), self._zone(policy)
         up = alive.intersection(zone)
         path = f"rebalanced/{policy}"
         found = self._coordinator.get(path)
         if found is None:
             hosts = {n for t in self._theirs(policy) for n in t.hosts}
-            first = Counted(tuple(sorted(up | hosts.intersection(zone))), version, asked)
+            first = RebalanceState(tuple(sorted(up | hosts.intersection(zone))), version, asked)
             self._coordinator.create(path, msgspec.json.encode(first))
             return
         stored = _counted(path, found)
-        known = set(stored.nodes).intersection(zone)  # who was taken out of it comes anew when put back
+        known = set(stored.nodes).intersection(zone)  # a node that left the zone counts as new when it is put back
         change = self._turned(policy, known, up)
         if change is not None:
             known = known.union(change.came).difference(change.gone)
@@ -172,28 +174,28 @@ class Rebalancing:
             left = self._go_on(policy, up, absent, stored)
             self._replace(policy, up, absent - up)
         mark = asked if newer or not stored.placement else stored.placement
-        now = Counted(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
+        now = RebalanceState(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
         if now != stored:
             self._coordinator.set(path, msgspec.json.encode(now), found.version)
 
     def _theirs(self, policy: str) -> list[PartitionTable]:
         return [table for _, table in self._router.tables.values() if table.policy == policy]
 
-    def _turned(self, policy: str, known: set[str], up: set[str]) -> Change | None:
-        """Who came or went for good; that moves nothing of a static policy."""
+    def _turned(self, policy: str, known: set[str], up: set[str]) -> NodeChange | None:
+        """Return which nodes came or went for good; None for a static policy, where that moves nothing."""
         if self._configured().policies[policy].static:
             return None
         down = set(self._zone(policy)) - up - set(self._members.registered)
         return self._turnovers[policy].look(known, up, down, monotonic_ms())
 
     def _plan(self, policy: str, up: set[str], absent: set[str], why: str) -> plans.Plan:
-        """Place all anew. RefusedError while an operator's plan is not done: it is looked at again."""
+        """Place all partitions anew. RefusedError while an operator's plan is not done: the next look tries again."""
         made = self._made(policy, up, absent, plans.read(self._coordinator))
         self._store(msgspec.structs.replace(made, why=why))
         return made
 
     def _left(self, made: plans.Plan, absent: set[str]) -> set[str]:
-        """The partitions that will not be where the configuration has them once that is done."""
+        """Return the partitions that will not be where the configuration has them once this plan is done."""
         policy = made.made_for
         wanted = min(self._copies(policy), len(set(self._zone(policy)) - absent))
         then = {t.name: _nodes(t.target) or t.configured for t in self._theirs(policy)}
@@ -201,20 +203,20 @@ class Rebalancing:
         return set(made.stay) | {p for p, nodes in then.items() if len(nodes) < wanted}
 
     def _copies(self, policy: str) -> int:
-        """Of each partition; 0: each one has a list of its own."""
+        """Return the number of copies of each partition; 0 if each one has its own list."""
         asked = self._configured().policies[policy]
         return 0 if asked.static else 1 + asked.sync_replicas + asked.async_replicas
 
-    def _go_on(self, policy: str, up: set[str], absent: set[str], stored: Counted) -> set[str]:
-        """What a version asks for was not possible for these when it was planned: a node was down, an operator's move
-        was under way. Those alone are planned again, but for what an operator has rolled back meanwhile (X10); returns
-        which of them are still left."""
+    def _go_on(self, policy: str, up: set[str], absent: set[str], stored: RebalanceState) -> set[str]:
+        """Plan again for the partitions that could not go where a version asks: a node was down, or an operator's move
+        was under way. Partitions that an operator has rolled back meanwhile are left out (X10). Return those that are
+        still left."""
         back = self._rolled_back() if stored.left else set()
         theirs = [t for t in self._theirs(policy) if t.name in stored.left and t.name not in back]
         return self._again(policy, up, absent, theirs, f"version {stored.version} of the configuration goes on")
 
     def _rolled_back(self) -> set[str]:
-        """Partitions that the last of the plans which moved them took back."""
+        """Return the partitions whose last move was a rollback."""
         last: dict[str, plans.Plan] = {}
         for plan in plans.known(self._coordinator):  # the newest first
             for move in plan.moves:
@@ -222,7 +224,8 @@ class Rebalancing:
         return {partition for partition, plan in last.items() if plan.undoes}
 
     def _replace(self, policy: str, up: set[str], absent: set[str]) -> None:
-        """Again, what no plan could replace when the node went: others were down, or an override stood against it."""
+        """Plan again what no plan could replace when the node went: others were down, or an override stood against
+        it."""
         theirs = [] if self._configured().policies[policy].static else self._theirs(policy)
         if any(n in absent for t in theirs for n in t.hosts):
             needy = in_need(theirs, absent, _targets(plans.read(self._coordinator), policy))
@@ -231,8 +234,9 @@ class Rebalancing:
     def _again(
         self, policy: str, up: set[str], absent: set[str], tables: list[PartitionTable], why: str = ""
     ) -> set[str]:
-        """Plan for these partitions alone. Not what an operator has cancelled, and not before what is planned has
-        begun; nor before something has changed since that was in vain. Returns those that stay as they are."""
+        """Plan for these partitions alone, and return those that stay as they are. Nothing is planned that an operator
+        has cancelled, nor before the last plan has begun, nor before something has changed since planning was in
+        vain."""
         names, purpose = {t.name for t in tables}, (policy, why)
         last = plans.read(self._coordinator) if tables else None
         if last is not None and last.made_for == policy and (last.cancelled or self._waits(last)):
@@ -253,13 +257,13 @@ class Rebalancing:
         return names.intersection(self._left(made, absent))
 
     def _waits(self, plan: plans.Plan) -> bool:
-        """Is anything of it to be begun that was not refused?"""
+        """Does a move of this plan wait to be begun that was not refused?"""
         return plans.WAITING in self._states(plan).values()
 
     def _made(self, policy: str, up: set[str], absent: set[str], last: plans.Plan | None) -> plans.Plan:
-        """Without moves to fewer copies than are asked for, and without those that would give up what an operator
-        wished: these stay."""
-        drained = drained_at(self._coordinator)  # first: who is drained meanwhile is not meant
+        """Return a plan without moves to fewer copies than are asked for, and without moves that would give up what an
+        operator asked for: those partitions stay."""
+        drained = drained_at(self._coordinator)  # read first: nodes that are drained meanwhile are not meant
         config, ours, copies = self._configured(), _targets(last, policy), self._copies(policy)
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
@@ -275,14 +279,15 @@ class Rebalancing:
                 moves.append(m)
         return msgspec.structs.replace(made, moves=tuple(moves), stay=stay, made_for=policy)
 
-    def _tell_lists(self, policy: str, found: list[Differing]) -> None:
-        """Each once, as long as it is so: these partitions stay, and nobody waits for an error here."""
+    def _tell_lists(self, policy: str, found: list[DifferingLists]) -> None:
+        """Report each node list that differs once, for as long as it does: its partition stays, and no command is there
+        to get the error."""
         known = self._differing.get(policy, [])
         self._differing[policy] = found
         for d in found:
             if d not in known:
                 more = {"policy": policy, "defined": ", ".join(d.defined), "listed": ", ".join(d.listed)}
-                cause = f"found at a rebalance, which leaves it there until {d.node} has enabled it, or defined it so"
+                cause = f"found at a rebalance; the partition stays until {d.node} enables or changes its definition"
                 self._history.tell(DIFFERING, cause, node=d.node, more=more, partition=d.partition)
 
     def _store(self, made: plans.Plan) -> None:
@@ -295,12 +300,13 @@ class Rebalancing:
     # --- carrying out ---
 
     def _overdue(self) -> str:
-        """An operator's plan that has waited for as long as a node may be gone: whoever made it only wanted to look."""
+        """Return an operator's plan that has waited for as long as a node may be gone: it was only made to be looked
+        at."""
         plan, since = self._waiting
         return plan if plan and monotonic_ms() - since >= self._forget_ms else ""
 
     def _carry_on(self, mine: list[str]) -> None:
-        """With a plan that a node made; an operator's is the operator's, until it is overdue."""
+        """Go on with a plan that a node made. An operator's plan is left to the operator, until it is overdue."""
         plan = plans.read(self._coordinator)
         theirs = plan.id if plan is not None and not plan.made_for and not plan.cancelled else ""
         if theirs != self._waiting[0]:
@@ -309,7 +315,7 @@ class Rebalancing:
             return
         states = self._states(plan)
         if plans.WAITING not in states.values():
-            self._refused.clear()  # perhaps not any more
+            self._refused.clear()  # these may be possible now
             return
         told = partial(migration_told, self._history, cause=f"plan {plan.id}, of a node for policy {plan.made_for}")
         c, r = self._coordinator, self._router
@@ -324,7 +330,7 @@ class Rebalancing:
 
 
 def _targets(plan: plans.Plan | None, policy: str) -> dict[str, Target]:
-    """Where the last plan that nodes made for this policy moves partitions to."""
+    """Return the targets of the last plan, by partition, if nodes made it for this policy."""
     return {} if plan is None or plan.made_for != policy else {m.partition: m.target for m in plan.moves}
 
 
@@ -332,7 +338,7 @@ def _nodes(target: Target | None) -> tuple[str, ...]:
     return () if target is None else target.nodes
 
 
-def _why(change: Change | None) -> str:
+def _why(change: NodeChange | None) -> str:
     if change is None:
         return ""
     came = f"{', '.join(change.came)} came" if change.came else ""
@@ -340,8 +346,8 @@ def _why(change: Change | None) -> str:
     return "; ".join(filter(None, (came, gone)))
 
 
-def _counted(path: str, found: Versioned) -> Counted:
+def _counted(path: str, found: Versioned) -> RebalanceState:
     try:
-        return msgspec.json.decode(found.data, type=Counted)
+        return msgspec.json.decode(found.data, type=RebalanceState)
     except msgspec.MsgspecError as e:
         raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

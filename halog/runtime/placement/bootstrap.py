@@ -1,6 +1,6 @@
 """Makes what a cluster needs before anything runs: its topics, and a table for each partition.
 
-Whoever comes first makes them; everybody checks that they are what its configuration says.
+The first node makes them; every node checks that they are what its configuration says.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from halog.runtime.topics.topic_names import arrived_topic, events_topic, log_to
 logger = logging.getLogger("halog.cluster")
 
 EVENTS_KEPT_MS = 30 * 24 * 3_600_000
-"""The event history: long enough to ask about last month."""
+"""The event history is kept long enough to ask about last month."""
 
 ARRIVED_KEPT_MS = 3_600_000
-"""What other sites' logs had: only the last of it counts; an hour for whoever wonders."""
+"""Notes on what other sites' logs had are kept for an hour; only the last of them counts."""
 
 
 def planned_tables(
@@ -38,8 +38,8 @@ def planned_tables(
     up: Collection[str] | None = None,
     drained: Collection[str] = (),
 ) -> Iterator[PartitionTable]:
-    """Every partition of these policies (all) that is not among `tables`, as it is placed beside them and those before
-    it; log ids are drawn anew. `up`, `drained`: as for `placed`."""
+    """Yield a table for every partition of these policies (all) that is not among `tables`. Each is placed beside those
+    tables and the ones before it; log ids are drawn anew. `up`, `drained`: as for `placed`."""
     there = {t.name: t for t in tables}
     for name in config.policies if policies is None else policies:
         targets = placed(config, name, there.values(), up, drained)
@@ -66,15 +66,17 @@ def _table(config: Config, policy: str, name: str, index: int, target: Target) -
 
 
 def by_hand(policy: PolicyConfig) -> dict[str, Target]:
-    """Where the file places the partitions of a static policy (P3). It may leave some to the application (P7)."""
+    """Return where the file places the partitions of a static policy (P3). It may leave some to the application
+    (P7)."""
     return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items() if p.nodes}
 
 
 def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activated: bool = False) -> None:
-    """Create what is missing, and check what is there. ConfigError if the cluster was set up differently, RefusedError
-    for a topic that halog cannot build on. What a change of a mapping adds is not there before it is open: the nodes
-    make it when they are up (`halog.runtime.remap.remap_driver`). `activated`: as for `check_mapping`."""
-    for name in config.policies:  # first: it says best what differs
+    """Create the topics that are missing, and check those that are there. ConfigError if the cluster was set up
+    differently, RefusedError for a topic that halog cannot build on. What a change of a mapping adds is not there
+    before it is open: the nodes make it when they are up (`halog.runtime.remap.remap_driver`). `activated`: as for
+    `check_mapping`."""
+    for name in config.policies:  # checked first: it says best what differs
         check_mapping(coordinator, config, name, activated=activated)
     held = mapped_policies.read_all(coordinator)
     config = mapped_policies.with_made_partitions(config, held)
@@ -82,7 +84,7 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activat
     for name, policy in config.policies.items():
         new = name not in held
         _ensure(log, log_topic(config, name), policy.partitions, new, compacted=False, flushed=flushed[name])
-        # It stands for what was trimmed, so it must survive what the log survives.
+        # The state topic stands for what was trimmed, so it must survive what the log survives.
         _ensure(log, state_topic(config, name), policy.partitions, new, compacted=True, flushed=flushed[name])
     _ensure_schemas(log, schemas_topic(config), needed=any(flushed.values()))
     log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
@@ -91,8 +93,8 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activat
 
 
 def _ensure(log: Log, topic: str, partitions: int, new: bool, *, compacted: bool, flushed: bool) -> None:
-    """`new`: the cluster does not have the policy yet. Then an empty topic with fewer partitions is what a process left
-    that died, or went by an older version, and it grows."""
+    """Create a topic, or check it. `new`: the cluster does not have the policy yet. Then an empty topic with fewer
+    partitions was left by a process that died or used an older version, and it grows."""
     try:
         log.ensure_topic(topic, partitions, compacted=compacted, flushed=flushed)
     except RefusedError as error:
@@ -104,8 +106,8 @@ def _ensure(log: Log, topic: str, partitions: int, new: bool, *, compacted: bool
 
 
 def _ensure_schemas(log: Log, topic: str, needed: bool) -> None:
-    """It is flushed from the beginning, so that a policy whose commits are flushed may come later. One that was made
-    without is good enough as long as no policy needs it."""
+    """Create or check the topic of schemas. It is flushed from the beginning, so that a policy whose commits are
+    flushed may come later. A topic that was made without is good enough as long as no policy needs it."""
     try:
         log.ensure_topic(topic, 1, compacted=True, flushed=True)
     except RefusedError as error:
@@ -114,8 +116,8 @@ def _ensure_schemas(log: Log, topic: str, needed: bool) -> None:
 
 
 def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
-    """Make topics and tables of the partitions that a changing mapping adds; their names. They are
-    placed beside those that are there, which stay as they are. Repeating it is harmless."""
+    """Make topics and tables of the partitions that a changing mapping adds, and return their names. They are placed
+    beside those that are there, which stay as they are. Repeating it is harmless."""
     more = mapped_policies.with_all_partitions(config, {policy: held})
     tables = read_versions(coordinator, coordinator.children("partitions"))
     lacking = [name for name in more.partition_names(policy) if name not in tables]
@@ -134,9 +136,9 @@ def _create(
     originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
     up: Collection[str] | None = None,
 ) -> None:
-    """Make the tables that a policy lacks, and add them to `tables`. One after the other: whoever finds that another
-    process was quicker, and knew something else, plans the rest anew beside what there is. So each is the next one of a
-    plan beside all that went before, and however many make them, they are as even as one plan."""
+    """Make the tables that a policy lacks, one after the other, and add them to `tables`. If another process was
+    quicker and placed a table differently, the rest is planned anew beside what there is. So each table is the next one
+    of a plan beside all before it: however many processes make them, they are as even as one plan."""
     names = config.partition_names(policy)
     while any(name not in tables for name in names):
         drained = drained_nodes(coordinator)
@@ -159,15 +161,15 @@ def create_tables(
     planned: bool = False,
     originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
 ) -> dict[str, tuple[int, PartitionTable]]:
-    """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
-    cluster was set up differently (mapping, placement). `planned`: the configuration was activated, so numbers of
-    copies that differ are for a plan, also where a partition was never moved, and where keys belong the cluster says.
-    `originals` makes a table that of a partition which began elsewhere (M5)."""
+    """Create the tables that are missing, and tell `created`; the first node to come wins, the others read. ConfigError
+    if the cluster was set up differently (mapping, placement). `planned`: the configuration was activated. Then numbers
+    of copies that differ are left to a plan, also where a partition was never moved, and the cluster says where keys
+    belong. `originals` turns a table into that of a partition which began at another site (M5)."""
     for name in config.policies:
         agree(coordinator, config, name, activated=planned)
     whole = mapped_policies.with_made_partitions(config, mapped_policies.read_all(coordinator))
     tables = read_versions(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
-    for name in sorted(config.policies, key=config.mirrored):  # others may wait for what begins here
+    for name in sorted(config.policies, key=config.mirrored):  # other sites may wait for what begins here
         _check_all(whole, name, tables, planned)
         _create(coordinator, whole, name, tables, created, originals)
         _check_all(whole, name, tables, planned)  # another node may have made some
@@ -177,7 +179,7 @@ def create_tables(
 
 
 def _tell_elsewhere(config: Config, policy: str, tables: Iterable[PartitionTable]) -> None:
-    """The tables win, for static policies, too: what a file says changes nothing by itself."""
+    """Warn if a static policy's tables differ from the file: the tables win, and the file alone changes nothing."""
     listed = by_hand(config.policies[policy])
     count = sum(t.name in listed and listed[t.name] != Target(t.configured, t.sync_replicas) for t in tables)
     if count:
@@ -199,8 +201,9 @@ def _check_all(config: Config, policy: str, tables: Mapping[str, tuple[int, Part
 
 
 def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:
-    """Where a partition is, and with how many nodes once it was moved (P12), the table says alone. ConfigError for
-    anything else that differs, and for a host that this configuration does not have."""
+    """Raise ConfigError for anything in which a table differs from the configuration, and for a host that this
+    configuration does not have. But where a partition is, and with how many nodes once it was moved (P12), only the
+    table says."""
     zones = " or ".join(config.policies[table.policy].spans)
     away = [n for n in table.hosts if n not in config.hosts_of(table.policy)]
     if away:

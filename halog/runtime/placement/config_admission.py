@@ -1,9 +1,9 @@
-"""What of a new configuration cannot be on the cluster as it is: each refusal names a key, and why.
+"""Says what in a new configuration the running cluster cannot take: each refusal names a key, and why.
 
-Pure but for `facts`. The theory: nodes refuse to start with a configuration that contradicts the partition tables
-(`bootstrap.create_tables`), so what they would refuse is refused before it is activated; and what would take objects
-or nodes away from a running cluster, too. Where keys belong is the exception: who activates another mapping begins to
-change it, as `halog rebalance` does, unless the policy is moved by hand.
+It is pure but for `facts`. Nodes refuse to start with a configuration that contradicts the partition tables
+(`bootstrap.create_tables`). So what they would refuse is refused before it is activated. The same holds for what would
+take objects or nodes away from a running cluster. Where keys belong is the exception: activating another mapping begins
+to change it, as `halog rebalance` does, unless the policy is moved by hand.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from halog.config import Config
-from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
+from halog.config.changes import MOVES, REFUSED, KeyChange, KeyPath, differences
 from halog.config.multi_site import sites_named, sites_of
 from halog.config.names import ambiguous
 from halog.core.keys.mapping import Layout, why_not
 from halog.core.table.table import PartitionTable
-from halog.core.table.zones import Sight, Zone, count
+from halog.core.table.zones import NodeContacts, Zone, count
 from halog.metadata import bindings
 from halog.metadata.mapped_policies import LAYOUT, told
 from halog.metadata.nodes import NodeInfo
@@ -29,31 +29,31 @@ from halog.runtime.membership.node_quorum import zones_of
 Refusals = Iterator[tuple[KeyPath, str]]
 
 _MAPPED = ("mapper", "partitions", "ring_size")
-"""Keys that say where a policy's objects belong."""
+"""These keys say where a policy's objects belong."""
 
 _MOVES = "as with `halog rebalance`, while they are used"
 
 
 class Facts(NamedTuple):
-    """What of a cluster decides whether it can take a configuration."""
+    """Holds what decides whether a cluster can take a configuration."""
 
     cluster: str
     made: Mapping[str, Mapping[str, Any]] = {}
-    """Policy → what was fixed when its partitions were made."""
+    """By policy: what was fixed when its partitions were made."""
     hosts: Mapping[str, Mapping[str, str]] = {}
-    """Policy → node → a partition it has a copy of."""
+    """By policy and node: a partition that the node has a copy of."""
     sites: Mapping[str, str] = {}
-    """Site name → a partition that has an epoch of it."""
+    """By site name: a partition that has an epoch of this site."""
     up: frozenset[str] = frozenset()
-    """Registered hosting nodes."""
+    """Names the hosting nodes that are registered."""
     off: frozenset[str] = frozenset()
-    """Zones whose quorum is switched off."""
+    """Names the zones whose quorum is switched off."""
     types: Mapping[str, Sequence[str]] = {}
-    """Types that were ever published, each with its managed bases, nearest first."""
+    """By type that was ever published: its managed bases, nearest first."""
     held: Mapping[str, str] = {}
-    """Type → the policy the cluster keeps its objects under."""
+    """By type: the policy under which the cluster keeps its objects."""
     others: frozenset[str] = frozenset()
-    """The sites that are other ones by the file this one is reached with."""
+    """Names the sites that are other ones by the file this site is reached with."""
 
 
 def facts(
@@ -64,7 +64,7 @@ def facts(
     types: Mapping[str, Sequence[str]],
     others: Iterable[str] = (),
 ) -> Facts:
-    """Gather them."""
+    """Read the facts from the coordinator and from these tables, nodes and types."""
     made: dict[str, dict[str, Any]] = {}
     hosts: dict[str, dict[str, str]] = {}
     sites: dict[str, str] = {}
@@ -84,19 +84,19 @@ def facts(
     return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, held, frozenset(others))
 
 
-def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
-    """What differs from the active version, if there is one, each with what would become of it; and what is refused, or
-    moves objects, whatever differs."""
+def judged(old: Config | None, new: Config, known: Facts) -> list[KeyChange]:
+    """Return what differs from the active version, if there is one, each with its effect; and everything that is
+    refused or moves objects, whether it differs or not."""
     found = [] if old is None else differences(old, new)
     judgements = {key: (MOVES, _MOVES) for key, why in _mappings(old, new, known) if not why}
-    refused = reversed(list(refusals(old, new, known)))  # of several reasons the first
+    refused = reversed(list(refusals(old, new, known)))  # of several reasons the first counts
     judgements |= {key: (REFUSED, why) for key, why in refused}
     changes = [c if (to := judgements.pop(c.key, None)) is None else c._replace(effect=to[0], why=to[1]) for c in found]
-    return changes + [Change(key, None, None, *to) for key, to in judgements.items()]
+    return changes + [KeyChange(key, None, None, *to) for key, to in judgements.items()]
 
 
 def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
-    """(key, reason) of everything that speaks against it."""
+    """Yield (key, reason) for everything that speaks against this configuration."""
     if new.cluster.name != known.cluster:
         yield ("cluster", "name"), f"this is cluster {known.cluster}: another name is another cluster"
     yield from _site(old, new, known)
@@ -117,17 +117,20 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
 
 
 def _site(old: Config | None, new: Config, known: Facts) -> Refusals:
-    """A site's name stands in every epoch, and says whose part of the file this is."""
+    """Refuse another site name: it stands in every epoch, and says which part of the file is this site's."""
     if new.site.name in known.others:
         why = "is another site: activate its file there, and here one whose [site] is this one"
         yield ("site", "name"), f"by --config {new.site.name} {why}"
     renamed = old is not None and old.site.name != new.site.name
     for site, partition in known.sites.items():
-        if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
+        if renamed or site not in (new.site.name, *new.sites):  # mirrored partitions have epochs of other sites
             yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
     for policy, values in known.made.items():
         if values.get("home") == new.site.name:
-            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
+            yield (
+                ("site", "name"),
+                f"policy {policy} is mirrored here from site {new.site.name}, so this is another site",
+            )
 
 
 def _topics(old: Config, new: Config) -> Refusals:
@@ -164,8 +167,8 @@ def _made_with(made: Any, now: Any) -> str:
 
 
 def _mappings(old: Config | None, new: Config, known: Facts) -> Refusals:
-    """Each key that says of objects that they belong elsewhere than they are about to; with what speaks against moving
-    them. "": nothing, and an activation moves them."""
+    """Yield each key by which objects belong elsewhere than the cluster has them, with what speaks against moving them.
+    "": nothing does, and an activation moves them."""
     yield from turned_away(new, known)
     for policy, values in known.made.items():
         if policy in new.policies and "changing" not in values:
@@ -176,8 +179,8 @@ def _mappings(old: Config | None, new: Config, known: Facts) -> Refusals:
 
 
 def turned_away(new: Config, known: Facts) -> Refusals:
-    """Keys of policies whose objects are on their way to where another value has them, also where that is none of the
-    active version: whoever goes by `new` would not have what it says."""
+    """Yield the keys of policies whose objects are moving to where another value has them, even if that value is not
+    the active version's: whoever uses `new` would not have what it says."""
     for policy, values in known.made.items():
         config, changing = new.policies.get(policy), values.get("changing", {})
         for name in _MAPPED if config is not None else ():
@@ -196,8 +199,8 @@ def _under_way(policy: str, made: Any, to: Any, *, back: bool) -> str:
 
 
 def _not_moved(old: Config | None, new: Config, policy: str, name: str, values: Mapping[str, Any]) -> str:
-    """What a file says otherwise than the active version is wished for. One that says the same is behind the cluster,
-    and nobody has wished to go back."""
+    """Return why an activation does not move these objects; "" if it does. A value that differs from the active version
+    is asked for. A value that is the active version's is behind the cluster, and nobody has asked to go back."""
     config, before = new.policies[policy], None if old is None else old.policies.get(policy)
     why = _made_with(values[name], now := getattr(config, name))
     if config.rebalance == "manual" or (before is not None and getattr(before, name) == now):
@@ -210,7 +213,7 @@ def _not_moved(old: Config | None, new: Config, policy: str, name: str, values: 
 
 
 def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str]) -> Refusals:
-    """Copies must stay within the policy's zone."""
+    """Refuse what would leave copies outside the policy's zone."""
     config = new.policies.get(policy)
     if config is None:
         return
@@ -225,9 +228,10 @@ def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str
 
 
 def _bindings(old: Config | None, new: Config, known: Facts) -> Refusals:
-    """A type's objects are where the cluster holds that they are, else where its policy had them; it may also be bound
-    to that by the rule without bases (`halog.metadata.bindings`)."""
-    entered: dict[str, Sequence[str]] = dict.fromkeys(known.held, ())  # some of them are perhaps not published yet
+    """Refuse another policy for a type that is in use. Its objects are in the policy that the cluster holds for it,
+    else in the policy it was bound to. It may also be bound to that policy by the rule without bases
+    (`halog.metadata.bindings`)."""
+    entered: dict[str, Sequence[str]] = dict.fromkeys(known.held, ())  # some of them may not be published yet
     for name, bases in sorted((entered | dict(known.types)).items()):
         was = known.held.get(name) or (None if old is None else old.policy_of(name, bases))
         if was is not None and was not in (new.policy_of(name, bases), new.policy_of(name)):
@@ -237,7 +241,7 @@ def _bindings(old: Config | None, new: Config, known: Facts) -> Refusals:
 
 
 def _quorums(old: Config | None, new: Config, known: Facts) -> Refusals:
-    """Nodes that are up now must not go offline for it, unless they are already."""
+    """Refuse a quorum for which nodes that are up now would go offline, unless they are offline already."""
     for name, zone in new.zones.items():
         up = [n for n in new.nodes_of(name) if n in known.up]
         if not up or name in known.off or not zone.quorum.given:
@@ -252,7 +256,7 @@ def _quorums(old: Config | None, new: Config, known: Facts) -> Refusals:
 
 
 def _lacking(config: Config, zone: str, up: Sequence[str]) -> str:
-    """What the nodes that are up lack of a zone's quorum; "": nothing."""
+    """Return what the nodes that are up lack of a zone's quorum; "" if nothing."""
     for node in up:
         counted = next((c for c in _counted(zones_of(config, node), zone, node, up) if not c.holds), None)
         if counted is not None:
@@ -262,4 +266,4 @@ def _lacking(config: Config, zone: str, up: Sequence[str]) -> str:
 
 def _counted(zones: Iterable[Zone], zone: str, node: str, up: Sequence[str]) -> Iterator[Any]:
     reached = frozenset(up) - {node}
-    return (count(z, node, Sight(reached, reached, reached)) for z in zones if z.name == zone)
+    return (count(z, node, NodeContacts(reached, reached, reached)) for z in zones if z.name == zone)

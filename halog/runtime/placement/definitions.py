@@ -1,6 +1,5 @@
-"""What applications and operators say of partitions (P7), and forced replication (P12): checked, and set at once by
-compare-and-set. The nodes do the rest by themselves (`halog.core.table.definitions`, `halog.core.table.resync`).
-"""
+"""Checks what applications and operators say of partitions (P7), and forced replication (P12), and sets it by
+compare-and-set. The nodes do the rest by themselves (`halog.core.table.definitions`, `halog.core.table.resync`)."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ from halog.runtime.placement.migration import LOOK_S, brought, going, refuse, ta
 from halog.runtime.rpc.router import Router
 
 
-class Asked(NamedTuple):
-    """The table as set, and where the partition goes for it; None: nowhere."""
+class DefinitionResult(NamedTuple):
+    """Holds the table as set, and where the partition goes because of it; None: nowhere."""
 
     table: PartitionTable
     target: Target | None
@@ -43,9 +42,9 @@ class Asked(NamedTuple):
 def define(
     coordinator: Coordinator, config: Config, partition: str, node: str, nodes: Sequence[str], sync: int | None = None
 ) -> PartitionTable:
-    """`node` defines where `partition` is to be (P7); nothing moves before it is enabled. Without `sync` as many sync
-    replicas as now, at first as the policy says, if there are nodes enough. RefusedError says what is wrong with it,
-    ConfigError if there is no such partition."""
+    """Let `node` define where `partition` is to be (P7); nothing moves before the definition is enabled. Without `sync`
+    there are as many sync replicas as now, at first as the policy says, if there are enough nodes. RefusedError says
+    what is wrong with it; ConfigError if there is no such partition."""
 
     check_nodes(config, (node, *nodes))
 
@@ -73,7 +72,7 @@ def _wish(config: Config, table: PartitionTable, nodes: Sequence[str], sync: int
 
 def _why_not_there(config: Config, node: str) -> str | None:
     away = elsewhere(config, node)
-    return f"{away}: say it there" if away else None
+    return f"{away}: give this command there" if away else None
 
 
 def enable(
@@ -85,10 +84,10 @@ def enable(
     *,
     told: Told,
     replace: bool = False,
-) -> Asked:
+) -> DefinitionResult:
     """Put the definition of `node` into effect (P7): the partition goes where it says. `up`: the registered nodes;
-    `replace`: give up a migration under way for it; `told` as for `migrate`. A node that was drained and gets a copy by
-    it counts as one no more. Nothing happens where the partition is there already. RefusedError names what speaks
+    `replace`: give up a migration under way for it; `told` as for `migrate`. A drained node that gets a copy by it does
+    not count as drained any more. Nothing happens if the partition is there already. RefusedError names what speaks
     against it, ConfigError a partition that does not exist; then nothing was changed."""
     check_nodes(config, (node,))
     targets: list[Target | None] = [None]
@@ -102,17 +101,18 @@ def enable(
         new.update(brought(table, targets[0].nodes))
         return going(config, after, targets[0], up, replace=replace, stood=table)
 
-    asked = Asked(change_table(coordinator, partition, change, told), targets[0])
+    asked = DefinitionResult(change_table(coordinator, partition, change, told), targets[0])
     unmark_behind(coordinator, partition, new)
     return asked
 
 
 def disable(
     coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, told: Told
-) -> Asked:
-    """`node` hosts `partition` no more (P7): it leaves the node list, hands over if it is active, and deletes its copy.
-    The only node keeps it: it can be read there, and takes nothing new. `told` as for `migrate`. RefusedError names
-    what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+) -> DefinitionResult:
+    """End the hosting of `partition` on `node` (P7): the node leaves the node list, hands over if it is active, and
+    deletes its copy. A partition's only node keeps it: it can be read there, and takes nothing new. `told` as for
+    `migrate`. RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was
+    changed."""
     check_nodes(config, (node,))
     targets: list[Target | None] = [None]
 
@@ -125,12 +125,12 @@ def disable(
         refuse(table, why_nobody_is_left(table, node, target, up))
         return going(config, after, target, up, replace=True, stood=table)
 
-    return Asked(change_table(coordinator, partition, change, told), targets[0])
+    return DefinitionResult(change_table(coordinator, partition, change, told), targets[0])
 
 
 def replicate(coordinator: Coordinator, partition: str, nodes: Sequence[str] = ()) -> PartitionTable:
     """Have these replicas (without any: all of them) copied anew, one after the other (P12). RefusedError names what
-    what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+    speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
 
     def change(table: PartitionTable) -> PartitionTable:
         wanted = tuple(dict.fromkeys(nodes)) or resync.replicas(table)
@@ -148,8 +148,9 @@ def wait_until_replicated(
 ) -> PartitionTable:
     """Wait until every replica that `set_` names has been copied anew. `progress` is told what is left.
 
-    RefusedError if a migration took its place, DeadlineError (exit code 6) after `timeout_s` seconds: it goes on by
-    itself. DeadlineError, too, if replicas were passed over: it names them, the others have been copied."""
+    RefusedError if a migration took its place. DeadlineError (exit code 6) after `timeout_s` seconds: copying goes on
+    by itself. DeadlineError, too, if replicas were passed over: it names them, and the others have been copied.
+    """
     until, name = time.monotonic() + timeout_s, set_.name
     while True:
         known = router.tables.get(name)
@@ -171,7 +172,7 @@ def wait_until_replicated(
 
 
 def _check_none_passed_over(table: PartitionTable, set_: PartitionTable) -> None:
-    """DeadlineError that names the replicas among those of `set_` that were passed over."""
+    """Raise DeadlineError, naming them, if replicas of `set_` were passed over."""
     wanted = () if set_.resync is None else set_.resync.nodes
     if over := [n for n in wanted if n in table.passed_over]:
         raise DeadlineError(
@@ -183,8 +184,8 @@ def _check_none_passed_over(table: PartitionTable, set_: PartitionTable) -> None
 
 
 def check_lists(tables: Iterable[PartitionTable], running: Collection[str]) -> None:
-    """What a rebalance asks first (P10): NodeListsError, naming both lists, if a running node's definition of one of
-    these partitions says otherwise than the cluster. `running`: names of nodes."""
+    """Check the node lists before a rebalance (P10). NodeListsError, naming both lists, if a running node's definition
+    of one of these partitions differs from the cluster's. `running`: names of nodes."""
     found = [d for t in sorted(tables, key=lambda t: t.name) for d in differing(t, running)]
     if found:
         raise NodeListsError(
@@ -200,8 +201,8 @@ Tables = dict[str, tuple[int, PartitionTable]]
 
 
 def begun_anew(coordinator: Coordinator, tables: Tables, node: str) -> Tables:
-    """The tables with versions, once the coordinator knows that this new run of `node` has not yet defined and enabled
-    what the application places (P8)."""
+    """Return the tables with their versions, once the coordinator knows that this new run of `node` has not yet defined
+    and enabled what the application places (P8)."""
     made = dict(tables)
     for name, (_, table) in tables.items():
         while forgotten(table, node) != table:

@@ -1,6 +1,9 @@
-"""Where partitions that have no table yet are placed: by the planner, beside those that have one (P2). Of a dynamic
-policy evenly, copies and preferred nodes, and where it is all one by what nodes have of other policies; not on nodes
-that were drained, as long as there are others enough. Of a static policy where the file has them (P3)."""
+"""Places partitions that have no table yet, beside those that have one (P2).
+
+The planner spreads a dynamic policy evenly: its copies and its preferred nodes. Of equal choices it takes the nodes
+that have less of other policies. Drained nodes get nothing as long as there are enough others. A static policy's
+partitions go where the file has them (P3).
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from halog.config import Config
-from halog.core.placement.seed import Elsewhere
-from halog.core.placement.spread import Zone, spread
+from halog.core.placement.seed import OtherPolicies
+from halog.core.placement.spread import PlacementZone, spread
 from halog.core.table.table import PartitionTable, Target
 
 
 def copies_of(config: Config, policy: str) -> int:
-    """Of each partition of a dynamic policy, the active one included."""
+    """Return the copies of each partition of a dynamic policy, the active one included."""
     of = config.policies[policy]
     return 1 + of.sync_replicas + of.async_replicas
 
 
 def going_to_be(table: PartitionTable) -> tuple[str, ...]:
-    """Its nodes, once it has moved."""
+    """Return the nodes of a partition, after its move if one is under way."""
     return table.configured if table.target is None else table.target.nodes
 
 
-def elsewhere(tables: Iterable[PartitionTable], policy: str) -> Elsewhere:
-    """What nodes have of other policies than this one."""
+def elsewhere(tables: Iterable[PartitionTable], policy: str) -> OtherPolicies:
+    """Return what nodes have of other policies than this one."""
     others = [going_to_be(t) for t in tables if t.policy != policy]
-    return Elsewhere(Counter(n for hosts in others for n in hosts), Counter(hosts[0] for hosts in others if hosts))
+    return OtherPolicies(Counter(n for hosts in others for n in hosts), Counter(hosts[0] for hosts in others if hosts))
 
 
 def zone_of(
@@ -36,13 +39,15 @@ def zone_of(
     open_: Collection[str],
     tables: Iterable[PartitionTable],
     replaced: Collection[str] = (),
-) -> Zone:
-    """What the planner is told of a dynamic policy's nodes; those to be `replaced` are not there. `open_`: nodes that
-    may get copies; `tables`: of all policies."""
+) -> PlacementZone:
+    """Return what the planner needs to know of a dynamic policy's nodes, without those to be `replaced`. `open_`: nodes
+    that may get copies; `tables`: of all policies."""
     nodes = [n for n in config.hosts_of(policy) if n not in replaced]
     domains = {n: config.nodes[n].failure_domain for n in nodes}
     beside = elsewhere(tables, policy)
-    return Zone(nodes, [n for n in nodes if n in open_], domains, backup=config.backups_of(policy), elsewhere=beside)
+    return PlacementZone(
+        nodes, [n for n in nodes if n in open_], domains, backup=config.backups_of(policy), elsewhere=beside
+    )
 
 
 def placed(
@@ -52,11 +57,11 @@ def placed(
     up: Collection[str] | None = None,
     drained: Collection[str] = (),
 ) -> dict[str, Target]:
-    """Where each partition of a policy goes that is not among `tables`; those stay as they are, and count. Pure:
-    whoever knows the same comes to the same. `up`: nodes that are there; a node that is not, and has nothing, may be
-    gone, and gets nothing as long as there are others enough. Without it all nodes of the policy may get some.
-    `drained`: nodes that an operator has emptied; as many of them get some as others are too few, and none of these is
-    preferred."""
+    """Return where each partition of a policy goes that is not among `tables`; those stay as they are, and count. It is
+    pure: the same input gives the same result. `up`: nodes that are there. A node that is not up and has nothing may be
+    gone, and gets nothing as long as there are enough others. Without `up` all nodes of the policy may get copies.
+    `drained`: nodes that an operator has emptied. Only as many of them get copies as others are lacking, and none of
+    these is preferred."""
     of, tables = config.policies[policy], list(tables)
     theirs = {t.name: going_to_be(t) for t in tables if t.policy == policy}
     names = config.partition_names(policy)
@@ -76,8 +81,8 @@ def placed(
 
 
 def _filled_up(config: Config, policy: str, nodes: Sequence[str], drained: Collection[str]) -> list[str]:
-    """Those that were not drained, and as many of the others as they are too few: first of failure domains that have
-    none of them, then primary ones."""
+    """Return the nodes that were not drained, and as many drained ones as are lacking: first those of failure domains
+    that have none of the others, then primary ones."""
     backup = config.backups_of(policy)
     open_, others = [n for n in nodes if n not in drained], [n for n in nodes if n in drained]
     taken = {config.nodes[n].failure_domain for n in open_} - {""}
@@ -90,7 +95,7 @@ def _filled_up(config: Config, policy: str, nodes: Sequence[str], drained: Colle
 
 
 def shape_of(config: Config, policy: str) -> list[Target]:
-    """What each partition of a policy has, wherever it is: of a dynamic one only the numbers count."""
+    """Return what each partition of a policy has, wherever it is: for a dynamic policy only the numbers count."""
     of = config.policies[policy]
     if of.static:
         return list(placed(config, policy, ()).values())

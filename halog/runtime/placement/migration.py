@@ -1,8 +1,7 @@
-"""What an operator asks for when a partition is to move (P12): the wish is checked, set by compare-and-set, watched.
+"""Moves a partition as an operator asks (P12): the request is checked, set by compare-and-set, and watched.
 
-The nodes do the rest by themselves, whether or not the one who asked still waits (`halog.core.table.migration`). Only
-where none of a partition's nodes is running there is nobody who could move it: then it is placed anew at once, and
-comes back from the log (P1).
+The nodes do the rest by themselves, whether or not the caller still waits (`halog.core.table.migration`). If none of a
+partition's nodes is running, nobody could move it: then it is placed anew at once, and comes back from the log (P1).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from halog.runtime.placement.initial_placement import going_to_be
 from halog.runtime.rpc.router import Router
 
 LOOK_S = 0.1
-"""How often whoever waits looks for progress: a step takes some ms, copying as long as the data asks for."""
+"""A caller who waits looks for progress this often: a step takes some ms, copying as long as the data needs."""
 
 
 def migrate(
@@ -41,13 +40,14 @@ def migrate(
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
     """Have `partition` move to `nodes`, the preferred one first (P12). `up`: the registered nodes. Without
-    `sync_replicas` as many as now, if there are nodes enough. `copy_rate`: bytes a second that a node reads for a copy
-    no redundancy waits for, 0 for no limit, without it as the policy says; asked for again with another rate, a
-    migration under way goes on with that. A node that was drained and gets a copy by it counts as one no more. `told`
-    tells the event history of the wish: nodes tell only its end. Returns the table as set, and what was asked for.
+    `sync_replicas` it has as many as now, if there are enough nodes. `copy_rate`: bytes a second that a node reads for
+    a copy no redundancy waits for, 0 for no limit; without it the policy's. If the same move is asked for with another
+    rate, a migration under way goes on with that rate. A drained node that gets a copy by the move does not count as
+    drained any more. `told` writes the request into the event history: nodes tell only its end. Returns the table as
+    set, and the target.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
-    MarkError if the node still counts as drained: the partition moves nevertheless.
+    DrainMarkError if the node still counts as drained: the partition moves nevertheless.
     """
 
     check_nodes(config, nodes)
@@ -60,12 +60,13 @@ def migrate(
         return table if after is table else admitting(after, nodes, up)
 
     table = change_table(coordinator, partition, change, told)
-    unmark_behind(coordinator, partition, new)  # last: what is refused changes nothing
+    unmark_behind(coordinator, partition, new)  # done last: a refusal must change nothing
     return table, target_of(table, nodes, sync_replicas)
 
 
 def brought(table: PartitionTable, nodes: Sequence[str]) -> list[str]:
-    """Those of `nodes` that get a copy if the partition goes there; who is about to get one is still among them."""
+    """Return those of `nodes` that get a copy if the partition goes there; a node that is about to get one is
+    included."""
     return [n for n in nodes if n not in table.configured or n not in going_to_be(table)]
 
 
@@ -79,9 +80,9 @@ def going(
     stood: PartitionTable,
     copy_rate: int | None = None,
 ) -> PartitionTable:
-    """`table` with that wish; placed at once where nobody hosts it who could move it. `stood`: as the coordinator has
-    it: who may host it now is not changed by the wish itself. At once, too, where another site serves it: the log has
-    it all. RefusedError."""
+    """Return `table` with this move. It is placed at once if no host is up that could move it, or if another site
+    serves it: then the log has everything. `stood`: the table as the coordinator has it, which says who hosts it now;
+    the request itself does not change that. RefusedError."""
     refuse(table, why_not_nodes(config, table, target.nodes) or _why_nobody(target.nodes, up))
     refuse(table, why_not(table, target, replace=replace))
     policy = config.policies[table.policy]
@@ -96,26 +97,27 @@ def going(
 
 
 def target_of(table: PartitionTable, nodes: Sequence[str], sync_replicas: int | None) -> Target:
-    """The placement that is asked for; without `sync_replicas` as many as now, if there are nodes enough."""
+    """Return the placement that is asked for; without `sync_replicas` it has as many as now, if there are enough
+    nodes."""
     now = table.sync_replicas if table.target is None else table.target.sync_replicas
     return Target(tuple(nodes), max(0, min(now, len(nodes) - 1)) if sync_replicas is None else sync_replicas)
 
 
 def refuse(table: PartitionTable, reason: str | None) -> None:
-    """RefusedError, if there is a reason."""
+    """Raise RefusedError if there is a reason."""
     if reason is not None:
         raise RefusedError(reason, partition=table.name)
 
 
 def why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str]) -> str | None:
-    """Nodes that do not exist, or may not host this partition; None: they do, and may."""
+    """Name a node that does not exist or may not host this partition; None if all exist and may."""
     policy = config.policies.get(table.policy)
     if policy is None:
         return f"{config.source} knows no policy {table.policy}: use the configuration the cluster runs with"
     zone, named = config.hosts_of(table.policy), " or ".join(policy.spans)
     for node in nodes:
         if away := elsewhere(config, node):
-            return f"{away}: it has copies there alone"
+            return f"{away}: it can have copies only there"
         if node not in zone:
             return (
                 f"{node} is not in zone {named} of policy {table.policy} ({', '.join(zone)}): "
@@ -137,11 +139,11 @@ def wait_until_there(
     timeout_s: float,
     progress: Callable[[tuple[str, ...]], None] = lambda left: None,
 ) -> PartitionTable:
-    """Wait until a partition is where it is to be; `wished` and `target` as `migrate` returned them. `progress` is told
-    what is left whenever it looks.
+    """Wait until a partition is where it is to be; `wished` and `target` as `migrate` returned them. At each look
+    `progress` is told what is left.
 
-    RefusedError if somebody wished something else meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds: it
-    goes on by itself.
+    RefusedError if somebody asked for another move meanwhile. DeadlineError (exit code 6) after `timeout_s` seconds:
+    the move goes on by itself.
     """
     until, name = time.monotonic() + timeout_s, wished.name
     while True:
@@ -167,7 +169,7 @@ def wait_until_there(
 
 
 def is_there(table: PartitionTable, target: Target) -> bool:
-    """Is the wish fulfilled?"""
+    """Is the partition at its target?"""
     wished = (table.configured, table.sync_replicas, table.target) == (target.nodes, target.sync_replicas, None)
     if table.owner:
         return wished

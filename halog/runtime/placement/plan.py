@@ -1,11 +1,11 @@
-"""A rebalance as an operator makes it: planned and looked at first, then done a few partitions at a time (P13).
+"""A plan is a rebalance as an operator makes it: looked at first, then done a few partitions at a time (P13).
 
-The plan stands in the coordinator (`plan`), so that whoever applies it may stop, die, or be another one: what is done
-is seen from the tables, and the rest is done by the next `apply`. Each move is an ordinary migration (`migration.py`),
-which the nodes finish by themselves.
+The plan stands in the coordinator (`plan`), so whoever applies it may stop, die, or be another operator. The tables
+show what is done, and the next `apply` does the rest. Each move is an ordinary migration (`migration.py`), which the
+nodes finish by themselves.
 
-plan                 Plan as JSON, changed by compare-and-set only; deflated if it would be too large for a znode
-plans/<when>-<id>    the same, never changed: plans of which something had been done when another one took their place
+    plan                 Plan as JSON, changed by compare-and-set only; deflated if it would be too large for a znode
+    plans/<when>-<id>    the same, never changed: plans that were replaced after something of them had been done
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config import Config
-from halog.core.placement.drain import Move
-from halog.core.placement.rebalance import Shape, place_by_hand, rebalance
+from halog.core.placement.drain import MoveProposal
+from halog.core.placement.rebalance import PolicyDemand, place_by_hand, rebalance
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import (
     ConfigError,
@@ -34,7 +34,7 @@ from halog.errors import (
     UnknownNameError,
     VersionError,
 )
-from halog.metadata.drains import MarkError, drained_at
+from halog.metadata.drains import DrainMarkError, drained_at
 from halog.metadata.partition_tables import Told
 from halog.ports import MAX_ZNODE_BYTES, Coordinator, UnknownResult
 from halog.runtime.placement.bootstrap import by_hand
@@ -48,18 +48,19 @@ PATH = "plan"
 OLD = "plans"
 
 KEPT = 10
-"""Plans that are kept when another one takes their place, to be rolled back: the changes of weeks, tens of kB each."""
+"""So many replaced plans are kept to be rolled back: the changes of weeks, tens of kB each."""
 
 LOOK_S = 0.2
-"""How often whoever applies a plan looks for progress, if nothing tells of a change."""
+"""A caller who applies a plan looks for progress this often, if nothing tells of a change."""
 
 WAITING, MOVING, DONE, CHANGED = "waiting", "moving", "done", "changed since"
 REFUSED, UNKNOWN = "refused", "not known"
 
 
-class Planned(msgspec.Struct, frozen=True):
-    """One partition's part. `version`: the table's `config_version` when it was planned; `given_up`: where it was
-    moving to then, and could not get; `sync`: its sync replicas then, absent where an older halog planned it."""
+class PlannedMove(msgspec.Struct, frozen=True):
+    """A `PlannedMove` is one partition's part of a plan. `version`: the table's `config_version` when it was planned.
+    `given_up`: the target it was moving to then, and could not reach. `sync`: its sync replicas then; absent if an
+    older halog planned it."""
 
     partition: str
     before: tuple[str, ...]
@@ -71,7 +72,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     @property
     def came_from(self) -> Target:
-        """Where the cluster had it before: where it was, or was moving to."""
+        """Return where the cluster had the partition before: where it was, or was moving to."""
         most = max(0, len(self.before) - 1)
         return self.given_up or Target(
             self.before, min(self.target.sync_replicas if self.sync is None else self.sync, most)
@@ -79,14 +80,14 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move.
-    `made_for`: the policy for which a node made it by itself, and carries it out; `why`: what it was that moved it to.
-    Both are empty for an operator's. `undoes`: the plan that this one rolls back. `drained`: the nodes that were
-    drained by then, and when: copies that it brings them are meant."""
+    """The znode holds a `Plan`. `made_ms`: since 1970, by the clock of its maker. `stay`: partitions that cannot move,
+    and why. `made_for`: the policy for which a node made the plan by itself, and carries it out; `why`: the reason.
+    Both are empty for an operator's plan. `undoes`: the plan that this one rolls back. `drained`: the nodes that were
+    drained by then, and when; copies that the plan brings them are intended."""
 
     id: str
     made_ms: int
-    moves: tuple[Planned, ...]
+    moves: tuple[PlannedMove, ...]
     stay: dict[str, str] = {}
     cancelled: bool = False
     made_for: str = ""
@@ -95,13 +96,13 @@ class Plan(msgspec.Struct, frozen=True):
     drained: dict[str, int] = {}
 
     def to_bytes(self) -> bytes:
-        """The znode's content: of thousands of moves deflated, a twentieth."""
+        """Return the znode's content; thousands of moves are deflated to a twentieth."""
         data = msgspec.json.encode(self)
         return data if len(data) <= MAX_ZNODE_BYTES else zlib.compress(data)
 
     @staticmethod
     def from_bytes(data: bytes) -> Plan:
-        """Decode; fields of newer versions are passed over. CoordinatorError for anything else."""
+        """Decode a plan; fields of newer versions are passed over. CoordinatorError for anything else."""
         try:
             return msgspec.json.decode(data if data[:1] == b"{" else zlib.decompress(data), type=Plan)
         except (msgspec.MsgspecError, zlib.error) as e:
@@ -118,14 +119,13 @@ def make(
     replaced: Collection[str] = (),
     drained: Mapping[str, int] = {},
 ) -> Plan:
-    """A plan for these policies (without any: all but static ones, which move only when they are named).
+    """Make a plan for these policies; without any, for all but static ones, which move only when they are named.
     `serving`: nodes that may get copies; `running`: nodes that could move theirs. A node that is down keeps what it
-    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. `drained`: as the
-    plan's. A partition of which a
-    running node's definition says otherwise than the cluster stays (P10). ConfigError for a policy that does not
-    exist."""
+    has, unless it is to be `replaced`; a node that a static policy names is never replaced. `drained`: as in `Plan`. A
+    partition stays if a running node's definition differs from the cluster's (P10). ConfigError for a policy that does
+    not exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
-    moves: list[Move] = []
+    moves: list[MoveProposal] = []
     known = {t.name: t for t in tables}
     for name in wanted:
         policy = config.policies.get(name)
@@ -137,7 +137,7 @@ def make(
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
             continue
         zone = zone_of(config, name, serving, known.values(), replaced)
-        shape = Shape(copies_of(config, name), policy.sync_replicas, zone, policy.unlogged)
+        shape = PolicyDemand(copies_of(config, name), policy.sync_replicas, zone, policy.unlogged)
         made = rebalance(theirs, shape, running)
         known |= {m.partition: msgspec.structs.replace(known[m.partition], target=m.target) for m in made if m.target}
         moves += made
@@ -147,21 +147,21 @@ def make(
     return msgspec.structs.replace(new(planned, stay), drained=dict(drained))
 
 
-def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> Planned:
-    """The move from where the partition stands now."""
-    return Planned(table.name, before, target, table.config_version, why, table.target, table.sync_replicas)
+def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> PlannedMove:
+    """Return the move to `target` from where the partition stands now."""
+    return PlannedMove(table.name, before, target, table.config_version, why, table.target, table.sync_replicas)
 
 
-def new(moves: tuple[Planned, ...], stay: dict[str, str], undoes: str = "") -> Plan:
-    """An operator's plan, with a name of its own, made now."""
+def new(moves: tuple[PlannedMove, ...], stay: dict[str, str], undoes: str = "") -> Plan:
+    """Return an operator's plan with an id of its own, made now."""
     return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, moves, stay, undoes=undoes)
 
 
 def check(
     config: Config, tables: Iterable[PartitionTable], running: Collection[str], policies: Iterable[str] = ()
 ) -> None:
-    """What an operator's plan for these policies meets (P10): NodeListsError names partitions that it would have to
-    leave where they are. Those which the application places move by no plan."""
+    """Check an operator's plan for these policies (P10). NodeListsError names partitions that it would have to leave
+    where they are. No plan moves the partitions that the application places."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
     by_hand_ = {name: by_hand(config.policies[name]) for name in wanted if name in config.policies}
     theirs = [t for t in tables if t.policy in by_hand_]
@@ -169,7 +169,7 @@ def check(
 
 
 def _by_hand(config: Config, policy: str, tables: Iterable[PartitionTable]) -> dict[str, Target]:
-    """Where the file has these partitions. ConfigError if it does not know one of them."""
+    """Return where the file has these partitions. ConfigError if it does not know one of them."""
     policy_ = config.policies[policy]
     wanted = by_hand(policy_)
     unknown = [t.name for t in tables if t.name not in policy_.static]
@@ -186,13 +186,13 @@ def _by_hand(config: Config, policy: str, tables: Iterable[PartitionTable]) -> d
 
 
 def read(coordinator: Coordinator) -> Plan | None:
-    """The last plan that was stored."""
+    """Return the last plan that was stored."""
     found = coordinator.get(PATH)
     return None if found is None else Plan.from_bytes(found.data)
 
 
 def known(coordinator: Coordinator) -> list[Plan]:
-    """The last plan and those that are kept, the newest first."""
+    """Return the last plan and those that are kept, the newest first."""
     last = read(coordinator)
     if last is None:
         return []
@@ -201,10 +201,10 @@ def known(coordinator: Coordinator) -> list[Plan]:
 
 
 def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable], overdue: str = "") -> None:
-    """Make it the plan. RefusedError while another one is half done: it is to be finished or cancelled first. An
-    operator's may take the place of an operator's that has not begun; a node's that of a node's for the same policy,
-    whatever has begun: nodes know more by now; and that of an operator's that has not begun, if it is the `overdue`
-    one, which somebody has forgotten. What was begun and is replaced is kept, before that."""
+    """Store a plan, in the place of the last one. RefusedError while the last one is half done: it must be finished or
+    cancelled first. An operator's plan may replace an operator's that has not begun. A node's plan may replace a node's
+    for the same policy, whatever has begun: nodes know more by now. It may also replace an operator's plan that has not
+    begun, if that is the `overdue` one, which was forgotten. A plan that had begun is kept before it is replaced."""
     found = coordinator.get(PATH)
     try:
         if found is None:
@@ -221,7 +221,7 @@ def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable]
 
 
 def check_replaced(old: Plan, plan: Plan, tables: Iterable[PartitionTable], overdue: str = "") -> None:
-    """RefusedError if `plan` may not take the place of `old` yet; see `store`."""
+    """Raise RefusedError if `plan` may not take the place of `old` yet; see `store`."""
     if old.id == plan.id or old.cancelled:
         return
     states = states_of(old, tables)
@@ -236,7 +236,8 @@ def check_replaced(old: Plan, plan: Plan, tables: Iterable[PartitionTable], over
 
 
 def _keep(coordinator: Coordinator, plan: Plan) -> None:
-    """Whoever dies in between leaves a copy of what is still the plan, which may be cancelled before it is kept."""
+    """Keep a plan. A process that dies after this leaves a copy of what is still the plan, which may yet be
+    cancelled."""
     path = f"{OLD}/{plan.made_ms:013}-{plan.id}"
     if not coordinator.create(path, plan.to_bytes()) and (kept := coordinator.get(path)):
         coordinator.set(path, plan.to_bytes(), kept.version)
@@ -245,8 +246,8 @@ def _keep(coordinator: Coordinator, plan: Plan) -> None:
 
 
 def cancel(coordinator: Coordinator) -> Plan:
-    """What is not begun of it is not begun any more. NothingToDoError if there is no plan, RefusedError if others
-    change it all the time."""
+    """Cancel the plan: no other move of it is begun. NothingToDoError if there is no plan, RefusedError if others keep
+    changing it."""
     for _ in range(2):
         found = coordinator.get(PATH)
         if found is None:
@@ -262,12 +263,12 @@ def cancel(coordinator: Coordinator) -> Plan:
 
 
 def states_of(plan: Plan, tables: Iterable[PartitionTable]) -> dict[str, str]:
-    """How far each partition of the plan is."""
+    """Return how far each partition of the plan is."""
     now = {t.name: t for t in tables}
     return {m.partition: _state(m, now.get(m.partition)) for m in plan.moves}
 
 
-def _state(move: Planned, table: PartitionTable | None) -> str:
+def _state(move: PlannedMove, table: PartitionTable | None) -> str:
     if table is None:
         return CHANGED
     if table.target == move.target:
@@ -294,16 +295,16 @@ def apply(
     told: Told,
     copy_rate: int | None = None,
 ) -> dict[str, str]:
-    """Move what waits, `at_once` partitions at a time, until nothing waits or moves; returns how far each one is.
-    `progress` is told that whenever it looks; `told` and `copy_rate` as for `migrate`. Partitions that somebody else
-    moved since are left alone.
+    """Move what waits, `at_once` partitions at a time, until nothing waits or moves; return how far each partition is.
+    At each look `progress` is told that; `told` and `copy_rate` as for `migrate`. Partitions that somebody else moved
+    since are left alone.
 
-    RefusedError if the plan was cancelled or replaced meanwhile, or, before anything of it is begun, if it would bring
-    copies to a node that was drained since it was made; DeadlineError (exit code 6) after `timeout_s` seconds: moves
-    that were begun go on by themselves, and the next `apply` goes on with the rest.
+    RefusedError if the plan was cancelled or replaced meanwhile, or if it would bring copies to a node that was drained
+    since it was made: then nothing of it was begun. DeadlineError (exit code 6) after `timeout_s` seconds: moves that
+    were begun go on by themselves, and the next `apply` goes on with the rest.
     """
     until = time.monotonic() + timeout_s
-    met = Begun({}, {})
+    met = BeginResult({}, {})
     check_drained(coordinator, plan, router)
     while True:
         states = unless_begun(states_of(plan, (t for _, t in router.tables.values())), met.refused)
@@ -317,21 +318,21 @@ def apply(
                 f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
         begun = begin_some(coordinator, config, router, plan, states, at_once, told=told, copy_rate=copy_rate)
-        met = Begun(met.refused | begun.refused, met.marked | begun.marked)
+        met = BeginResult(met.refused | begun.refused, met.marked | begun.marked)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
 
 
-class Begun(NamedTuple):
-    """What came of beginning some, by partition, and what to do about it. `refused`: it was not begun, or nobody knows;
-    `marked`: it was, and a node that gets a copy by it still counts as drained."""
+class BeginResult(NamedTuple):
+    """Says by partition what happened to moves that were to begin, and what to do about it. `refused`: the move was not
+    begun, or nobody knows; `marked`: it was begun, and a node that gets a copy by it still counts as drained."""
 
     refused: dict[str, str]
     marked: dict[str, str]
 
 
 def unless_begun(states: dict[str, str], refused: Mapping[str, str]) -> dict[str, str]:
-    """How far each partition is, with what was refused as long as its table has not begun to move nevertheless."""
+    """Return how far each partition is, with refusals for those whose table has not begun to move nevertheless."""
     return {p: refused.get(p, s) if s == WAITING else s for p, s in states.items()}
 
 
@@ -345,10 +346,10 @@ def begin_some(
     *,
     told: Told,
     copy_rate: int | None = None,
-) -> Begun:
-    """Begin as many of the moves that wait that `at_once` are under way; returns what was in the way of which.
-    RefusedError if the plan was cancelled or replaced meanwhile."""
-    met = Begun({}, {})
+) -> BeginResult:
+    """Begin waiting moves until `at_once` are under way; return what was in the way, by partition. RefusedError if the
+    plan was cancelled or replaced meanwhile."""
+    met = BeginResult({}, {})
     moving = sum(s == MOVING for s in states.values())
     waiting = [m for m in plan.moves if states[m.partition] == WAITING]
     for move in waiting[: max(0, at_once - moving)]:
@@ -356,7 +357,7 @@ def begin_some(
         try:
             check_drained(coordinator, plan, router, move.partition)
             _begin(coordinator, config, router, move, told, copy_rate)
-        except MarkError as e:
+        except DrainMarkError as e:
             met.marked[move.partition] = e.message
         except OutcomeUnknownError as e:
             met.refused[move.partition] = f"{UNKNOWN}: {e}"
@@ -373,8 +374,8 @@ def _check_current(coordinator: Coordinator, plan: Plan) -> None:
 
 
 def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: str = "") -> None:
-    """RefusedError if what waits of the plan, or of this partition of it, brings copies to nodes that were drained
-    since it was made: whoever made it did not know."""
+    """Raise RefusedError if a waiting move of the plan, or of the partition `only`, brings copies to a node that was
+    drained since the plan was made: its maker did not know."""
     tables = {name: table for name, (_, table) in router.tables.items()}
     waiting = {p for p, s in states_of(plan, tables.values()).items() if s == WAITING and only in ("", p)}
     since = {node for node, at_ms in drained_at(coordinator).items() if plan.drained.get(node) != at_ms}
@@ -390,7 +391,7 @@ def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: st
 
 
 def _begin(
-    coordinator: Coordinator, config: Config, router: Router, move: Planned, told: Told, copy_rate: int | None
+    coordinator: Coordinator, config: Config, router: Router, move: PlannedMove, told: Told, copy_rate: int | None
 ) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]

@@ -1,9 +1,10 @@
-"""The way back of a plan (X10): what brings the partitions that it moved to where the cluster had them before.
+"""Makes the rollback of a plan (X10): it brings the partitions that the plan moved to where the cluster had them
+before.
 
-It is a plan like any other (`halog.runtime.placement.plan`): stored, carried out, interrupted, taken up and cancelled
-as such, and rolled back itself, which goes forth again. Only what is where the plan brought it, or still on its way
-there, goes back. What somebody moved on since is his: it is named, and nothing goes back unless it is left out. Nothing
-is changed here.
+A rollback is a plan like any other (`halog.runtime.placement.plan`). It is stored, carried out, interrupted, resumed
+and cancelled as such, and can itself be rolled back. Only partitions go back that are where the plan brought them, or
+still on their way there. A partition that was moved on since stays: it is named, and nothing goes back unless it is
+left out. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime.placement import plan as plans
 from halog.runtime.placement.migration import brought, going
-from halog.runtime.placement.plan import Plan, Planned
+from halog.runtime.placement.plan import Plan, PlannedMove
 
 
 class Situation(NamedTuple):
-    """What a way back is made from. `serving`: nodes that may get copies; `running`: nodes that could move theirs;
-    `others`: the plans that are known, the newest first; `told`: what the event history says of who moved a partition
-    to these nodes; `drained`: nodes that are."""
+    """Holds what a rollback is made from. `serving`: nodes that may get copies; `running`: nodes that could move
+    theirs; `others`: the plans that are known, the newest first; `told`: what the event history says of who moved a
+    partition to these nodes; `drained`: the nodes that are drained."""
 
     config: Config
     tables: Mapping[str, PartitionTable]
@@ -36,9 +37,9 @@ class Situation(NamedTuple):
 
 
 def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str = "") -> tuple[Plan, list[Plan]]:
-    """The plan to be rolled back, the last one without a `name`, and all that are known, the newest first. If the last
-    one is itself a way back it is only chosen by name: a command that is given again does not go forth by accident.
-    NothingToDoError: that one is done; RefusedError says what else there is."""
+    """Return the plan to be rolled back, the last one without a `name`, and all that are known, the newest first. If
+    the last one is itself a rollback, it is chosen only by name: so a command that is given again does not undo the
+    rollback by accident. NothingToDoError: that rollback is done; RefusedError says what else there is."""
     last = plans.read(coordinator)
     if last is None and name:
         raise UnknownNameError.of("plan", name, ())
@@ -50,7 +51,7 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
         states = set(plans.states_of(last, tables).values())
         which = f"plan {last.id} was the last one"
         if states == {plans.DONE}:
-            again = f"rolled back plan {last.undoes}: `halog plan rollback {last.id}` goes forth again"
+            again = f"rolled back plan {last.undoes}: `halog plan rollback {last.id}` moves all there again"
             raise NothingToDoError(f"{which}, and {again}; nothing was changed")
         again = f"has not rolled back all of plan {last.undoes} yet: `halog plan rollback {last.undoes}` goes on"
         raise RefusedError(f"{which}, and {again}; nothing was changed")
@@ -63,8 +64,8 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
 def under_way(
     coordinator: Coordinator, tables: Iterable[PartitionTable], name: str = "", only: Collection[str] = ()
 ) -> Plan | None:
-    """A way back of that plan that was begun and is not done: whoever asks for it again goes on with it. None: there is
-    none, or it is for other partitions."""
+    """Return a rollback of that plan that was begun and is not done: a second request goes on with it. None if there is
+    none, or if it is for other partitions."""
     last = plans.read(coordinator)
     if last is None or not last.undoes or last.cancelled or name not in ("", last.undoes):
         return None
@@ -74,10 +75,10 @@ def under_way(
 
 
 def roll_back(plan: Plan, now: Situation, only: Collection[str] = ()) -> Plan:
-    """The way back of `plan`, of these partitions alone if there are any. `stay` says of partitions why they cannot go
-    back: with any there, nothing is to be moved. What the plan did not move, or is back already, is left out.
-    NothingToDoError if it moved nothing and will not either, RefusedError if that is still to come, or if it does not
-    know one of them."""
+    """Return the rollback of `plan`, only of the partitions `only` if there are any. `stay` says of partitions why they
+    cannot go back: if there are any, nothing is to be moved. What the plan did not move, or is back already, is left
+    out. NothingToDoError if it moved nothing and will not either. RefusedError if it has yet to move something, or if
+    it does not know one of the partitions."""
     if unknown := sorted(set(only) - {m.partition for m in plan.moves}):
         raise RefusedError(f"plan {plan.id} moves no {', '.join(unknown)}; it has {_named(plan.moves)}")
     wanted = [m for m in plan.moves if not only or m.partition in only]
@@ -93,8 +94,8 @@ def roll_back(plan: Plan, now: Situation, only: Collection[str] = ()) -> Plan:
     return plans.new(moves, stay, undoes=plan.id)
 
 
-def _nothing_went(plan: Plan, wanted: Sequence[Planned], now: Situation, of_that: str) -> RefusedError:
-    """Whoever wants it undone wants to hear that it is still to be done."""
+def _nothing_went(plan: Plan, wanted: Sequence[PlannedMove], now: Situation, of_that: str) -> RefusedError:
+    """Return the error for a plan that moved nothing: it says so if the plan has yet to do something."""
     states = plans.states_of(plan, now.tables.values())
     waiting = [m for m in wanted if states[m.partition] == plans.WAITING]
     if waiting and not plan.cancelled and plan.id in [last.id for last in now.others[:1]]:
@@ -108,13 +109,14 @@ def _nothing_went(plan: Plan, wanted: Sequence[Planned], now: Situation, of_that
     )
 
 
-def _named(moves: Iterable[Planned]) -> str:
+def _named(moves: Iterable[PlannedMove]) -> str:
     return ", ".join(m.partition for m in moves) or "no partitions"
 
 
-def _went(move: Planned, table: PartitionTable | None) -> bool:
-    """Was it moved by the plan, and is it elsewhere than before? A wish counts the table's version up by one: what was
-    moved once, and elsewhere, was not moved by the plan. Who brought it to where the plan has it does not matter."""
+def _went(move: PlannedMove, table: PartitionTable | None) -> bool:
+    """Did the plan move this partition, and is it elsewhere than before? Each request adds one to the table's version:
+    a partition that was moved once, and to another place, was not moved by the plan. It does not matter who brought it
+    to where the plan has it."""
     if table is None:
         return True
     if _place(table) == move.came_from or table.config_version == move.version:
@@ -126,8 +128,8 @@ def _place(table: PartitionTable) -> Target:
     return table.target or Target(table.configured, table.sync_replicas)
 
 
-def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
-    """What speaks against its way back; empty: nothing."""
+def _why_it_stays(plan: Plan, move: PlannedMove, now: Situation) -> str:
+    """Return what speaks against moving it back; "" if nothing does."""
     table = now.tables.get(move.partition)
     if table is None:
         return f"there is no partition {move.partition} any more"
@@ -149,8 +151,8 @@ def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
     return ""
 
 
-def _who_moved(move: Planned, table: PartitionTable, now: Situation) -> str:
-    """Who has the partition where it is, as far as plans, definitions and the event history tell."""
+def _who_moved(move: PlannedMove, table: PartitionTable, now: Situation) -> str:
+    """Return who moved the partition to where it is, as far as plans, definitions and the event history tell."""
     place = _place(table)
     for other in now.others:
         theirs = (m for m in other.moves if m.version > move.version)
@@ -169,6 +171,6 @@ def _of(plan: Plan) -> str:
     return f", made by a node for policy {plan.made_for} since {plan.why}," if plan.made_for else ""
 
 
-def copies_of(moves: Iterable[Planned]) -> dict[str, tuple[str, ...]]:
-    """Partition → the nodes that make a copy of it on its way."""
+def copies_of(moves: Iterable[PlannedMove]) -> dict[str, tuple[str, ...]]:
+    """Return, by partition, the nodes that make a copy of it on its way."""
     return {m.partition: tuple(n for n in m.target.nodes if n not in m.before) for m in moves}

@@ -1,1 +1,1 @@
-"""This room moves objects to where another mapping wants them."""
+"""This room brings objects to where another mapping wants them."""

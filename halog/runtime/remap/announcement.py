@@ -12,26 +12,28 @@ from typing import Final
 import msgspec
 
 from halog.errors import HalogError, RefusedError, UnreachableError, VersionError
-from halog.metadata.move_jobs import Announced, parse, path_of
+from halog.metadata.move_jobs import JobAnnouncement, parse, path_of
 from halog.ports import Coordinator, UnknownResult
 
 logger = logging.getLogger("halog.jobs")
 
 RENEWALS: Final = 3
-"""In the time of one announcement: two may be lost."""
+"""An announcement is renewed this often while it lasts: two renewals may be lost."""
 
 SILENT_S: Final = 120.0
 """A driver that has done nothing for so long hangs: a micro-batch of Spark's takes seconds, a failover less."""
 
 ATTEMPTS: Final = 10
-"""At a znode that others change, too."""
+"""So often a write is tried at a znode that others change, too."""
 
 
 class Announcement:
-    """A job's own. Use it in a with-block: it is renewed by a thread as long as `beat` is called now and then, and
-    taken back at the end."""
+    """An `Announcement` belongs to one job. Use it in a with-block: a thread renews it as long as `beat` is called now
+    and then, and it is deleted at the end."""
 
-    def __init__(self, coordinator: Coordinator, policy: str, announced: Announced, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self, coordinator: Coordinator, policy: str, announced: JobAnnouncement, silent_s: float = SILENT_S
+    ) -> None:
         self._coordinator = coordinator
         self._policy = policy
         self._announced = announced
@@ -49,11 +51,11 @@ class Announcement:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
         self._thread.join()
-        with suppress(HalogError, UnknownResult):  # it ends by itself
+        with suppress(HalogError, UnknownResult):  # otherwise it expires by itself
             self._take_back()
 
     def beat(self) -> None:
-        """The job does something. RefusedError if another one has taken its place."""
+        """Say that the job is at work. RefusedError if another job has taken its place."""
         self._beaten = time.monotonic()
         if self._lost is not None:
             raise self._lost
@@ -68,10 +70,11 @@ class Announcement:
                 self._lost = error
                 return
             except HalogError as error:
-                logger.warning("the job of policy %s could not say that it lives: %s", self._policy, error)
+                logger.warning("the announcement of the job of policy %s was not renewed: %s", self._policy, error)
 
     def _put(self, *, first: bool) -> None:
-        """RefusedError unless it is the `first` time, and if another job has taken this one's place since."""
+        """Write the announcement. RefusedError if it is not the `first` time and another job has taken this one's
+        place."""
         path, data = path_of(self._policy), msgspec.json.encode(self._announced)
         for _ in range(ATTEMPTS):
             found = self._coordinator.get(path)
@@ -81,13 +84,13 @@ class Announcement:
                     "checkpoint directory, not this one's, is the one to start again with",
                     policy=self._policy,
                 )
-            with suppress(VersionError, UnknownResult):  # looked at again
+            with suppress(VersionError, UnknownResult):  # the next attempt reads the znode again
                 if found is not None:
                     self._coordinator.set(path, data, found.version)
                     return
                 if self._coordinator.create(path, data):
                     return
-        raise UnreachableError(f"nobody said whether znode {path} was set; try again")
+        raise UnreachableError(f"ZooKeeper did not say whether znode {path} was written; try again")
 
     def _take_back(self) -> None:
         found = self._coordinator.get(path_of(self._policy))

@@ -1,9 +1,10 @@
-"""Moves objects of a partition where they belong (T8): in transactions over two partitions, of bounded size.
+"""Moves objects of a partition to where they belong (T8): in transactions over two partitions, of bounded size.
 
-Whoever asks names a partition and index keys (a node's own sweep, a method that needs an object now, a job that has
-found them elsewhere); what each of them is, and where it belongs, is looked up here, so asking twice is harmless, and
-an object changed meanwhile is mapped again. A move keeps reference, key and value; its version is the position in the
-log it is in from then on. This module decides nothing: the mapper says where, the core whether it may.
+A caller names a partition and index keys. Callers are a node's own sweep, a method that needs an object now, and a job
+that has found objects elsewhere. What each object is and where it belongs is looked up here. So asking twice is
+harmless, and an object that was changed meanwhile is mapped again. A move keeps reference, key and value; the object's
+version becomes its position in the log that it moved to. This module decides nothing: the mapper says where, the core
+whether a move is allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from halog.backend import Found, Work, Write
 from halog.config.mapper import callable_of
 from halog.config.tuning import MAX_MOVE_PAUSE_MS
 from halog.core.keys.directory import (
-    Standing,
+    StoredEntry,
     entries_of,
     entry_key,
     is_entry,
@@ -30,7 +31,7 @@ from halog.core.keys.directory import (
     unlisting,
     unpacked,
 )
-from halog.core.keys.mapping import LISTING, UNLISTING, Layout, Owned, PolicyMapping, batches
+from halog.core.keys.mapping import LISTING, UNLISTING, Layout, OwnedObject, PolicyMapping, batches
 from halog.core.log.records import CREATE, DELETE
 from halog.errors import (
     ConfigError,
@@ -46,7 +47,7 @@ from halog.errors import (
 from halog.runtime.client.caller import Asker
 from halog.runtime.keys.key_owners import Owner, function_at, routing_of
 from halog.runtime.keys.routing import Routing
-from halog.runtime.remap.sweep import Swept, side_by_side
+from halog.runtime.remap.sweep import SweepResult, side_by_side
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import key_size, pieces, size_of
@@ -57,49 +58,51 @@ from mappers import NewObject
 logger = logging.getLogger("halog.moving")
 
 ATTEMPTS = 20
-"""Of one object that is changed again and again: each fails only if it was changed within a few ms."""
+"""So often a move of one object is tried that others keep changing. An attempt fails only if the object was changed
+within a few ms."""
 
 NOT_KNOWN: Final[Mapping[bytes, int]] = {}
-"""No versions."""
+"""This is passed where no versions are known."""
 
 LOOK_S = 0.05
-"""How soon a pause between two transactions ends with the node."""
+"""A pause between two transactions looks this often whether the node is closed."""
 
 RESTS = 3
-"""Times as long as it moved: 16 clients kept 0.70 to 0.86 of their commits with 2, by machine, 0.66 with 1, and 0.52
-without."""
+"""A pause is so many times as long as the move before it. Measured with 16 clients: they kept 0.70 to 0.86 of their
+commits with 2, depending on the machine, 0.66 with 1, and 0.52 without a pause."""
 
 MOST_REST_S = MAX_MOVE_PAUSE_MS / 1000
-"""One transaction that waited for a node to come back is no reason to wait as long again."""
+"""A pause is no longer than this: one transaction that waited for a node to come back is no reason to wait as long
+again."""
 
 WAIT_S = 0.5
-"""How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
+"""A look waits so long for objects that an undecided transaction holds; most are decided within some ms."""
 
 
 Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 
 
-class Fetch(Protocol):
-    """See Backend."""
+class ObjectFetch(Protocol):
+    """Reads objects by their index keys, as `Backend.fetch` does."""
 
     def __call__(self, partition: str, keys: Sequence[bytes], *, mapping: int) -> Sequence[Found | None]:
-        """What is there."""
+        """Return the objects under these keys; None for each that is not there."""
 
 
-class _Moving(NamedTuple):
-    """Objects leave this copy, by this mapping. `thread`: which of the policy's moves them."""
+class _MoveSource(NamedTuple):
+    """Says which copy objects leave, by which mapping, and which of the policy's threads moves them (`thread`)."""
 
     copy: Copy
     mapping: PolicyMapping
-    swept: Swept
+    swept: SweepResult
     thread: int
 
 
 class Mover:
-    """Of one node."""
+    """A `Mover` is one node's; it moves objects out of the partitions that the node serves."""
 
     def __init__(
-        self, asker: Asker, routing: Routing, fetch: Fetch, commit: Commit, new_id: Callable[[], bytes]
+        self, asker: Asker, routing: Routing, fetch: ObjectFetch, commit: Commit, new_id: Callable[[], bytes]
     ) -> None:
         self._asker = asker
         self._routing = routing
@@ -107,16 +110,16 @@ class Mover:
         self._commit = commit
         self._new_id = new_id
         self._routes: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {}
-        """By type id: the type's name, and what finds the routing key in an index key."""
+        """By type id: the name of the type, and the function that finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
         self._version = 0
         self._last_moved: dict[tuple[str, int], tuple[float, float]] = {}
-        """Partition and thread → when its last transaction that moved objects ended, and how many seconds it took."""
+        """By partition and thread: when its last transaction that moved objects ended, and how many seconds it took."""
 
     # --- where ---
 
     def check_code(self, policy: str, layout: Layout) -> None:
-        """ConfigError, naming this node, if its code does not know where this layout has keys."""
+        """Raise ConfigError, naming this node, if its code cannot map keys by this layout."""
         try:
             if policy not in self._routing.places.config.policies:
                 raise ConfigError(f"its configuration has no policy {policy}")
@@ -125,13 +128,14 @@ class Mover:
         except ConfigError as error:
             raise ConfigError(f"node {self._asker.name}: {error.message}", node=self._asker.name) from None
 
-    def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[Owned, str] | None:
-        """An object of this copy, or an entry of a key directory, that belongs elsewhere by this mapping, and where.
-        An object with an entry belongs where it is, unless that is to be emptied. Objects that are to get an entry, and
-        entries that are to go, belong elsewhere until that is done. MapperError, UnknownTypeError."""
+    def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[OwnedObject, str] | None:
+        """Return an object or a directory entry that belongs elsewhere by this mapping, and its target; None if it
+        stays. An object with an entry belongs where it is, unless that partition is to be emptied. Objects that are to
+        get an entry, and entries that are to be removed, belong elsewhere until that is done. MapperError,
+        UnknownTypeError."""
         type_name, routing_key = self._route(found)
         owner = self._owner(copy.core.state.table.policy, type_name, mapping)
-        owned = Owned(found.key, routing_key, size_of(found))
+        owned = OwnedObject(found.key, routing_key, size_of(found))
         if owner.listed in (LISTING, UNLISTING):
             return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
         if not owner.listed or is_entry(found.key):
@@ -145,7 +149,7 @@ class Mover:
         definition = self._routing.places.definition(found.value[:ID_BYTES])
         try:
             return new_object(definition, found.value)
-        except RecordFormatError as error:  # the mapper looks at it, so nobody can say where it is to be
+        except RecordFormatError as error:  # the mapper needs its value, so nobody can say where it belongs
             raise RecordFormatError(
                 f"the object of key bytes {found.key[ID_BYTES:].hex()[:200]} stays where it is: {error.message}; "
                 f"`halog get {definition.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
@@ -162,7 +166,7 @@ class Mover:
         return known[0], known[1](object_key(found.key))
 
     def _owner(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
-        """Of one version: what a node knows may change between two looks."""
+        """Return the owner by the version of this mapping: what a node knows may change between two looks."""
         if mapping.version > self._version:
             self._owners = {}
             self._version = mapping.version
@@ -185,9 +189,10 @@ class Mover:
             self._asker.ask(partition, frames.Move(partition, its))
 
     def move(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> frames.Moved:
-        """Move those of these objects that belong elsewhere; this node is active for the partition. `versions`: by key,
-        when they were found. NotActiveError; ConflictError if one was changed all the time, MapperError,
-        AvailabilityError: the others have moved, `evidence` has how many (`moved`, `again`)."""
+        """Move those of these objects that belong elsewhere; this node must be active for the partition. `versions`:
+        their versions by key, when they were found. Raises NotActiveError; ConflictError if an object was changed at
+        every attempt; MapperError; AvailabilityError. The other objects have moved then: `evidence` has the counts
+        (`moved`, `again`)."""
         swept = self.sweep(partition, keys, versions)
         if swept.problem is not None:
             swept.problem.evidence |= {"moved": swept.moved, "again": swept.again}
@@ -196,16 +201,17 @@ class Mover:
 
     def sweep(
         self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN, *, urgent: bool = True
-    ) -> Swept:
-        """The same, telling how many have moved also where some could not. Not `urgent`: nobody waits for them, so that
-        the policy's pause comes before the first transaction, too. NotActiveError, RemappedError."""
+    ) -> SweepResult:
+        """Do the same as `move`, and return the counts also where some objects could not move. Without `urgent` nobody
+        waits for the objects, so the policy's pause comes before the first transaction, too. NotActiveError,
+        RemappedError."""
         copy = self._asker.serving(partition)
         if copy is None:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
         policy, mapping = self._routing.places.config.policies[copy.core.state.table.policy], self._mapping(copy)
-        size = copy.core.state.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
+        size = copy.core.state.settings.max_record_bytes // 4  # a delete carries the bytes before it, too
         found = _found(copy, list(keys))
-        swept, away = Swept(versions), set[str]()
+        swept, away = SweepResult(versions), set[str]()
         swept.saw(found)
         elsewhere = []
         for f in found:
@@ -218,7 +224,7 @@ class Mover:
         hasty = set(range(policy.move_threads)) if urgent else set[int]()
 
         def carry(thread: int, batch: tuple[str, list[bytes]]) -> None:
-            to, moving = batch[0], _Moving(copy, mapping, swept, thread)
+            to, moving = batch[0], _MoveSource(copy, mapping, swept, thread)
             try:
                 if to not in away:
                     self._rest(partition, thread, 0 if thread in hasty else policy.move_pause_ms)
@@ -226,7 +232,7 @@ class Mover:
                     self._move(moving, to, batch[1])
             except RemappedError:
                 raise
-            except HalogError as error:  # not of these objects alone: whoever is asked again may take as long to fail
+            except HalogError as error:  # the target is at fault, not these objects: the next try may take as long
                 away.add(to)
                 swept.failed(error)
 
@@ -236,15 +242,17 @@ class Mover:
         return swept
 
     def _rest(self, partition: str, thread: int, pause_ms: int | None) -> None:
-        """Until so long after the last transaction in which this thread moved objects of this partition, or the node
-        closes. None: by what that took, so that time is left to others, however slow they make it."""
+        """Sleep until the pause behind this thread's last move in this partition is over, or the node closes. Where
+        `pause_ms` is None, the pause depends on how long that move took: so others get their share of time, however
+        slow they make it."""
         ended, took = self._last_moved.get((partition, thread), (0.0, 0.0))
         until = ended + (min(RESTS * took, MOST_REST_S) if pause_ms is None else pause_ms / 1000)
         while (left := until - time.monotonic()) > 0 and not self._asker.closed:
             time.sleep(min(left, LOOK_S))
 
-    def _move(self, moving: _Moving, to: str, keys: Sequence[bytes]) -> None:
-        """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
+    def _move(self, moving: _MoveSource, to: str, keys: Sequence[bytes]) -> None:
+        """Move these objects in one transaction. If one is changed meanwhile, move them in transactions of half the
+        size."""
         for left in range(ATTEMPTS, 0, -1):
             try:
                 moving.swept.took(self._move_once(moving, to, keys))
@@ -262,12 +270,12 @@ class Mover:
                     return
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
 
-    def _move_once(self, moving: _Moving, to: str, keys: Sequence[bytes]) -> int:
+    def _move_once(self, moving: _MoveSource, to: str, keys: Sequence[bytes]) -> int:
         copy, mapping = moving.copy, moving.mapping
         found = _found(copy, keys)
         moving.swept.saw(found)
         reads: tuple[tuple[bytes, int], ...] = ()
-        if mapping.kind == LISTING:  # they stay; others may have listed some of them meanwhile
+        if mapping.kind == LISTING:  # the objects stay; others may have made entries for some of them meanwhile
             found = [f for f in found if copy.objects.find(entry_key(f.key)) is None]
             writes = [(to, Write(*listing(f.key, f, to))) for f in found]
             reads = tuple((f.key, f.version) for f in found)
@@ -288,8 +296,8 @@ class Mover:
         return len(found)
 
     def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:
-        """What takes these entries away, and brings their objects here. ConflictError if one is not where its entry
-        says: it was changed just now."""
+        """Yield the writes that remove these entries and bring their objects here. ConflictError if an object is not
+        where its entry says: it was changed just now."""
         entries = {object_key(f.key): standing(copy.name, f) for f in found}
         away: dict[str, list[bytes]] = {}
         for key, now in entries.items():
@@ -307,7 +315,8 @@ class Mover:
     def _writes(
         self, copy: Copy, to: str, found: Sequence[Found], mapping: PolicyMapping
     ) -> Iterator[tuple[str, Write]]:
-        """What carries them to partition `to`, those that have entries together with these."""
+        """Yield the writes that carry these objects to partition `to`; an object's entry changes in the same
+        transaction."""
         entries = self._entries(copy, [f for f in found if mapping.kind and not is_entry(f.key)], mapping)
         for f in found:
             if f.key in entries:
@@ -316,8 +325,9 @@ class Mover:
                 yield copy.name, Write(DELETE, f.ref, f.key, None, f.version)
                 yield to, Write(CREATE, f.ref, f.key, f.value, -1)
 
-    def _entries(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Mapping[bytes, Standing]:
-        """By index key. ConflictError if an object is not where its entry says: somebody moves or deletes it."""
+    def _entries(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Mapping[bytes, StoredEntry]:
+        """Return the entries by index key. ConflictError if an object is not where its entry says: it is being moved or
+        deleted."""
         places = {}
         for f in found:
             type_name, routing_key = self._route(f)
@@ -326,19 +336,20 @@ class Mover:
         entries = entries_of(places, lambda at, keys, version: self._fetch(at, keys, mapping=version))
         for key in places:
             if key not in entries or entries[key].said.partition != copy.name:
-                raise ConflictError(f"an object of {copy.name} has no entry that says so: it was changed just now")
+                raise ConflictError(f"an object of {copy.name} has no entry that names it: it was changed just now")
         return entries
 
     def _mapping(self, copy: Copy) -> PolicyMapping:
-        """What this node knows; what it knew before the partition's log did would be refused."""
+        """Return the mapping that this node knows, at least as new as the one in the partition's log. An older one
+        would be refused."""
         known = self._routing.mappings.known.get(copy.core.state.table.policy)
         if known is None or known.version < copy.core.state.ledger.mapping:
             known = self._routing.learned(copy.core.state.table.policy, copy.core.state.ledger.mapping)
         return known
 
 
-def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) -> bool:
-    """Is it an object without an entry that is to get one, or an entry that is to go?"""
+def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: OwnedObject) -> bool:
+    """Is it an object without an entry that is to get one, or an entry that is to be removed?"""
     if owner.listed == UNLISTING:
         return is_entry(found.key)
     at_home = owner.names[owner.mapper.partition(owned.routing_key)] == copy.name
@@ -346,15 +357,17 @@ def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) 
 
 
 def _batches(
-    elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int
+    elsewhere: Sequence[tuple[OwnedObject, str]], objects: int, size: int
 ) -> Iterator[list[tuple[str, list[bytes]]]]:
-    """Entries behind all objects: a transaction that carries an object changes its entry, which is there once."""
+    """Yield batches of objects, then batches of entries: a transaction that carries an object also changes its entry,
+    and one transaction must not change an entry twice."""
     for entries in (False, True):
         yield batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
-    """What is there, once nobody in doubt holds it: it may just be on its way. What is held for longer is left out."""
+    """Return the objects under these keys, once no transaction in doubt holds them: an object may just be arriving.
+    Objects that are held for longer are left out."""
     wanted = set(keys)
     held = wanted.intersection(list(copy.core.state.ledger.locks))
     if held:
@@ -365,9 +378,9 @@ def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
 
 
 def _stays(copy: Copy, to: str, error: HalogError) -> HalogError:
-    """Why an object does not move that was tried again and again."""
+    """Return the error for an object that did not move in spite of all attempts."""
     if not isinstance(error, DuplicateKeyError):
         return error
     return HalogError(
-        f"an object that belongs in {to} is in {copy.name}, and another one of its key is there", partition=copy.name
+        f"an object in {copy.name} belongs in {to}, which has another object of the same key", partition=copy.name
     )

@@ -1,10 +1,10 @@
-"""A change of a mapping, as the nodes carry it out (T8); who wishes it is `halog.runtime.node.admin`.
+"""Carries out a change of a mapping on a node (T8). Operators ask for a change through `halog.runtime.node.admin`.
 
-Each node looks after the partitions it is active for: has their logs say that they serve the new version, looks at all
-their objects, moves those that belong elsewhere, and looks again until there are none; then it notes the partition as
-clean. The first node by name also makes the partitions that a change adds, and opens it. All of it is in the log and
-in one znode (`mapping_cache.py`), so whoever becomes active goes on, whatever died. While a job says that it moves the
-objects (`move_jobs.py`), nodes look at theirs when it has ended. Nothing is decided here that is not decided in
+Each node looks after the partitions that it is active for. It has their logs say that they serve the new version, looks
+at all their objects, and moves those that belong elsewhere. It looks again until there are none, and then notes the
+partition as clean. The first node by name also makes the partitions that a change adds, and opens the change. All of
+this is in the logs and in one znode (`mapping_cache.py`), so the next active node goes on, whatever died. While a job
+says that it moves the objects (`move_jobs.py`), nodes put off looking at theirs. All decisions are made in
 `halog.core.keys.mapping`.
 """
 
@@ -20,7 +20,7 @@ from halog.core.keys.mapping import PolicyMapping, cleaned, opened
 from halog.errors import HalogError, PartitionUnavailableError, VersionError
 from halog.events import REMAPPED, REMAPPING
 from halog.metadata import mapped_policies
-from halog.metadata.move_jobs import Jobs
+from halog.metadata.move_jobs import MoveJobs
 from halog.ports import UnknownResult
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.replica.driver import Copy
@@ -32,36 +32,36 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.remapping")
 
 LOOK_S = 0.2
-"""How often a change is looked at: a node that becomes active for a partition goes on with it this soon."""
+"""A change is looked at this often: a node that becomes active for a partition goes on with it this soon."""
 
 LOOKS = 3
-"""How often in a row something must be in the way to be logged: some ways are free within ms, in every change."""
+"""An obstacle is logged when it was there at so many looks in a row: some are gone within ms, in every change."""
 
 WAIT_S = 1.0
-"""How long the log may take to say that a partition serves the new mapping; then it is looked at again."""
+"""A look waits so long for the log to say that a partition serves the new mapping; the next look waits again."""
 
 AT_ONCE = 20_000
-"""Objects found to be elsewhere before they are moved: a few MB of keys. What shares a routing key is moved together if
-it is found together."""
+"""So many objects that belong elsewhere are collected before they are moved: their keys are a few MB. Objects with the
+same routing key are moved together if they are found together."""
 
 
-class Remapping:
-    """Of one hosting node."""
+class RemapDriver:
+    """The `RemapDriver` of a hosting node carries out the changes of all policies on its partitions."""
 
     def __init__(self, runtime: Runtime, host: Host) -> None:
         self._runtime = runtime
         self._host = host
         self._mappings = runtime.routing.mappings
-        self._jobs = Jobs(runtime.adapters.coordinator)
+        self._jobs = MoveJobs(runtime.adapters.coordinator)
         self._left_to: dict[str, str] = {}
-        """By policy, the job that moves the objects of its change."""
+        """By policy: the job that moves the objects of its change."""
         self._said: dict[str, tuple[str, int]] = {}
-        """By policy, what is in the way of its change, and at how many looks it was."""
+        """By policy: what is in the way of its change, and for how many looks."""
         self._moved: dict[str, dict[str, int]] = {}
-        """By policy: partition → objects this node has moved out of it, in the change under way."""
+        """By policy and partition: how many objects this node has moved out of it, in the change under way."""
 
     def turn(self) -> None:
-        """One look, after a pause."""
+        """Look at all changes once, after a pause."""
         if self._host.pause(LOOK_S) or self._runtime.members.offline:
             return
         for policy, mapping in list(self._mappings.known.items()):
@@ -77,7 +77,8 @@ class Remapping:
                 self._said.pop(policy, None)
 
     def view(self) -> dict[str, object]:
-        """Plain values: what moved, what is in the way, and, where there are any, the jobs that objects are left to."""
+        """Return plain values: how many objects moved, what is in the way, and the jobs that move objects for the
+        nodes, if any."""
         moved = {name: n for of in list(self._moved.values()) for name, n in list(of.items())}
         shown: dict[str, object] = {"moved": moved, "problems": [said for said, _ in list(self._said.values())]}
         return {**shown, "left_to": dict(self._left_to)} if self._left_to else shown
@@ -91,7 +92,7 @@ class Remapping:
             self._said.pop(policy, None)
 
     def _say(self, policy: str, said: str) -> None:
-        """To the log once, as long as it is so."""
+        """Note what is in the way, and log it once for as long as it stays the same."""
         before, looks = self._said.get(policy, ("", 0))
         looks = looks + 1 if before == said else 1
         self._said[policy] = said, looks
@@ -101,13 +102,15 @@ class Remapping:
     # --- beginning ---
 
     def _is_first(self, policy: str) -> bool:
-        """Two that take themselves for the first do no harm: each step is a compare-and-set."""
+        """Is this the first of the zone's nodes that are up? Two that both believe so do no harm: each step is a
+        compare-and-set."""
         config, members = self._runtime.config, self._runtime.members
         zone = config.hosts_of(policy)
         return members.me.name == min({m.node for m in members.alive}.intersection(zone), default="")
 
     def _open(self, policy: str, mapping: PolicyMapping) -> None:
-        """Make what partitions it adds; once all are served, keys are routed by it."""
+        """Make the partitions that the change adds; once all are served, open it: from then on keys are routed by
+        it."""
         runtime = self._runtime
         a, config = runtime.adapters, runtime.config
         for name in cluster.add_partitions(a.log, a.coordinator, config, policy, mapping):
@@ -116,7 +119,7 @@ class Remapping:
         if unserved is not None:
             raise unserved
         after = mapped_policies.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
-        if after != opened(mapping):  # turned back, or another one by now: its partitions may not be there
+        if after != opened(mapping):  # the change was turned back or replaced: its partitions may not be there
             return
         more = {"policy": policy, "version": mapping.version + 1}
         runtime.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
@@ -130,7 +133,7 @@ class Remapping:
     # --- carrying out ---
 
     def _carry_on(self, policy: str, mapping: PolicyMapping) -> None:
-        """With the partitions this node is active for."""
+        """Go on with the partitions that this node is active for."""
         assert mapping.changing is not None
         self._look_for_a_job(policy, mapping.version)
         clean = []
@@ -156,10 +159,10 @@ class Remapping:
             return
         if by is None:
             del self._left_to[policy]
-            logger.info("policy %s: what is to move is not left to %s any more", policy, before)
+            logger.info("policy %s: %s does not move its objects any more, the nodes do", policy, before)
         else:
             self._left_to[policy] = by
-            logger.info("policy %s: what is to move is left to %s", policy, by)
+            logger.info("policy %s: %s moves its objects, the nodes leave them to it", policy, by)
 
     def _note(self, policy: str, mapping: PolicyMapping, clean: list[str]) -> None:
         def taken(now: PolicyMapping) -> PolicyMapping:
@@ -171,9 +174,10 @@ class Remapping:
             self._runtime.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
 
     def _is_clean(self, policy: str, copy: Copy, mapping: PolicyMapping) -> bool:
-        """Look at all objects of a partition that serves this mapping, and move what belongs elsewhere: nothing did,
-        and nobody is in doubt who may still bring some? What cannot be moved is told at the end: HalogError. Not known
-        while they are left to a job."""
+        """Look at all objects of a partition that serves this mapping, and move those that belong elsewhere. Return
+        whether the partition is clean: none belonged elsewhere, and no transaction in doubt can still bring one.
+        HalogError at the end names the first object that could not move. While a job moves the objects, return
+        False."""
         version = mapping.version
         if not copy.maps_by(version, WAIT_S):
             raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
@@ -203,11 +207,11 @@ class Remapping:
         if problem is not None:
             raise problem
         if doubtful and not dirty:
-            raise HalogError(f"partition {copy.name} holds transactions from before that are not decided yet")
+            raise HalogError(f"partition {copy.name} holds transactions of an older mapping that are not decided yet")
         return not dirty
 
     def _move(self, policy: str, copy: Copy, keys: list[bytes]) -> HalogError | None:
-        """Why one of them could not be moved, the others are."""
+        """Move these objects, and return why the first that could not move did not."""
         if not keys:
             return None
         began = time.monotonic()

@@ -1,7 +1,8 @@
-"""What an operator wishes of a policy's mapping (T8): begun, looked at, waited for, turned back.
+"""A change of a policy's mapping is begun, shown, awaited and turned back here, as operators ask (T8).
 
-A wish is one compare-and-set of the policy's znode; the nodes do the rest (`halog.runtime.remap.remap_driver`). Before
-it, every node that is up is asked whether its code knows the new mapping, so that none meets keys it cannot place.
+A request is one compare-and-set of the policy's znode; the nodes do the rest (`halog.runtime.remap.remap_driver`).
+Before it, every node that is up is asked whether its code knows the new mapping, so that no node meets keys it cannot
+place.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from halog.errors import (
 )
 from halog.metadata import mapped_policies
 from halog.ports import Coordinator
-from halog.runtime.keys.create_placement import Choosing
+from halog.runtime.keys.create_placement import CreatePlacement
 from halog.runtime.keys.key_owners import Owner, Places, layout_of, routing_of
-from halog.runtime.keys.loads import Loads
+from halog.runtime.keys.loads import PartitionLoads
 from halog.runtime.placement.definitions import check_lists
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
@@ -38,17 +39,18 @@ from halog.schema.definition import ID_BYTES
 from halog.schema.placed import new_object
 
 ASK_S = 5.0
-"""How long a node may take to say that it knows the new mapping: it imports nothing for it that it has not imported."""
+"""A node may take so long to say whether it knows the new mapping. It imports nothing new for the answer."""
 
 LOOK_S = 0.1
 
 Scan = Callable[[str], Iterator[Found]]
-"""All objects of a partition."""
+"""Reads all objects of a partition."""
 
 
 def wished(config: Config, policy: str) -> Layout:
-    """What a configuration says. ConfigError if it has no such policy, or not the code of its mapper. RefusedError for
-    one that other sites mirror: each site has its mappings for itself, and one history must not be routed by two."""
+    """Return the layout that a configuration asks for. ConfigError if it has no such policy, or lacks the code of its
+    mapper. RefusedError for a policy that other sites mirror: each site has its own mappings, and one history must not
+    be routed by two."""
     if policy not in config.policies:
         raise UnknownNameError.of("policy", policy, config.policies, str(config.source))
     if home := config.policies[policy].home:
@@ -61,7 +63,7 @@ def wished(config: Config, policy: str) -> Layout:
 
 
 def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
-    """Begin the change; the version it will have. RefusedError: nothing was changed."""
+    """Begin the change, and return the version it will have. RefusedError: nothing was changed."""
     layout = wished(config, policy)
     first = mapped_policies.read(coordinator, policy).mapping
     _check(first, policy, layout)
@@ -69,7 +71,7 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
     _ask_nodes(router, policy, layout)
 
     def taken(mapping: PolicyMapping) -> PolicyMapping:
-        if _is_begun(mapping, first, layout):  # the answer was lost
+        if _is_begun(mapping, first, layout):  # it was written, only the answer was lost
             return mapping
         _check(mapping, policy, layout)
         return begun(mapping, layout)
@@ -79,8 +81,8 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
 
 
 def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
-    """Begin the change, unless it is under way or done already; the version it has. RefusedError, and nothing was
-    changed: another one is under way, or this is where one is being turned back to."""
+    """Begin the change, unless it is under way or done already, and return its version. RefusedError if another change
+    is under way, or if one is being turned back to this layout: nothing was changed."""
     mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     if is_joined(mapping, layout):
         return version_of(mapping)
@@ -88,7 +90,7 @@ def join(coordinator: Coordinator, router: Router, config: Config, policy: str) 
 
 
 def check(coordinator: Coordinator, router: Router, config: Config, policy: str) -> None:
-    """RefusedError for whatever `join` would refuse now."""
+    """Raise the RefusedError that `join` would raise now, if any."""
     mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     if not is_joined(mapping, layout):
         _check(mapping, policy, layout)
@@ -97,8 +99,8 @@ def check(coordinator: Coordinator, router: Router, config: Config, policy: str)
 
 
 def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
-    """The policies of a zone whose mapping is another one than the configuration's, or just changes. Those that the
-    cluster does not have yet have no objects. ConfigError for an unknown zone."""
+    """Return the policies of a zone whose mapping differs from the configuration's, or is being changed. Policies that
+    the cluster does not have yet have no objects and are left out. ConfigError for an unknown zone."""
     if zone not in config.zones:
         raise UnknownNameError.of("zone", zone, config.zones, str(config.source))
     there = set(coordinator.children("policies"))
@@ -112,23 +114,23 @@ def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
 
 
 def is_joined(mapping: PolicyMapping, layout: Layout) -> bool:
-    """Is what is wished under way, or all there is? One that is turned back to `layout` goes the other way."""
+    """Is the change to `layout` under way or done? A change that is being turned back to `layout` does not count."""
     changing = mapping.changing
     return mapping.now == layout if changing is None else changing.to == layout and not changing.back
 
 
 def version_of(mapping: PolicyMapping) -> int:
-    """Of the change under way, or the last one."""
+    """Return the version of the change under way, or of the last one."""
     return mapping.version + (mapping.changing is not None and not mapping.changing.open)
 
 
 def version_to_be(mapping: PolicyMapping, layout: Layout) -> int:
-    """The version that `join` would answer, unless others are there first."""
+    """Return the version that `join` would return, unless somebody else begins a change first."""
     return version_of(mapping) if is_joined(mapping, layout) else mapping.version + 1
 
 
 def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> bool:
-    """Is there by now what was begun, or was to be, when there was `first`?"""
+    """Has the change been begun or done by now that was to begin when the mapping was `first`?"""
     changing = mapping.changing
     if changing is not None:
         return changing.to == layout and not changing.back
@@ -144,8 +146,8 @@ def _check(mapping: PolicyMapping, policy: str, layout: Layout) -> None:
 
 
 def _check_lists(coordinator: Coordinator, router: Router, policy: str) -> None:
-    """NodeListsError if a node that is up has other ideas of where one of its partitions is (P10). Those that seem to
-    differ are looked up: it may just have enabled its own, and this process not have heard."""
+    """Raise NodeListsError if a node that is up has another idea of where one of its partitions is (P10). Tables that
+    seem to differ are read again: a node may just have enabled its own, and this process may not have heard of it."""
     running = {n.name for n in router.nodes.values() if n.hosts}
     tables = [table for _, table in list(router.tables.values()) if table.policy == policy]
     found = [coordinator.get(f"partitions/{table.name}") for table in tables if differing(table, running)]
@@ -153,7 +155,7 @@ def _check_lists(coordinator: Coordinator, router: Router, policy: str) -> None:
 
 
 def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
-    """RefusedError names every node that cannot."""
+    """Raise a RefusedError that names every node that cannot map by this layout."""
     cannot = []
     for node in sorted(n.name for n in router.nodes.values() if n.hosts):
         try:
@@ -168,8 +170,8 @@ def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
 
 
 def turn_back(coordinator: Coordinator, policy: str) -> int:
-    """Give up the change under way, the one that is found first, and no other; the version of the mapping then.
-    RefusedError if there is none, or it is itself being turned back."""
+    """Give up the change that is under way now, and no later one; return the version of the mapping then. RefusedError
+    if no change is under way, or if it is being turned back already."""
     first = mapped_policies.read(coordinator, policy).mapping
     if first.changing is None:
         raise NothingToDoError(f"policy {policy}: no change is under way; nothing was changed", policy=policy)
@@ -181,7 +183,7 @@ def turn_back(coordinator: Coordinator, policy: str) -> int:
         )
 
     def taken(mapping: PolicyMapping) -> PolicyMapping:
-        if _is_turned_back(mapping, first):  # by another one, or the answer was lost
+        if _is_turned_back(mapping, first):  # by another process, or the answer was lost
             return mapping
         if mapping.changing is None or mapping.changing.to != _to(first) or mapping.version != _opened(mapping, first):
             raise RefusedError(
@@ -199,21 +201,21 @@ def _to(mapping: PolicyMapping) -> Layout:
 
 
 def _opened(mapping: PolicyMapping, first: PolicyMapping) -> int:
-    """The version of the change that is under way in `first`, once it is as open as in `mapping`."""
+    """Return the version of the change that is under way in `first`, when it is as open as in `mapping`."""
     assert first.changing is not None
     assert mapping.changing is not None
     return first.version + (mapping.changing.open and not first.changing.open)
 
 
 def _is_turned_back(mapping: PolicyMapping, first: PolicyMapping) -> bool:
-    """Is the change that is under way in `first` turned back by now, or about to be?"""
+    """Has the change that is under way in `first` been turned back by now, or is that under way?"""
     if mapping.changing is not None:
         return mapping.changing.back and mapping.changing.to == first.now
     return mapping.now == first.now
 
 
-class Progress(NamedTuple):
-    """How far a change is. `clean` of `partitions` are done with it."""
+class RemapProgress(NamedTuple):
+    """Tells how far a change is: `clean` of `partitions` are done with it."""
 
     policy: str
     version: int
@@ -225,18 +227,18 @@ class Progress(NamedTuple):
 DONE, BEGINS, MOVES = "done", "begins", "moves objects"
 
 
-def progress(coordinator: Coordinator, policy: str) -> Progress:
-    """How far the last change of a policy is."""
+def progress(coordinator: Coordinator, policy: str) -> RemapProgress:
+    """Return how far the last change of a policy is."""
     return _progress(policy, mapped_policies.read(coordinator, policy).mapping)
 
 
-def _progress(policy: str, mapping: PolicyMapping) -> Progress:
+def _progress(policy: str, mapping: PolicyMapping) -> RemapProgress:
     total = len(mapping.partition_names(policy))
     if mapping.changing is None:
-        return Progress(policy, mapping.version, DONE, total, total)
+        return RemapProgress(policy, mapping.version, DONE, total, total)
     if not mapping.changing.open:
-        return Progress(policy, mapping.version + 1, BEGINS, 0, total)
-    return Progress(policy, mapping.version, MOVES, len(mapping.changing.clean), total)
+        return RemapProgress(policy, mapping.version + 1, BEGINS, 0, total)
+    return RemapProgress(policy, mapping.version, MOVES, len(mapping.changing.clean), total)
 
 
 def wait_until_done(
@@ -245,12 +247,12 @@ def wait_until_done(
     version: int,
     to: Layout,
     wait_s: float,
-    seen: Callable[[Progress], None] = lambda progress: None,
+    seen: Callable[[RemapProgress], None] = lambda progress: None,
     states: Container[str] = (DONE,),
 ) -> None:
-    """Wait for the change that led to `version` and layout `to` (one that is turned back before anything moves leaves
-    its version to the next) to be done, or in one of `states`; `seen` is told how far it is. DeadlineError;
-    RefusedError if it was turned back."""
+    """Wait until the change to layout `to`, which has `version`, is done or in one of `states`; `seen` is told how far
+    it is. Both are compared: a change that was turned back before it moved anything leaves its version to the next one.
+    DeadlineError; RefusedError if it was turned back."""
     until = time.monotonic() + wait_s
     while True:
         mapping = mapped_policies.read(coordinator, policy).mapping
@@ -272,17 +274,23 @@ def wait_until_done(
 def preview(
     coordinator: Coordinator, router: Router, places: Places, config: Config, policy: str, scan: Scan
 ) -> Mapping[tuple[str, str], int]:
-    """(from, to) → objects that the change would move; entries of key directories are not counted. MapperError."""
+    """Return how many objects the change would move, by (from, to). Entries of key directories are not counted.
+    MapperError."""
     mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     _check(mapping, policy, layout)
     asked = Places(config, places.definition_of, places.held)
     asked.definition = places.definition
-    choosing = Choosing(config, Loads(router))
+    choosing = CreatePlacement(config, PartitionLoads(router))
     return count(_moves(asked, choosing, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
 
 
 def _moves(
-    places: Places, choosing: Choosing, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
+    places: Places,
+    choosing: CreatePlacement,
+    policy: str,
+    mapping: PolicyMapping,
+    partitions: tuple[str, ...],
+    scan: Scan,
 ) -> Iterator[tuple[str, str]]:
     routes: dict[bytes, tuple[Definition, Owner, Callable[[bytes], bytes]]] = {}
     for partition in partitions:

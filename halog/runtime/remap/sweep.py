@@ -1,7 +1,7 @@
-"""What became of objects that were to move, and the threads that move them: as many as their policy says (P4).
+"""Records what became of objects that were to move, and runs the threads that move them (P4).
 
-The theory: batches are begun in their order, and wait for nothing but a free thread; who counts, counts under a lock.
-Decides nothing of objects.
+A policy says how many threads. Batches are begun in their order, and wait for nothing but a free thread; counts are
+kept under a lock. It decides nothing about objects.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from halog.errors import HalogError
 T = TypeVar("T")
 
 
-class Swept:
-    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other.
-    `versions`: by index key, those of the last look, as far as known. Thread-safe."""
+class SweepResult:
+    """Counts what became of objects that were to move. The first error is kept for the end, and holds up no other
+    object. `versions`: what the last look saw, by index key, as far as known. Thread-safe."""
 
     def __init__(self, versions: Mapping[bytes, int]) -> None:
         self.moved = self.stayed = self.again = 0
@@ -29,26 +29,26 @@ class Swept:
         self._lock = threading.Lock()
 
     def saw(self, found: Iterable[Found]) -> None:
-        """They were looked at: how many are others than at the look before?"""
+        """Note that these objects were looked at, and count those that changed since the look before."""
         with self._lock:
             for f in found:
                 self.again += self._versions.get(f.key, f.version) != f.version
                 self._versions[f.key] = f.version
 
     def took(self, count: int) -> None:
-        """So many more have moved."""
+        """Count so many more objects as moved."""
         with self._lock:
             self.moved += count
 
     def failed(self, error: HalogError) -> None:
-        """Some object stays, and why."""
+        """Note why an object stays; only the first reason is kept."""
         with self._lock:
             self.problem = self.problem or error
 
 
 def side_by_side(work: Callable[[int, T], None], items: Sequence[T], threads: int) -> None:
-    """`work(thread, item)` for each item, begun in their order by `threads` numbered from 0. What one raises ends all:
-    no other item is begun, and it is raised when those under way have ended."""
+    """Call `work(thread, item)` for each item, begun in their order by `threads` threads numbered from 0. If one call
+    raises, no other item is begun, and the error is raised when the calls under way have ended."""
     left = deque(items)
 
     def one(number: int) -> None:
@@ -69,7 +69,7 @@ def side_by_side(work: Callable[[int, T], None], items: Sequence[T], threads: in
 
 
 def _next(left: deque[T]) -> tuple[T] | None:
-    """None: another thread was quicker."""
+    """Return the next item in a tuple; None if there is none, because another thread was quicker."""
     try:
         return (left.popleft(),)
     except IndexError:

@@ -1,8 +1,8 @@
-"""What an async replica finds wrong with its own objects (R2).
+"""This module finds what is wrong with the objects of an async replica (R2).
 
-The log orders everything and each change carries the version it replaces, so a sound copy never contradicts a record.
-One that does is damaged. Its object is discarded for the log's, the rest of the transaction applies as ever; an object
-it has lost comes back with the next record that changes it, or is deleted without having been there.
+The log orders everything and each change carries the version it replaces, so a sound copy never contradicts a record. A
+copy that does is damaged. Its object is discarded for the log's, and the rest of the transaction applies as ever. An
+object it has lost comes back with the next record that changes it, or is deleted without having been there.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from halog.backend import Found
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import is_entry
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import CREATE, DELETE, Change, Commit, Header
-from halog.core.log.transactions import Applied, Decided
+from halog.core.log.transactions import Applied, DecidedTransaction
 
 if TYPE_CHECKING:
     from halog.runtime.store.object_table import ObjectTable
@@ -25,7 +25,7 @@ logger = logging.getLogger("halog.partition")
 
 
 class Consistency:
-    """Of one copy. `discarded` counts since the process began."""
+    """Checks the objects of one copy. `discarded` counts since the process began."""
 
     def __init__(self, name: str, objects: ObjectTable) -> None:
         self.name = name
@@ -33,28 +33,31 @@ class Consistency:
         self.discarded = 0
 
     def check(self, accepted: Sequence[Applied], *, replayed: bool = False) -> None:
-        """Count and name what contradicts these records, which are to be taken next: an object that exists although a
-        record creates it, or has another version than the one it replaces; one that is deleted and does not exist; one
-        under another key than the object of its reference, which is discarded here: the records change it in nothing.
-        One that is newer than the record is not wrong: a restore begins with such, and therefore without some of those
-        that records which are `replayed` delete."""
-        made = [r.commit if type(r) is Decided else r for r in accepted]
-        look = _Look(self, [c for r in made if type(r) is Commit for c in r.changes], replayed)
+        """Count and name what contradicts these records, which are to be taken next.
+
+        That is: an object that exists although a record creates it, or that has another version than the one it
+        replaces; one that is deleted and does not exist; one under another key than the object of its reference. The
+        last is discarded here, since the records do not change it. An object that is newer than the record is not
+        wrong. A restore begins with such objects, and therefore without some of those that `replayed` records delete.
+        """
+        made = [r.commit if type(r) is DecidedTransaction else r for r in accepted]
+        look = _BatchCheck(self, [c for r in made if type(r) is Commit for c in r.changes], replayed)
         for record in made:
             if type(record) is Commit:
                 for c in record.changes:
                     look.at(record.header, c)
-            elif type(record) is MergedIn:
+            elif type(record) is AppliedMerge:
                 look.merged(record)
 
     def count(self, header: Header, what: str) -> None:
-        """One more is discarded."""
+        """Count one more object that is discarded."""
         self.discarded += 1
         logger.warning("partition %s: record %d %s: discarded for the log's", self.name, header.lsn, what)
 
 
-class _Look:
-    """Along one batch. What a merge has touched is not looked at again: whatever stood there, it was right to."""
+class _BatchCheck:
+    """Checks one batch of records. What a merge has touched is not looked at again: whatever stood there was allowed
+    to."""
 
     def __init__(self, consistency: Consistency, changes: Sequence[Change], replayed: bool) -> None:
         self._consistency = consistency
@@ -68,12 +71,12 @@ class _Look:
         }
         """Reference and version by key; empty: not to be looked at."""
 
-    def merged(self, record: MergedIn) -> None:
+    def merged(self, record: AppliedMerge) -> None:
         for m in record.merged:
             self._now[m.key] = ()
 
     def at(self, header: Header, c: Change) -> None:
-        """One change: first what it contradicts, then what it leaves."""
+        """Check one change: first what it contradicts, then what it leaves."""
         lsn, key = header.lsn, c.key
         now = self._now[key]
         had = now[1] if now else ABSENT
@@ -100,5 +103,5 @@ class _Look:
 
 
 def _brings(c: Change, found: Found | None) -> bool:
-    """Can the reference be new under this key, though nothing is created?"""
+    """Say whether the reference can be new under this key, though nothing is created."""
     return c.value is not None and (found is None or found.ref != c.ref)

@@ -1,4 +1,5 @@
-"""What a copy has put on the disk, outside of all locks, and is told of then: it takes as long as the disk needs."""
+"""This module brings what a copy writes to the disk, outside of all locks, and tells the copy: it takes as long as the
+disk needs."""
 
 from __future__ import annotations
 
@@ -23,17 +24,20 @@ Told = Callable[[Exception | None], None]
 
 
 class Disk:
-    """Of a node: one flush at a time, of its whole store, shared by all copies that wait for one by then."""
+    """Flushes the store of a node: one flush at a time, of the whole store, shared by all copies that wait for one by
+    then."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="halog-disk")  # slow: it keeps no claim waiting
+        self._pool = ThreadPoolExecutor(
+            1, thread_name_prefix="halog-disk"
+        )  # its own thread: a slow flush keeps no claim waiting
         self._lock = threading.Lock()
         self._waiting: list[Told] = []
         self._closed = False
 
     def flush(self, told: Told) -> None:
-        """Everything written so far; nobody is told any more once it is closed."""
+        """Bring everything written so far to the disk, then call `told`; nobody is told any more after `close`."""
         with self._lock:
             self._waiting.append(told)
             if len(self._waiting) == 1 and not self._closed:  # else a turn is to come, which takes all
@@ -60,19 +64,20 @@ class Disk:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-class OnDisk:
-    """Of one copy. Begun under its lock, in the order of the core's effects. This module decides nothing."""
+class DiskEffects:
+    """Performs the disk effects of one copy. They begin under its lock, in the order of the core's effects. This module
+    decides nothing."""
 
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
 
     def flush(self, e: fx.Flush) -> None:
-        """What was applied: handed to the operating system now."""
+        """Hand what was applied to the operating system now, and flush it."""
         self._copy.objects.save()
         self._then(ev.Flushed(e.lsn))
 
     def stow(self, e: fx.Stow) -> None:
-        """What is held, likewise."""
+        """Store what is held, likewise."""
         self._copy.objects.stowed.stow(e)
         if e.flush:
             self._then(ev.Stowed(e.epoch, e.upto))

@@ -1,4 +1,5 @@
-"""The driver of one partition's copy: posts events to the core, performs its effects, in order, under one lock.
+"""This module drives one partition's copy: it posts events to the core and performs its effects, in order, under one
+lock.
 
 Events raised while effects are performed wait in the inbox, and answers leave after the lock is released. Entries of
 the log come in batches, each followed by its acknowledgement; the store is written behind them (`tick`). This module
@@ -31,12 +32,12 @@ from halog.errors import HalogError, LogError, StoreError
 from halog.events import COPY_STOPS
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.replica.consistency import Consistency
-from halog.runtime.replica.delivery_reports import Reporting
-from halog.runtime.replica.disk_effects import OnDisk
-from halog.runtime.replica.host_port import CopyPolicy, Surroundings
-from halog.runtime.replica.object_count import Tally
+from halog.runtime.replica.delivery_reports import ReportDuty
+from halog.runtime.replica.disk_effects import DiskEffects
+from halog.runtime.replica.host_port import CopyPolicy, HostPort
+from halog.runtime.replica.object_count import ObjectCount
 from halog.runtime.replica.presented import presented
-from halog.runtime.replica.reader import Showing
+from halog.runtime.replica.reader import CopyReader
 from halog.runtime.replica.reports import Report, events_of
 from halog.runtime.replica.requests import Answer, tell_all as _tell
 from halog.runtime.rpc.errors import ours
@@ -47,13 +48,13 @@ from halog.runtime.support.clock import monotonic_ms, wall_ahead_ms
 logger = logging.getLogger("halog.partition")
 
 
-class Copy(Showing):
-    """One partition on this node."""
+class Copy(CopyReader):
+    """A `Copy` drives one partition on this node."""
 
-    def __init__(self, node: Surroundings, version: int, table: PartitionTable) -> None:
+    def __init__(self, node: HostPort, version: int, table: PartitionTable) -> None:
         lock = threading.RLock()
         super().__init__(table.name, ObjectTable(node.store, bytes.fromhex(table.log_id), lock), lock)
-        self.node, self.tally, self.consistency = node, Tally(self.objects), Consistency(table.name, self.objects)
+        self.node, self.tally, self.consistency = node, ObjectCount(self.objects), Consistency(table.name, self.objects)
         self.tp = TopicPartition(table.topic, table.index)
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None
@@ -62,8 +63,8 @@ class Copy(Showing):
         """Tags of the last append, of the last one that somebody waits for, and of the last delivery report."""
         self._reports: deque[Report] = deque()
         """Delivery reports not yet given to the core."""
-        self._reporting = Reporting.KEPT
-        """Who sees to the delivery of what is appended now."""
+        self._reporting = ReportDuty.KEPT
+        """Who runs the delivery report of what is appended now."""
         self._table = (version, table)
         self._policy = node.policies.get(table.policy, CopyPolicy())
         self.keeps_before = self._policy.before_images
@@ -72,7 +73,7 @@ class Copy(Showing):
         self._unstorable = False
         self._token = 0
         self.ended = False
-        """Hosted here no more: nothing reaches its core."""
+        """Is it hosted here no more? Then nothing reaches its core."""
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
         self.began_at = 0
@@ -80,7 +81,7 @@ class Copy(Showing):
         self._due: list[tuple[Answer, res.Result]] = []
         self._afters: list[tuple[Answer, res.Result]] = []
         self._end = 0
-        on_disk = OnDisk(self)
+        on_disk = DiskEffects(self)
         self._performers: dict[type[Any], Callable[[Any], None]] = {
             fx.Append: self._append,
             fx.EndSession: self._end_session,
@@ -121,8 +122,8 @@ class Copy(Showing):
         end: int,
         before: Tail | None = None,
     ) -> None:
-        """Begin at a position of the log; `end` is where it ended a moment ago. `before`: what a copy held in whose
-        place this one is: to the others it is the same holder (S5)."""
+        """Begin at a position of the log; `end` is where it ended a moment ago. `before` is what a dropped copy held in
+        whose place this one is: to the others it is the same holder (S5)."""
         settings = msgspec.structs.replace(
             self.node.settings,
             local_sync=self._policy.local_sync,
@@ -147,7 +148,8 @@ class Copy(Showing):
             self._loaded()
 
     def restore(self, end: int) -> None:
-        """Back in its zones' quorums: take part again once everything below `end`, where the log ends, is here."""
+        """Take part again once everything below `end`, where the log ends, is here: the node is back in its zones'
+        quorums."""
         with self.lock:
             self._end = end
             self.post(ev.Restored())
@@ -177,21 +179,24 @@ class Copy(Showing):
             return
         self._busy = True
         try:
-            while inbox:  # each with the time behind it: whoever is stopped in between must not go on with an older one
+            while (
+                inbox
+            ):  # each with a time read after it: a process that was stopped in between must not use an older one
                 for effect in self.core.step(inbox.popleft(), monotonic_ms()):
                     self._perform(effect)
         finally:
             self._busy = False
 
     def _perform(self, effect: fx.Effect) -> None:
-        """Core and world must not part: an effect that cannot be performed, for whatever reason, ends this copy."""
+        """Carry out one effect. Core and world must not part: an effect that cannot be performed, for whatever reason,
+        ends this copy."""
         try:
             self._performers[type(effect)](effect)
         except Exception as error:
             raise ours(error, type(effect).__name__) from error
 
     def read(self, entries: Sequence[Entry]) -> None:
-        """A run of log entries, then their acknowledgement."""
+        """Take a run of log entries, then acknowledge them."""
         with self.lock:
             self._batch((ev.EntriesRead([(e.offset, e.value) for e in entries]), ev.Taken()))
             self._loaded()
@@ -199,7 +204,7 @@ class Copy(Showing):
         _tell(due)
 
     def take_reports(self) -> None:
-        """Delivery reports that came together, then the answers they led to."""
+        """Take delivery reports that came together, then give the answers they led to."""
         if not self._reports:
             return  # taken with an earlier one
         with self.lock:
@@ -218,13 +223,13 @@ class Copy(Showing):
         self.progress.notify_all()
 
     def tick(self) -> None:
-        """Time passes: deadlines are looked at."""
+        """Let the core look at its deadlines: time passes."""
         self.named.sweep()
         self.post(ev.Ticked(wall_ahead_ms()))
 
     def leave(self) -> None:
-        """The node closes: store what was taken, and tell whoever still waits that nobody will answer. What is heard
-        behind that, of appends that fail with the session they were given to, is nobody's any more."""
+        """Leave, since the node closes: store what was taken, and tell whoever still waits that no answer will come.
+        Appends may still fail with their session after that: then nothing is done."""
         self.save()
         with self.lock:
             self.ended = True
@@ -252,12 +257,12 @@ class Copy(Showing):
             self._post_safely(ev.LogEnd())
 
     def fail(self, error: LogError | StoreError) -> None:
-        """What this copy must read cannot be read."""
+        """Stop this copy: what it must read cannot be read."""
         with self.lock:
             self._stop(error)
 
     def _stop(self, error: LogError | StoreError) -> None:
-        """This copy cannot go on: say so once, and take no further part."""
+        """Stop this copy, which cannot go on: say so once, and take no further part."""
         self.error = error
         self.node.states.pop(self.name, None)
         logger.error("partition %s stops: %s", self.name, error)
@@ -284,10 +289,10 @@ class Copy(Showing):
             self._inbox.append(ev.AppendFailed(e.tag, str(error)))
             return
         self.appended = e.tag
-        if self._reporting is not Reporting.LATER:
+        if self._reporting is not ReportDuty.LATER:
             self.awaited = e.tag
-        if self._reporting is not Reporting.CALLER:
-            self.node.expect_delivery(soon=self._reporting is Reporting.LATER)
+        if self._reporting is not ReportDuty.CALLER:
+            self.node.expect_delivery(soon=self._reporting is ReportDuty.LATER)
 
     def _end_session(self, e: fx.EndSession) -> None:
         if self.session is not None:
@@ -328,7 +333,7 @@ class Copy(Showing):
         if e.role == Role.STARTING.value:
             self.session = self.node.current_session()
         elif e.role == Role.FOLLOWING.value:
-            self.delivered = self.awaited = self.appended  # what is still under way nobody polls for
+            self.delivered = self.awaited = self.appended  # nobody polls for what is still under way
         self.node.role_changed(self, e.role, e.why)
 
     def _tell(self, e: Tell) -> None:
@@ -344,13 +349,13 @@ class Copy(Showing):
         return self._token
 
     def answers_early(self, durability: Durability | None) -> bool:
-        """Is a commit that asks so answered by the replicas rather than by the log?"""
+        """Say whether a commit that asks for this durability is answered by the replicas rather than by the log."""
         return self.early or (durability is not None and durability.early)
 
     def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0, *, exact: bool = False) -> int:
-        """Ask to commit, knowing of `epoch`, `exact`: only in that one; `answer` is called once, on any thread. Returns
-        the tag of the append, whose delivery report the caller sees to (`Deliveries.follow`). 0: there is none, or the
-        replicas answer it."""
+        """Ask to commit, knowing of `epoch`; `exact`: only in that one. `answer` is called once, on any thread. Returns
+        the tag of the append, whose delivery report the caller runs (`DeliveryReports.follow`). 0: there is none, or
+        the replicas answer it."""
         durability = work.durability
         with self.lock:
             changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
@@ -366,7 +371,7 @@ class Copy(Showing):
         return self.question(answer, ev.BarrierAsked, served=not self.early)
 
     def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
-        """What became of a transaction?"""
+        """Ask what became of a transaction."""
         self.question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
 
     def question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
@@ -378,7 +383,7 @@ class Copy(Showing):
         return tag
 
     def question_later(self, answer: Answer, asked: Callable[[int], ev.Event]) -> bool:
-        """The same, in no hurry. False, and nothing is asked, if the lock would have to be waited for."""
+        """Ask the same, in no hurry. Returns False, and asks nothing, if the lock would have to be waited for."""
         if not self.lock.acquire(blocking=False):
             return False
         try:
@@ -390,11 +395,12 @@ class Copy(Showing):
         return True
 
     def after(self, action: Callable[[], None]) -> None:
-        """With the lock held: do it on this thread, once that is released and all answers are given."""
+        """Do `action` on this thread, once the lock is released and all answers are given. Called with the lock
+        held."""
         self._afters.append((lambda _: action(), res.Happened(0)))
 
     def _take_due(self) -> list[tuple[Answer, res.Result]]:
-        """What is to be done once the lock is released."""
+        """Return what is to be done once the lock is released."""
         due = self._due
         self._due = []
         if self._afters:
@@ -403,17 +409,18 @@ class Copy(Showing):
         return due
 
     def _ask(self, event: ev.Event, *, served: bool, later: bool = False) -> int:
-        """Post what may lead to an append; its tag if the caller polls for it (`served`), else 0."""
+        """Give the core an event that may lead to an append. Returns its tag if the caller polls for it (`served`),
+        else 0."""
         before = self.appended
-        self._reporting = Reporting.CALLER if served else Reporting.LATER if later else Reporting.KEPT
+        self._reporting = ReportDuty.CALLER if served else ReportDuty.LATER if later else ReportDuty.KEPT
         try:
             self._post_safely(event)
         finally:
-            self._reporting = Reporting.KEPT
+            self._reporting = ReportDuty.KEPT
         return self.appended if served and self.appended > before else 0
 
     def hand_over(self, to: str, answer: Answer, why: str) -> None:
-        """Make `to` active; `why` is for whoever reads of it."""
+        """Make `to` active; the event history tells `why`."""
         with self.lock:
             token = self._expect(answer)
         self.post(ev.HandOverAsked(token, to, why))

@@ -1,4 +1,4 @@
-"""What a copy asks of its node."""
+"""This module says what a copy asks of its node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class CopyPolicy(NamedTuple):
-    """What a policy asks of its copies."""
+    """Holds what a policy asks of its copies."""
 
     before_images: bool = True
     """Keep the bytes a change replaced."""
@@ -40,8 +40,8 @@ class CopyPolicy(NamedTuple):
     """By whose votes a site goes on (Q1)."""
 
 
-class Surroundings(Protocol):
-    """What a copy asks of its node."""
+class HostPort(Protocol):
+    """A `HostPort` is the node as a copy sees it: it has what the copy asks for."""
 
     me: Member
     settings: Settings

@@ -1,4 +1,4 @@
-"""How far a copy is behind the active node, as far as it knows. Decides nothing."""
+"""This module knows how far a copy is behind the active node. It decides nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LEVEL = Lag(0, 0.0)
 
 
 class Lateness:
-    """Of one copy."""
+    """Measures how late one copy is."""
 
     __slots__ = ("_level_at", "_tail")
 
@@ -19,12 +19,12 @@ class Lateness:
         """The last lsn the active told us, and when this copy was last known to be level with it."""
 
     def heard(self, tail: int, lsn: int) -> None:
-        """The active told its last lsn; this copy is at `lsn`."""
+        """Note the last lsn of the active, which told it; this copy is at `lsn`."""
         self._tail = tail
         if lsn >= tail:
             self._level_at = monotonic_ms()
 
     def lag(self, lsn: int) -> Lag:
-        """Records, and ms since it was last known to be level."""
+        """Return the records that this copy is behind, and the ms since it was last known to be level."""
         behind = self._tail - lsn
         return Lag(behind, float(monotonic_ms() - self._level_at)) if behind > 0 else LEVEL

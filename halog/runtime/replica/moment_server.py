@@ -1,4 +1,5 @@
-"""Shows moments of the active node to transactions elsewhere (R5): the other side of `partition_views.FarView`."""
+"""This module shows moments of the active node to transactions elsewhere (R5): it is the other side of
+`partition_views.FarView`."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from collections.abc import Callable, Collection
 
 from halog.core.replica.moments import OverError, Past
 from halog.runtime.replica.driver import Copy
-from halog.runtime.replica.named_moments import Taken, over, undecided, unknown
+from halog.runtime.replica.named_moments import ReadMoment, over, undecided, unknown
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import page
 
 
 def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float, room: int) -> frames.Seen:
-    """Objects under some keys."""
+    """Return the objects under some keys."""
     taken = _at(copy, r, r.keys, check, wait_s, prefixes=False)
     moment = r.moment or copy.named.name(taken)
     if r.after and any(taken.lacks(key, r.after) for key in r.keys):
@@ -30,7 +31,8 @@ def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float,
 def look_through(
     copy: Copy, r: frames.LookThrough, check: Callable[[], object], wait_s: float, room: int
 ) -> frames.Seen:
-    """A page of those under a prefix of keys. With the last one a scan that passes by is done: its moment goes."""
+    """Return a page of the objects under a prefix of keys. With the last page a scan that passes by is done, and its
+    moment goes."""
     taken = _at(copy, r, (r.prefix,), check, wait_s, prefixes=True)
     if taken.lacks(r.prefix, r.after, prefix=True):
         raise undecided(copy.name)
@@ -52,9 +54,9 @@ def _at(
     wait_s: float,
     *,
     prefixes: bool,
-) -> Taken:
-    """The moment that is asked for; a new one once what is in doubt under these keys is decided. `check` raises if this
-    node is not active, or no more: else it may have waited for nothing."""
+) -> ReadMoment:
+    """Return the moment that is asked for; a new one once what is in doubt under these keys is decided. `check` raises
+    if this node is not active, or no more: then the wait was for nothing."""
     if r.moment:
         taken = copy.named.find(r.moment)
         if taken is None:

@@ -1,7 +1,8 @@
-"""Moments of a copy that transactions elsewhere read at (R5): by name, for as long as they may come back.
+"""This module keeps moments of a copy that transactions elsewhere read at (R5): by name, for as long as they may come
+back.
 
-A node keeps nothing of who reads there, so a name is all that a transaction has of its moment; one that was let go of,
-or of another run of the copy, is unknown. Decides nothing.
+A node keeps nothing of the readers, so a name is all that a transaction has of its moment. A name is unknown if its
+moment was let go of, or is of another run of the copy. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from halog.errors import ConflictError
 from halog.runtime.support.clock import monotonic_ms
 
 KEPT_MS = 60_000
-"""How long a moment is kept behind the last question: a transaction that asks less often is told so."""
+"""How long a moment is kept after the last question: a transaction that asks less often gets an error."""
 
 SWEPT_MS = 1_000
 
@@ -29,36 +30,39 @@ MANY = 20_000
 """Moments kept at once; the oldest go first."""
 
 
-class Taken(msgspec.Struct, eq=False):
-    """A moment, as it was taken up."""
+class ReadMoment(msgspec.Struct, eq=False):
+    """Holds a moment at which transactions read."""
 
     moment: Moment[Found]
     doubted: Mapping[bytes, int]
-    """What transactions in doubt would change then, by index key, with the lsn since which it was in doubt."""
+    """What transactions in doubt would change at that moment, by index key, with the lsn since which it was in
+    doubt."""
 
     def lacks(self, under: bytes, after: int, *, prefix: bool = False) -> bool:
-        """May a session that has seen `after` have seen more of an object under this key, or prefix of keys?"""
+        """Say whether a session that has seen `after` may have seen more of an object under this key, or prefix of
+        keys."""
         if not after or not self.doubted:
             return False
         asked = [key for key in self.doubted if key.startswith(under)] if prefix else [under]
         return any(self.doubted.get(key, after + 1) <= after for key in asked)
 
 
-class Named:
-    """Of one copy. Thread-safe."""
+class NamedMoments:
+    """Keeps the named moments of one copy. Thread-safe."""
 
     def __init__(self) -> None:
         self._run = os.urandom(8)
         self._counts = itertools.count(1)
         self._lock = threading.Lock()
-        self._kept: dict[bytes, Taken] = {}
+        self._kept: dict[bytes, ReadMoment] = {}
         """In the order in which they were taken up."""
         self._asked: dict[bytes, int] = {}
         self._newest = b""
         self._swept = 0
 
-    def name(self, taken: Taken, *, alone: bool = False) -> bytes:
-        """Keep it; what others ask for it by. `alone`: one reader does, who says when it is done (`let_go`)."""
+    def name(self, taken: ReadMoment, *, alone: bool = False) -> bytes:
+        """Keep a moment, and return the name that others ask for it by. `alone`: only one reader asks, and says when it
+        is done (`let_go`)."""
         now = monotonic_ms()
         with self._lock:
             newest, name = self._kept.get(self._newest), self._newest
@@ -72,13 +76,13 @@ class Named:
         return name
 
     def let_go(self, name: bytes) -> None:
-        """Its only reader is done with it."""
+        """Let go of a moment: its only reader is done with it."""
         with self._lock:
             if name in self._kept:
                 self._drop(name)
 
-    def find(self, name: bytes) -> Taken | None:
-        """The one of this name, kept a while longer."""
+    def find(self, name: bytes) -> ReadMoment | None:
+        """Return the moment of this name, and keep it a while longer."""
         with self._lock:
             found = self._kept.get(name)
             if found is not None:
@@ -100,7 +104,7 @@ class Named:
 
 
 def over(partition: str) -> ConflictError:
-    """Too much was changed since."""
+    """Return the error for a moment since which too much was changed."""
     return ConflictError(
         f"more than {LIMIT >> 20} MB of objects of {partition} were changed since the transaction began to read it, "
         f"and what they were then is not kept{AGAIN}",
@@ -110,17 +114,17 @@ def over(partition: str) -> ConflictError:
 
 
 def unknown(partition: str) -> ConflictError:
-    """Nobody knows the moment by its name."""
+    """Return the error for a name that nobody knows."""
     return ConflictError(
-        f"another node is active for {partition} than when the transaction began to read it, or it did not read there "
-        f"for too long, so that what objects were then is not known any more{AGAIN}",
+        f"{partition} does not keep any more what objects were when the transaction began to read it: another node is "
+        f"active there, or the transaction did not read there for too long{AGAIN}",
         partition=partition,
         settled_lsn=0,
     )
 
 
 def undecided(partition: str) -> ConflictError:
-    """What a session has seen came behind the moment."""
+    """Return the error for a session that has seen what came after the moment."""
     return ConflictError(
         f"a transaction over several partitions was decided in {partition} only after this one began to read it, and "
         f"`after` asks to see that{AGAIN}",

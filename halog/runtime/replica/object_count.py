@@ -1,8 +1,8 @@
-"""How many objects a partition has, counted on the copy that is active (P6).
+"""This module counts the objects of a partition, on the copy that is active (P6).
 
-Nobody counts before somebody asks. The theory: what a store holds is counted once, by reading all its keys beside the
-work of the partition; from then on what commits create and delete is added, which costs a look at each change. A copy
-that is active no more forgets its count, since it may be copied anew.
+Nobody counts before somebody asks. What a store holds is counted once, by reading all its keys beside the work of the
+partition. From then on what commits create and delete is added, at the cost of a look at each change. A copy that is
+active no more forgets its count, since it may be copied anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from halog.core.keys.directory import is_entry
 from halog.core.log import records
 from halog.core.log.records import CREATE, DELETE
-from halog.core.log.transactions import Applied, Decided
+from halog.core.log.transactions import Applied, DecidedTransaction
 
 if TYPE_CHECKING:
     from halog.runtime.store.object_table import ObjectTable
@@ -22,8 +22,8 @@ LOOK: Final = 10_000
 """Keys between two looks whether the node closes."""
 
 
-class Tally:
-    """The number of objects of one copy. What changes it runs under the partition's lock."""
+class ObjectCount:
+    """Counts the objects of one copy. Changes run under the partition's lock."""
 
     def __init__(self, table: ObjectTable) -> None:
         self._table = table
@@ -33,21 +33,21 @@ class Tally:
 
     @property
     def objects(self) -> int | None:
-        """How many there are; None: not counted yet."""
+        """Return how many there are; None: not counted yet."""
         counted, since = self._counted, self._since
         return None if counted is None or since is None else counted + since
 
     def took(self, accepted: Iterable[Applied]) -> None:
-        """Records were taken."""
+        """Take records into the count."""
         if self._since is None:
             return
         for record in accepted:
-            commit = record.commit if isinstance(record, Decided) else record
+            commit = record.commit if isinstance(record, DecidedTransaction) else record
             if isinstance(commit, records.Commit):
                 self._since += sum((c.op == CREATE) - (c.op == DELETE) for c in commit.changes if not is_entry(c.key))
 
     def forget(self) -> None:
-        """It is to be counted anew."""
+        """Forget the count: it is to be made anew."""
         self._counted = self._since = None
 
     def count(self, closing: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What a commit rests on and changes, beside what this copy has: the versions now, and the bytes it replaces."""
+"""This module looks up what a commit rests on and changes in this copy: the versions now, and the bytes it replaces."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from halog.runtime.store.object_table import ObjectTable
 
 
 def presented(work: Work, objects: ObjectTable, *, keeps_before: bool) -> tuple[list[records.Change], dict[bytes, int]]:
-    """The record's changes, each with what it replaces if `keeps_before`; and the version of every key read or changed
-    (-1: absent). With the copy's lock held."""
+    """Return the record's changes, each with what it replaces if `keeps_before`; and the version of every key read or
+    changed (-1: absent). Called with the copy's lock held."""
     found: dict[bytes, int] = {}
     version = objects.version
     for key, _ in work.reads:

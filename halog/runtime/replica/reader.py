@@ -1,7 +1,7 @@
-"""What a copy shows to those who read it: from which position on, under which lease, and what is held.
+"""This module shows a copy to its readers: from which position on, under which lease, and what is held.
 
 An object that a transaction in doubt would change may have another value already, in the log of that transaction's
-first partition (T5). Whoever reads it where the copy is active waits for the decision, and only there.
+first partition (T5). A reader waits for the decision where the copy is active, and only there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from halog.core.log.provisional import EARLY, as_logged
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.runtime.replica.lateness import LEVEL, Lateness
-from halog.runtime.replica.named_moments import Named, Taken
+from halog.runtime.replica.named_moments import NamedMoments, ReadMoment
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.store.object_table import ObjectTable
 from halog.runtime.support.clock import monotonic_ms
@@ -23,8 +23,8 @@ from halog.runtime.support.clock import monotonic_ms
 _ACTIVE, _VERIFYING = Role.ACTIVE, Role.VERIFYING  # looked at with every read: a global costs a third of an enum's
 
 
-class Showing:
-    """The readers' side of a copy."""
+class CopyReader:
+    """Serves the readers of a copy."""
 
     core: Partition
     post: Callable[[ev.Event], None]
@@ -34,18 +34,18 @@ class Showing:
         self.objects = objects
         self.lock = lock
         self.progress = threading.Condition(lock)
-        """Something new is visible."""
+        """Notified when something new is visible."""
         self._lateness = Lateness()
-        self.named = Named()
+        self.named = NamedMoments()
 
     @property
     def serving(self) -> bool:
-        """Active now, as far as this node knows."""
+        """Say whether this copy is active now, as far as this node knows."""
         role = self.core.state.role
         return role is _ACTIVE or role is _VERIFYING
 
     def validate(self, reads: Collection[tuple[bytes, int]]) -> None:
-        """ConflictError unless every version still holds; LockedError if one may be about to change."""
+        """Raise ConflictError unless every version still holds, and LockedError if one may be about to change."""
         with self.lock:
             changed = self.objects.first_changed(reads)
             if changed is not None and changed[1] >= EARLY:
@@ -60,7 +60,8 @@ class Showing:
     # --- the mapping (T8) ---
 
     def maps_by(self, version: int, timeout_s: float) -> bool:
-        """Is mapping `version`, or a newer one, served here? If not, the log is to say so first: waited for."""
+        """Say whether mapping `version`, or a newer one, is served here. If not, the log is to say so first: wait for
+        that."""
         if self.core.state.ledger.mapping >= version:
             return True
         self.post(ev.MappingAsked(0, version))
@@ -68,7 +69,8 @@ class Showing:
             return self.progress.wait_for(lambda: self.core.state.ledger.mapping >= version, timeout_s)
 
     def check_mapping(self, version: int) -> None:
-        """To be asked behind what was read by this version was taken: RemappedError if objects may have moved since."""
+        """Raise RemappedError if objects may have moved since `version` of the mapping. To be called after what was
+        read by it was taken."""
         if (now := self.core.state.ledger.mapping) > version:
             raise to_error(res.Remapped(now), self.name)
 
@@ -76,12 +78,14 @@ class Showing:
 
     @property
     def leased(self) -> bool:
-        """May this node read its copy without asking anybody? To be looked at behind the value was taken (R5)."""
+        """Say whether this node may read its copy without asking anybody. To be called after the value was taken
+        (R5)."""
         leading = self.core.leading
         return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
 
     def find_leased(self, keys: Sequence[bytes]) -> list[Found | None] | None:
-        """The objects under these index keys, if nobody need be asked: taken in one epoch, whose lease lasts still."""
+        """Return the objects under these index keys, if nobody need be asked: taken in one epoch, whose lease still
+        lasts."""
         leading = self.core.leading
         found = [self.objects.find(k) for k in keys]
         held = self.held(keys)
@@ -89,21 +93,21 @@ class Showing:
 
     # --- moments ---
 
-    def take_up(self) -> Taken:
-        """What is shown now, for one transaction to read at: all that the core has accepted, decisions too."""
+    def take_up(self) -> ReadMoment:
+        """Return the moment of now, for one transaction to read at: all that the core has accepted, decisions too."""
         with self.lock:
             undecided, objects = self.core.state.ledger.undecided, self.objects
             moment = objects.moments.now or objects.moment()
             if not undecided:
-                return Taken(moment, {})
+                return ReadMoment(moment, {})
             doubted = {c.key: u.prepare.header.lsn for u in undecided.values() for c in u.prepare.changes}
-            return Taken(moment, doubted)
+            return ReadMoment(moment, doubted)
 
     # --- positions ---
 
     def has(self, lsn: int) -> bool:
-        """Is everything up to `lsn` visible here, and in the log? (What is shown before that may be lost, and its lsn
-        given again.)"""
+        """Say whether everything up to `lsn` is visible here and in the log. (What is shown before the log has it may
+        be lost, and its lsn given again.)"""
         return self.core.state.chain.state.lsn >= lsn
 
     def wait_for(self, lsn: int, timeout_s: float, *, logged: bool = False) -> bool:
@@ -114,8 +118,8 @@ class Showing:
             return self.progress.wait_for(lambda: self.has(lsn) if logged else self.core.visible >= lsn, timeout_s)
 
     def wait_decided(self, keys: tuple[bytes, ...], lsn: int, timeout_s: float) -> bool:
-        """Wait until nobody in doubt who was prepared up to `lsn` would change an object whose key starts with one of
-        `keys`: a session may have seen how that ended."""
+        """Wait until no transaction in doubt that was prepared up to `lsn` would change an object whose key starts with
+        one of `keys`: a session may have seen how it ended."""
         ledger = self.core.state.ledger
         if not ledger.undecided:
             return True
@@ -128,24 +132,26 @@ class Showing:
             return self.progress.wait_for(decided, timeout_s)
 
     def heard_tail(self, lsn: int) -> None:
-        """The active told its last lsn."""
+        """Note the last lsn of the active, which told it."""
         self._lateness.heard(lsn, self.core.state.chain.state.lsn)
 
     def lag(self) -> Lag:
-        """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
+        """Return how far behind the active this copy is, as far as it knows, with the ms since it was last known to be
+        level."""
         return LEVEL if self.serving else self._lateness.lag(self.core.state.chain.state.lsn)
 
     # --- locks ---
 
     def held(self, keys: Iterable[bytes]) -> res.Locked | None:
-        """The first of these that a transaction in doubt would change."""
+        """Return the first of these keys whose object a transaction in doubt would change."""
         locks = self.core.state.ledger.locks
         return locks.against(((key, 0) for key in keys), ()) if locks else None
 
     def wait_free(self, keys: Collection[bytes], timeout_s: float, *, prefixes: bool = False) -> None:
-        """Wait until all are decided who are in doubt now and would change an object under these keys, or `prefixes` of
-        keys, or until this copy is active no more. LockedError if that takes too long. Who comes later need not be seen
-        by whoever asked before, so that a scan ends where something is always in doubt."""
+        """Wait until all transactions are decided that are in doubt now and would change an object under these keys, or
+        `prefixes` of keys; or until this copy is active no more. Raises LockedError if that takes too long. A
+        transaction that comes later need not be seen by a reader that asked before. So a scan ends even where something
+        is always in doubt."""
         if not self.core.state.ledger.locks:
             return
         with self.lock:

@@ -1,8 +1,9 @@
-"""Where a copy on this node's disk stands against its log: level with it, of another history, or with more than it has.
+"""This module compares a copy on this node's disk with its log. The copy is level with it, of another history, or has
+more than the log.
 
 A store that the log does not confirm is dropped and rebuilt, since the log is the truth. A store that holds what the
-log has *lost* is not: its tail was cut or its topic created again, and whether others have appended since or not, the
-copies may be all that is left of what was acknowledged. Never deletes anything.
+log has *lost* is not: the log's tail was cut or its topic created again, and whether others have appended since or not,
+the copies may be all that is left of what was acknowledged. This module never deletes anything.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ PIECE = 10_000
 """Entries read at a time: a fraction of a second."""
 
 FAR = 100_000
-"""Entries on either side of where the last record of a history should be, among which it is looked for. Of a log that
-has it further away the copy is kept, as if it were lost."""
+"""Entries on either side of where the last record of a history should be, among which it is looked for. If the log has
+it further away, the copy is kept as if the record were lost."""
 
 
 def confirmed(log: Log, tp: TopicPartition, stored: StoredPosition) -> bool:
-    """Does the log hold the record this history ends with, where we read it (or nothing, for an empty history)?"""
+    """Say whether the log holds the record this history ends with, where we read it (or nothing, for an empty
+    history)."""
     start, end = log.bounds(tp)
     if not start <= stored.next_offset <= end:
         return False
@@ -35,7 +37,7 @@ def confirmed(log: Log, tp: TopicPartition, stored: StoredPosition) -> bool:
 
 
 def lost(log: Log, copy: Copy, stored: StoredPosition | None, log_id: str) -> LogError | None:
-    """Why this copy must stay as it is, if it holds what the log `log_id` had, and has no more."""
+    """Return why this copy must stay as it is, if it holds what the log `log_id` had, and has no more."""
     if stored is None:
         return None
     start, end = log.bounds(copy.tp)
@@ -53,8 +55,8 @@ def lost(log: Log, copy: Copy, stored: StoredPosition | None, log_id: str) -> Lo
 
 
 def _hashes(log: Log, copy: Copy, start: int, last: int, end: int) -> Iterator[bytes]:
-    """Of what the log has: where it should be, then everywhere else. A site that mirrors, and lost the end of its log,
-    brings the same records anew, at other places."""
+    """Yield the hashes of what the log has: first where the record should be, then everywhere near. A site that
+    mirrors, and lost the end of its log, brings the same records anew, at other places."""
     yield from (digest(e.value) for e in log.read(copy.tp, last, last + 1))
     for first in (*range(last + 1, min(end, last + FAR), PIECE), *range(max(start, last - FAR), last, PIECE)):
         yield from (digest(e.value) for e in log.read(copy.tp, first, min(first + PIECE, end)))

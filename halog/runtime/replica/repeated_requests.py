@@ -1,10 +1,10 @@
-"""Requests that are asked again while their first attempt still runs: methods, moves, hand-overs (R5).
+"""This module joins requests that are asked again while their first attempt still runs: methods, moves, hand-overs
+(R5).
 
-Whoever asks gives up on an attempt long before what was asked for has to be done, since the node may be dead, and asks
-again, the same node perhaps. Law: what has the id of a request that runs here joins it, and gets its answer; nothing is
-begun a second time. An answer is kept until whoever asked is known to have it, or for a while: it may have been given
-on a connection that nobody listens to any more. A refusal is no answer to keep, since nothing was done: it may be
-otherwise when it is asked next.
+A client gives up on an attempt long before what it asked for has to be done, since the node may be dead. Then it asks
+again, perhaps the same node. Law: a request with the id of one that runs here joins it, and gets its answer; nothing is
+begun a second time. An answer is kept until the client is known to have it, or for a while: it may have been given on a
+connection that nobody listens to any more. A refusal is not kept, since nothing was done: the next attempt may succeed.
 """
 
 from __future__ import annotations
@@ -27,62 +27,64 @@ KEPT_S: Final = 30.0
 """Longer than anybody asks for the same (`timing.call_deadline_ms`)."""
 
 KEPT_BYTES: Final = 32 << 20
-"""Two of the largest answers: those that are lost on their way are few."""
+"""Two of the largest answers: few are lost on their way."""
 
 Key = tuple[Member, bytes]
 
 
-class Call:
-    """One such request, and whoever waits for its answer. Takes the place of the connection it came on."""
+class RepeatedRequest:
+    """Holds one such request, and the connections that wait for its answer. It takes the place of the connection it
+    came on."""
 
     __slots__ = ("_peers", "_repeats", "at", "data", "key")
 
-    def __init__(self, repeats: Repeats, key: Key, peer: Peer) -> None:
+    def __init__(self, repeats: RepeatedRequests, key: Key, peer: Peer) -> None:
         self._repeats = repeats
         self.key = key
         self._peers = [peer]
         self.data = b""
         """The answer, once it is there."""
         self.at = 0.0
-        """Since when."""
+        """When the answer came."""
 
     @property
     def member(self) -> Member:
-        """Whoever asks."""
+        """Return the node that asks."""
         return self.key[0]
 
     def answer(self, reply: frames.Reply) -> None:
-        """To all who ask. Once."""
+        """Send the answer to all who ask. Called once."""
         data = encoded(reply)
         for peer in self._repeats.answered(self, data, kept=not isinstance(reply, frames.Failed)):
             send(peer, data)
 
     def joined(self, peer: Peer) -> None:
-        """With the lock held: it is asked again, on this connection."""
+        """Note that it is asked again, on this connection. Called with the lock held."""
         self._peers.append(peer)
 
     def taken(self) -> list[Peer]:
-        """With the lock held: those who wait, none of them any more."""
+        """Return the connections that wait, none of which waits any more. Called with the lock held."""
         peers = self._peers
         self._peers = []
         return peers
 
 
-class Repeats:
-    """Of one node. Thread-safe."""
+class RepeatedRequests:
+    """Keeps the repeated requests of one node. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._running: dict[Key, Call] = {}
-        self._kept: dict[Key, Call] = {}
+        self._running: dict[Key, RepeatedRequest] = {}
+        self._kept: dict[Key, RepeatedRequest] = {}
         """Answered, in the order of the answers."""
         self._bytes = 0
         self.last: dict[int, Key] = {}
         """By connection: what was asked for last on it. Most have asked for nothing that is kept."""
 
-    def begin(self, member: Member, number: bytes, peer: Peer) -> Call | None:
-        """What is to be done now; None: it runs, or is done, and this connection gets its answer."""
+    def begin(self, member: Member, number: bytes, peer: Peer) -> RepeatedRequest | None:
+        """Return the request if it is to be done now; None: it runs, or is done, and this connection gets its
+        answer."""
         key = member, number
         with self._lock:
             self.last[id(peer)] = key
@@ -92,24 +94,24 @@ class Repeats:
                 return None
             call = self._kept.get(key)
             if call is None:
-                call = self._running[key] = Call(self, key, peer)
+                call = self._running[key] = RepeatedRequest(self, key, peer)
                 return call
         send(peer, call.data)
         return None
 
     def heard(self, peer: Peer) -> None:
-        """The next request on a connection: whoever asks has the answer to the one before."""
+        """Forget an answer when the next request comes on its connection: whoever asks has it."""
         if id(peer) in self.last:
             with self._lock:
                 self._forget(self.last.pop(id(peer), None))
 
     def closed(self, peer: Peer) -> None:
-        """It may have been closed before the answer was read."""
+        """Forget a connection, but not its last answer: it may have been closed before the answer was read."""
         with self._lock:
             self.last.pop(id(peer), None)
 
-    def answered(self, call: Call, data: bytes, *, kept: bool) -> list[Peer]:
-        """Who waits for it."""
+    def answered(self, call: RepeatedRequest, data: bytes, *, kept: bool) -> list[Peer]:
+        """Keep an answer, and return the connections that wait for it."""
         with self._lock:
             self._running.pop(call.key, None)
             if kept:
@@ -120,7 +122,7 @@ class Repeats:
             return call.taken()
 
     def _drop(self) -> None:
-        """What is too old, or too much."""
+        """Forget answers that are too old, or too many."""
         while self._kept:
             key, oldest = next(iter(self._kept.items()))
             if self._bytes <= KEPT_BYTES and self._clock() - oldest.at < KEPT_S:
@@ -134,7 +136,8 @@ class Repeats:
 
 
 def encoded(reply: frames.Reply) -> bytes:
-    """Its bytes. What cannot be sent is told as that: else it would be asked for, and done, until the deadline."""
+    """Return the bytes of a reply. One that cannot be sent is told as that: else it would be asked for, and done, until
+    the deadline."""
     try:
         return frames.encode(reply)
     except Exception as e:
@@ -143,7 +146,7 @@ def encoded(reply: frames.Reply) -> bytes:
 
 
 def send(peer: Peer, data: bytes) -> None:
-    """To one connection, if it is still there."""
+    """Send to one connection, if it is still there."""
     try:
         try:
             peer.send(data)

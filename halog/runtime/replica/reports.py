@@ -1,4 +1,4 @@
-"""A copy's delivery reports, as the core's events."""
+"""This module turns a copy's delivery reports into events of the core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Report = tuple[int, int | None, str | None]
 
 
 def events_of(reports: deque[Report]) -> Iterator[ev.Event]:
-    """What was reported, as few events: appends that landed one behind the other are one."""
+    """Yield the events of these reports, as few as possible: appends that landed one behind the other are one."""
     while reports:
         tag, offset, why = reports.popleft()
         if offset is None:

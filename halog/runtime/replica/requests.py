@@ -1,4 +1,5 @@
-"""Answers of a copy to those who wait for them. They leave after its lock was released; nothing is decided here."""
+"""This module gives a copy's answers to those who wait for them. They leave after its lock was released; nothing is
+decided here."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Answer = Callable[[res.Result], None]
 
 
 def tell_all(due: Sequence[tuple[Answer, res.Result]]) -> None:
-    """One who cannot take his answer does not keep the others from theirs."""
+    """Give each answer; a receiver that fails does not keep the others from theirs."""
     for answer, result in due:
         try:
             answer(result)

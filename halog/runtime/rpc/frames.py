@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from halog.backend import Found, Invocation, Invoked, Work
+from halog.backend import Found, Invocation, InvocationResult, Work
 from halog.core.ids import EpochId, Position
 from halog.core.keys.mapping import Layout
 from halog.errors import ConfigError, FrameError
@@ -403,7 +403,7 @@ class Valid(_Frame):
 class Answered(_Frame):
     """Reply to Invoke."""
 
-    invoked: Invoked
+    invoked: InvocationResult
 
 
 class OutcomeIs(_Frame):

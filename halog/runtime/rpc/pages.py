@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from halog.backend import Found, Invoked
+from halog.backend import Found, InvocationResult
 from halog.runtime.rpc import frames
 from halog.schema.definition import ID_BYTES
 
@@ -54,7 +54,7 @@ def page(found: Iterable[Found | None], room: int, limit: int = sys.maxsize) -> 
     return frames.Objects(items, end=True)
 
 
-def abridged(invoked: Invoked, room: int) -> Invoked:
+def abridged(invoked: InvocationResult, room: int) -> InvocationResult:
     """An answer to a call: of the objects that it read, those beyond `room` bytes have no values, and who called
     fetches them by itself."""
     if sum(map(size_of, invoked.found)) <= room:

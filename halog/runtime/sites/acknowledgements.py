@@ -1,13 +1,14 @@
-"""How a site that serves learns what the logs of others have (`sync_sites`), and they, that commits wait for that (M5).
+"""Acknowledges to a site what the logs of other sites have of its partitions, and tells these sites that commits wait
+for it (`sync_sites`, M5).
 
-The node that mirrors a partition tells how far its copy has read this site's log: an entry in a topic of the site that
-serves, through the line that it has open anyway; the nodes there follow that topic. It says what a log has accepted,
-so it is true whoever says it, and when. It may be lost, since it is said again and again, which shows that the site is
-there, too.
+The node that mirrors a partition says how far its copy has read this site's own log. It appends that to a topic of the
+site that serves, over the connection that it has anyway; the nodes there follow the topic. An entry says what a log has
+accepted, so it is true whoever wrote it, and when. It may be lost: it is repeated all the time, which also shows that
+the site is up.
 
-<cluster>.arrived      JSON: `Arrived`, in the log of the site that serves
+    <cluster>.arrived      JSON: `MirroredPositions`, in the log of the site that serves
 
-What a site hears of waiting commits it notes (`halog.metadata.sync_waits`).
+A site notes what it hears of waiting commits (`halog.metadata.sync_waits`).
 """
 
 from __future__ import annotations
@@ -25,62 +26,64 @@ from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, LogError
 from halog.metadata.log_holds import now_ms
-from halog.metadata.sync_waits import FRESH_S, Awaited, note
+from halog.metadata.sync_waits import FRESH_S, SyncWait, note
 from halog.ports import Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignment
 
 logger = logging.getLogger("halog.mirror")
 
 REPEAT_S = 0.5
-"""How often all is told, changed or not: a site is away after several of these."""
+"""All positions are repeated this often, changed or not: a site is away after several of these."""
 
 GATHER_S = 0.002
-"""What arrives meanwhile is told together: each time is an append to the other site's log, and a look at all copies."""
+"""What arrives in this time is told together: each time costs an append to the other site's log, and a look at all
+copies."""
 
 WAIT_S = 0.1
 """One wait for what other sites tell."""
 
 STUCK_S = 3.0
-"""What was told is not taken for so long: the line is made anew."""
+"""If an entry is not accepted for so long, the connection is made anew."""
 
 AGAIN_S = 1.0
-"""Between attempts to make it."""
+"""Pause between attempts to connect."""
 
 LOOK_S = 2.0
-"""How often it is looked whether commits wait for this site."""
+"""It is looked this often whether commits wait for this site."""
 
 
-class Arrived(msgspec.Struct, frozen=True):
-    """What the log of one site has accepted of others' partitions."""
+class MirroredPositions(msgspec.Struct, frozen=True):
+    """Says how much of other sites' partitions the log of one site has accepted."""
 
     site: str
     by: str
-    """The node that mirrors them."""
+    """The node that mirrors the partitions."""
     items: list[tuple[str, EpochId, int]]
-    """Partition, epoch, lsn."""
+    """Partition, epoch and lsn of each."""
 
 
-_ARRIVED = msgspec.json.Decoder(Arrived)
+_ARRIVED = msgspec.json.Decoder(MirroredPositions)
 
 
-class Confirming:
-    """Tells one other site what has arrived here of what it serves. One thread; `stir` is called from others."""
+class AcknowledgementSender:
+    """Tells one other site what has arrived here of what it serves. It runs on one thread; `stir` is called from
+    others."""
 
     def __init__(
         self,
         host: Host,
-        mirroring: Mirroring,
+        mirroring: MirrorAssignment,
         site: str,
         reach: Callable[[str], Remote],
         topic: TopicPartition,
         policies: Collection[str],
     ) -> None:
-        """`policies`: those whose commits are to wait for this site."""
+        """Take `policies`: those whose commits are to wait for this site."""
         self._host = host
         self._mirroring = mirroring
         self._site = site
@@ -93,14 +96,14 @@ class Confirming:
         self._told: dict[str, tuple[EpochId, int]] = {}
         self._repeated_at = -REPEAT_S
         self._since = 0.0
-        """Since when what was told last is under way; 0: nothing is."""
+        """Since when the last entry is under way; 0: none is."""
 
     def stir(self) -> None:
-        """A copy may have read something."""
+        """Note that a copy may have read something."""
         self._stirred.set()
 
     def turn(self) -> None:
-        """Tell what is new, or all of it; one word at a time, for the next one would wait for its answer anyway."""
+        """Tell what is new, or everything; one entry at a time, as the next one would wait for its answer anyway."""
         try:
             if self._since:
                 self._await_answer()
@@ -122,20 +125,21 @@ class Confirming:
             self._tell(items)
 
     def _mine(self) -> list[tuple[str, tuple[EpochId, int]]]:
-        """What this node mirrors from there, and how far the own log has it, by what its copy has read there."""
+        """Return what this node mirrors from there, and how far this site's own log has it, by what the copy has read
+        in it."""
         found = []
         for copy in list(self._host.copies.values()):
             if copy.core.state.table.policy in self._policies and self._mirroring.is_wanted(copy):
                 state = copy.core.state.chain.state
                 if state.owner == self._site and state.lsn:
-                    found.append((copy.name, state.head))  # not by an epoch that this site has begun, and gave away
+                    found.append((copy.name, state.head))  # not of an epoch that this site has begun, and gave away
         return found
 
     def _tell(self, items: list[tuple[str, EpochId, int]]) -> None:
         session = self._session or self._opened()
         if session.failed:
             raise LogError(f"its log did not take it ({session.failed})")
-        data = msgspec.json.encode(Arrived(self._host.site, self._host.me.node, items))
+        data = msgspec.json.encode(MirroredPositions(self._host.site, self._host.me.node, items))
         self._since = time.monotonic()
         session.append(self._topic, data, self._taken)
         self._told.update((name, (epoch, lsn)) for name, epoch, lsn in items)
@@ -149,7 +153,7 @@ class Confirming:
         self._host.pause(GATHER_S)
 
     def _taken(self, offset: int | None, why: str | None) -> None:
-        """What failed is told again: the session has failed, too."""
+        """Note that the entry was accepted, or have it told again: the session has failed then, too."""
         if offset is None:
             self._told.clear()
         self._since = 0.0
@@ -160,7 +164,7 @@ class Confirming:
         return self._session
 
     def close(self) -> None:
-        """Let go of the line."""
+        """Close the connection."""
         self._told.clear()
         session = self._session
         remote = self._remote
@@ -173,8 +177,8 @@ class Confirming:
         self._since = 0.0
 
 
-class Hearing:
-    """Tells the copies of a host what the logs of other sites have. One thread."""
+class AcknowledgementReceiver:
+    """Tells the copies of a host what the logs of other sites have. It runs on one thread."""
 
     def __init__(self, host: Host, log: Log, topic: TopicPartition) -> None:
         self._host = host
@@ -183,7 +187,7 @@ class Hearing:
         self._tail: LogTail | None = None
 
     def turn(self) -> None:
-        """Wait for what they tell, and pass it on. What was told before this node began is told again."""
+        """Wait for entries, and pass them on. What was told before this node started is repeated."""
         try:
             tail = self._tail or self._followed()
             told: dict[tuple[str, str, EpochId], int] = {}
@@ -193,7 +197,7 @@ class Hearing:
                 else:
                     self._read(entry.value, told)
         except HalogError as e:
-            logger.warning("what other sites say has arrived there cannot be read: %s", e)
+            logger.warning("acknowledgements of other sites cannot be read: %s", e)
             self.close()
             self._host.pause(AGAIN_S)
             return
@@ -206,7 +210,7 @@ class Hearing:
         try:
             said = _ARRIVED.decode(data)
         except msgspec.MsgspecError as e:
-            logger.warning("an entry of %s says nothing of what has arrived: %s", self._topic.topic, e)
+            logger.warning("an entry of topic %s is no acknowledgement: %s", self._topic.topic, e)
             return
         for partition, epoch, lsn in said.items:
             key = said.site, partition, epoch
@@ -218,36 +222,43 @@ class Hearing:
         return tail
 
     def close(self) -> None:
-        """Let go of the topic."""
+        """Stop following the topic."""
         tail = self._tail
         self._tail = None
         if tail is not None:
             tail.close()
 
 
-class Looking:
-    """Notes whether commits at one other site wait for this one: whoever takes over from there asks it. One thread."""
+class SyncWaitWatch:
+    """Notes whether commits at one other site wait for this one: a takeover from there reads that. It runs on one
+    thread."""
 
     def __init__(
-        self, host: Host, mirroring: Mirroring, site: str, reach: Callable[[str], Remote], may_drop: Mapping[str, bool]
+        self,
+        host: Host,
+        mirroring: MirrorAssignment,
+        site: str,
+        reach: Callable[[str], Remote],
+        may_drop: Mapping[str, bool],
     ) -> None:
-        """`may_drop`: of each policy whose commits are to wait for this site, whether they may go on without it."""
+        """Take `may_drop`: for each policy whose commits are to wait for this site, whether they may go on without
+        it."""
         self._host = host
         self._mirroring = mirroring
         self._site = site
         self._reach = reach
         self._may_drop = may_drop
         self._remote: Remote | None = None
-        self._noted: dict[str, Awaited] = {}
+        self._noted: dict[str, SyncWait] = {}
 
     def turn(self) -> None:
-        """One look at the other site's tables."""
+        """Look once at the other site's tables."""
         mine = [c for c in list(self._host.copies.values()) if self._is_mine(c)]
         try:
             for copy in mine:
                 self._look(copy)
         except (HalogError, UnknownResult) as e:
-            logger.debug("whether site %s waits for this one is not known: %s", self._site, e)
+            logger.debug("it is not known whether site %s waits for this one: %s", self._site, e)
             self.close()
         if not mine:
             self.close()
@@ -260,18 +271,18 @@ class Looking:
     def _look(self, copy: Copy) -> None:
         if self._remote is None:
             self._remote = self._reach(self._site)
-        at_ms, own = now_ms(), copy.core.state.table  # as it was when it was asked, whenever the answer comes
+        at_ms, own = now_ms(), copy.core.state.table  # the time of the question, whenever the answer comes
         found = self._remote.coordinator.get(f"partitions/{own.name}")
         theirs = None if found is None else PartitionTable.from_bytes(found.data)
         waits = theirs is not None and _waits(theirs, own, self._host.site)
-        now = Awaited(self._site, waits, self._may_drop[own.policy], at_ms)
+        now = SyncWait(self._site, waits, self._may_drop[own.policy], at_ms)
         before = self._noted.get(own.name)
         if before is None or before.waits != waits or at_ms - before.at_ms >= FRESH_S * 1000:
             note(self._host.coordinator, own.name, now)
             self._noted[own.name] = now
 
     def close(self) -> None:
-        """Let go of the line."""
+        """Close the connection."""
         self._noted.clear()
         remote = self._remote
         self._remote = None

@@ -1,8 +1,8 @@
-"""One partition that this site is to take over, until it is level with the site that serves it (F1, M5).
+"""Brings one partition that this site is to take over level with the site that serves it (F1, M5).
 
-The other site's nodes have ended their epoch, or are not there; then its log is fenced, so that nothing that anybody
-there still sends counts, and all of it up to there is waited for. A little at each step, none of which waits: many
-partitions draw level at the same time, and one that does not holds up no other.
+First the other site's nodes end their epoch, or are not there. Then its log is fenced, so that nothing counts that
+anybody there still sends. Then this site waits until it has that log up to the fence. No step waits, so many partitions
+catch up at the same time, and one that does not holds up no other.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ from halog.runtime.sites.relinquish import fence
 from halog.runtime.support.adapters import Remote
 
 AGAIN_S = 2.0
-"""Between looks whether somebody over there has begun an epoch above the fence: longer than it takes this site to give
-its log away to a site whose log is its own."""
+"""Pause between looks whether somebody over there has begun an epoch above the fence. It is longer than this site takes
+to give its log away to a site whose log is its own."""
 
 
-class DrawingLevel:
-    """`here`: where this site's mirror says how it stands."""
+class CatchUp:
+    """A `CatchUp` follows one partition. `here`: the coordinator in which this site's mirror writes its standing."""
 
     def __init__(self, here: Coordinator, remote: Remote, partition: str) -> None:
         self._here = here
         self._remote = remote
         self.partition = partition
         self.why = "it was not looked at"
-        """It is not level so far."""
+        """Says why it is not level so far."""
         self.fencing_since: float | None = None
-        """A fence is under way."""
+        """Since when a fence is under way; None: none is."""
         self.fenced: int | None = None
         """The offset of the fence in the other log."""
         self._looked_at = 0.0
         self._number = 0
-        """When it was last looked at, and the number of its epoch."""
+        """When the table was last looked at, and the number of its epoch."""
         self._there: PartitionTable | None = None
-        """As the other site had it when its nodes had ended their epoch."""
+        """The other site's table when its nodes had ended their epoch."""
         self._session: LogSession | None = None
         self._landed: list[int | None] = []
 
     def step(self, *, may_fence: bool = True) -> bool:
-        """Is it level? `may_fence`: now; not, while many others do. HalogError if it cannot be."""
+        """Go on, and return whether it is level. `may_fence`: a fence may begin now, since not too many others are
+        under way. HalogError if it cannot become level."""
         if self._there is None:
             there = table_of(self._remote.coordinator, self.partition)
             if there.active is not None and there.active in running(self._remote.coordinator):
@@ -88,7 +89,7 @@ class DrawingLevel:
             )
 
     def _has_come(self, there: PartitionTable, offset: int, *, may_fence: bool) -> bool:
-        """Is all of the other log up to there here? Fenced once more it is where that does not come about."""
+        """Is all of the other log up to the fence here? If that does not come about, it is fenced once more."""
         now = standing(self._here, self.partition)
         if now is None or now.error or now.site != self._remote.name or now.checkpoint.offset <= offset:
             why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
@@ -97,27 +98,27 @@ class DrawingLevel:
                 self._see_whose_it_is()
             return False
         state = now.checkpoint.state
-        if not state.owner and state.opened:  # the log was ahead of the znode: an epoch above the fence stands open
+        if not state.owner and state.opened:  # the log was ahead of the znode: an epoch above the fence is open
             if may_fence:
                 self._fence(there, state.epoch.number)
             return False
         return True
 
     def _see_whose_it_is(self) -> None:
-        """This site's log is to go to the other site, and waits for that one's to be its own, which the fence has made
-        it. If that site has given it back meanwhile, since nothing came of the fence for long, each waits for the
-        other one: it is fenced once more."""
+        """Begin another fence if the other site has given this one's log back. This site's log is to go to the other
+        site, and waits until that site's log is its own, which the fence has made it. If that site has given it back
+        meanwhile, since nothing came of the fence for long, each would wait for the other."""
         now = time.monotonic()
         if now - self._looked_at < AGAIN_S:
             return
         self._looked_at = now
         there = table_of(self._remote.coordinator, self.partition)
-        given = there.owner not in ("", self._remote.name)  # still: nobody has said the contrary
+        given = there.owner not in ("", self._remote.name)  # still so: nobody has said the contrary
         if given and there.active is None and there.epoch.number > self._number:
             self._fence(there, there.epoch.number)
 
     def close(self) -> None:
-        """What is under way may still land."""
+        """Stop; a fence that is under way may still land."""
         session = self._session
         self._session = None
         self.fencing_since = None

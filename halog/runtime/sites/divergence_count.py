@@ -1,11 +1,13 @@
-"""Where histories parted, and how much each side has touched since, for all that is told as parted (M1).
+"""Finds where histories parted, and counts how much each side has touched since, for all partitions reported as parted
+(M1).
 
-Both logs are followed from here, on one thread that holds no lock while it reads, and rests between pieces: what it
-finds stands in `parted/<partition>` (`halog.runtime.sites.split_watch`), each half minute anew, and once as an event.
-The lineages tell the fork, as soon as both ends are known: this copy knows its own; the other log is read on from where
-this site has mirrored it up to, or where that site lets others begin.
+Both logs are read on one thread, which holds no lock meanwhile, and rests between pieces. The results are written to
+`parted/<partition>` (`halog.runtime.sites.split_watch`) every half minute, and once as an event. The lineages show the
+fork as soon as both ends are known. This copy knows its own. The other log is read on from where this site has mirrored
+it up to, or from where that site lets others begin.
 
-Who counts a parting also keeps what a merge needs of this site's log from being trimmed, for as long as it lasts.
+The node that counts a split also keeps what a merge needs of this site's log from being trimmed, for as long as it
+lasts.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from halog.metadata.mirrors import standing
 from halog.ports import UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.relinquish import beginning
-from halog.runtime.sites.split_watch import Branch, Parted
+from halog.runtime.sites.split_watch import BranchCount, Split
 from halog.runtime.support.adapters import Remote
 from restore.divergence import Behind, Fork, Place, compare, history_of
-from restore.touched import Touched
+from restore.touched import TouchCounter
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -39,32 +41,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 LOOK_S = 2.0
-"""How often it is looked what is parted, and what was not found out yet is tried again."""
+"""It is looked this often what has parted, and what was not found out yet is tried again."""
 
 REFRESH_S = 30.0
-"""How often what each side has done is counted on: who decides about a parting takes minutes."""
+"""What each side has done is counted on this often: deciding about a split takes minutes."""
 
 REST_S = 0.02
-"""Between two pieces of a log: commits of this process go on meanwhile."""
+"""Pause between two pieces of a log, in which commits of this process go on."""
 
 
-class _Both:
-    """The two logs of one partition, as far as they were read."""
+class _LogPair:
+    """Holds the two logs of one partition, as far as they were read."""
 
-    def __init__(self, copy: Copy, ours: Touched) -> None:
+    def __init__(self, copy: Copy, ours: TouchCounter) -> None:
         self.copy = copy
         self.ours = ours
-        self.theirs: Touched | None = None
+        self.theirs: TouchCounter | None = None
         self.theirs_at_ms = 0
         self.counted_at = -REFRESH_S
 
     def are(self, copy: Copy, site: str) -> bool:
-        """Of that copy, and that site, as far as any other log was read?"""
+        """Are these logs of that copy and, as far as another log was read, of that site?"""
         return self.copy is copy and (self.theirs is None or self.theirs.site == site)
 
     @property
     def place(self) -> Place | None:
-        """Where they parted: the last record of both, by the epoch and lsn; None while nothing shows it."""
+        """Return where they parted, as epoch and lsn of the last record of both; None while nothing shows it."""
         if self.theirs is None:
             return None
         relation = compare(history_of(self.ours.state), history_of(self.theirs.state))
@@ -77,36 +79,36 @@ class _Both:
                 return None
 
 
-class _Closes(Exception):
-    """The node does."""
+class _NodeStop(Exception):
+    """Is raised when the node closes."""
 
 
-class Partings:
-    """Of one host. One thread."""
+class DivergenceCount:
+    """Counts the splits that one host reports, on one thread."""
 
     def __init__(self, host: Host, reach: Callable[[str], Remote], sites: Collection[str]) -> None:
-        """`sites`: the other ones."""
+        """Take `sites`: the other ones."""
         self._host = host
         self._reach = reach
         self._sites = sites
-        self._both: dict[str, _Both] = {}
+        self._both: dict[str, _LogPair] = {}
         self._kept_at: dict[str, float] = {}
-        """By partition, when this site's branch was held anew."""
+        """By partition: when the hold on this site's branch was last renewed."""
 
     def turn(self) -> None:
-        """One look at what is told as parted."""
+        """Look once at what is reported as parted."""
         try:
             due = self._due()
             for site in dict.fromkeys(found.site for _, found in due):
                 self._refresh(site, [one for one, found in due if found.site == site])
-        except _Closes:
+        except _NodeStop:
             return
         except (HalogError, UnknownResult) as e:
-            logger.debug("what has parted is not known: %s", e)
+            logger.debug("it is not known what has parted: %s", e)
         self._host.pause(LOOK_S)
 
-    def _due(self) -> list[tuple[_Both, Parted]]:
-        """Those that this node is to count now."""
+    def _due(self) -> list[tuple[_LogPair, Split]]:
+        """Return the partitions that this node is to count now."""
         now, due, mine = time.monotonic(), [], set()
         for name in self._host.coordinator.children("parted"):
             copy, found = self._host.copies.get(name), splits.told(self._host.coordinator, name)
@@ -115,7 +117,7 @@ class Partings:
             mine.add(name)
             self._keep(name, found.site)
             if name not in self._both or not self._both[name].are(copy, found.site):
-                self._both[name] = _Both(copy, self._ours(copy))
+                self._both[name] = _LogPair(copy, self._ours(copy))
             if now - self._both[name].counted_at >= REFRESH_S:
                 due.append((self._both[name], found))
         for name in self._both.keys() - mine:
@@ -132,10 +134,10 @@ class Partings:
         except (HalogError, UnknownResult) as e:
             logger.warning("the branch of %s is not held for longer yet: %s", partition, e)
 
-    def _is_mine(self, copy: Copy, found: Parted) -> bool:
+    def _is_mine(self, copy: Copy, found: Split) -> bool:
         return copy.serving or (copy.core.state.table.owner == found.site and found.by == self._host.me.node)
 
-    def _ours(self, copy: Copy) -> Touched:
+    def _ours(self, copy: Copy) -> TouchCounter:
         with copy.lock:
             core = copy.core
             state, offset, undecided = (
@@ -143,12 +145,12 @@ class Partings:
                 core.state.next_offset,
                 tuple(core.state.ledger.undecided.values()),
             )
-        return Touched(self._host.site, self._host.log, copy.tp, state, offset, undecided)
+        return TouchCounter(self._host.site, self._host.log, copy.tp, state, offset, undecided)
 
     # --- counting ---
 
-    def _refresh(self, site: str, ones: list[_Both]) -> None:
-        """All that have parted from one site."""
+    def _refresh(self, site: str, ones: list[_LogPair]) -> None:
+        """Count all partitions that have parted from one site."""
         remote, why = None, ""
         try:
             remote = self._reach(site)
@@ -161,7 +163,7 @@ class Partings:
             if remote is not None:
                 remote.close()
 
-    def _count_one(self, one: _Both, remote: Remote | None, why: str) -> None:
+    def _count_one(self, one: _LogPair, remote: Remote | None, why: str) -> None:
         try:
             if remote is not None:
                 self._read_theirs(one, remote)
@@ -169,22 +171,22 @@ class Partings:
             self._count(one)
         except (AvailabilityError, UnknownResult) as e:
             why = why or _said(e)
-        except HalogError as e:  # it is read anew; a log that lost its end, or was trimmed, stays as it is
+        except HalogError as e:  # it is read again from the start; a log that lost its end, or was trimmed, stays so
             why = _said(e)
-            self._both[one.copy.name] = again = _Both(one.copy, self._ours(one.copy))
+            self._both[one.copy.name] = again = _LogPair(one.copy, self._ours(one.copy))
             again.counted_at = time.monotonic()
         self._write(one, why)
 
-    def _read_theirs(self, one: _Both, remote: Remote) -> None:
+    def _read_theirs(self, one: _LogPair, remote: Remote) -> None:
         if one.theirs is None:
             start = self._start(one.copy, remote)
-            one.theirs = Touched(remote.name, remote.log, one.copy.tp, start.state, start.offset)
+            one.theirs = TouchCounter(remote.name, remote.log, one.copy.tp, start.state, start.offset)
         one.theirs.log = remote.log
         self._run(one.theirs.read_on(remote.log.bounds(one.copy.tp)[1]))
         one.theirs_at_ms = _ms()
 
     def _start(self, copy: Copy, remote: Remote) -> Checkpoint:
-        """The last place in the other log of which it is known what had led to it."""
+        """Return the last place in the other log whose history up to it is known."""
         begins = remote.log.bounds(copy.tp)[0]
         kept, offered = standing(self._host.coordinator, copy.name), places.offered(remote.coordinator, copy.name)
         known = [
@@ -196,15 +198,16 @@ class Partings:
         good = [c for c in known if c.offset >= begins and c.state.log_id == log_id]
         if not good:
             raise LogError(
-                f"the log of {copy.name} at site {remote.name} is trimmed up to offset {begins}, and from where it "
-                "could be read is not known",
+                f"the log of {copy.name} at site {remote.name} is trimmed up to offset {begins}, and no later place to "
+                "read from is known",
                 partition=copy.name,
                 begins=begins,
             )
         return max(good, key=lambda c: c.offset)
 
-    def _count(self, one: _Both) -> None:
-        """Anew where it shows that they parted elsewhere: one of them may have brought in what the other has."""
+    def _count(self, one: _LogPair) -> None:
+        """Count from the place where they parted; from the start, if it shows that they parted elsewhere: one may have
+        brought in what the other has."""
         place = one.place
         for side in (one.ours, one.theirs):
             if side is not None and place is not None and side.place != place:
@@ -213,22 +216,22 @@ class Partings:
     def _run(self, steps: Iterator[None]) -> None:
         for _ in steps:
             if self._host.pause(REST_S):
-                raise _Closes
+                raise _NodeStop
 
     # --- telling ---
 
-    def _write(self, one: _Both, why: str) -> None:
+    def _write(self, one: _LogPair, why: str) -> None:
         name = one.copy.name
         before, version = splits.told_at(self._host.coordinator, name)
         if before is None or not one.are(one.copy, before.site):
-            return  # it is over
+            return  # the split is over
         now = msgspec.structs.replace(before, by=self._host.me.node, why=why)
         place, theirs = one.ours.place, one.theirs
         if place is not None and theirs is not None and theirs.place == place:
             epoch, lsn = place
             now = msgspec.structs.replace(
                 now,
-                fork=splits.Fork(epoch.number, epoch.site, lsn),
+                fork=splits.ForkPoint(epoch.number, epoch.site, lsn),
                 here=_branch(one.ours, _ms()),
                 there=_branch(theirs, one.theirs_at_ms),
             )
@@ -236,17 +239,17 @@ class Partings:
         try:
             self._host.coordinator.set(f"parted/{name}", msgspec.json.encode(now), version)
         except VersionError:
-            return  # somebody else tells it, or it is over: the next look
+            return  # another node tells it, or it is over: the next look shows it
         if before.fork is None and now.fork is not None:
             self._host.telling.told(one.copy, Tell(BRANCHES, "", "both logs were read", _numbers(now)))
 
 
-def _branch(side: Touched, at_ms: int) -> Branch:
-    return Branch(side.objects, side.at_least, side.state.lsn, at_ms)
+def _branch(side: TouchCounter, at_ms: int) -> BranchCount:
+    return BranchCount(side.objects, side.at_least, side.state.lsn, at_ms)
 
 
-def _numbers(now: Parted) -> dict[str, object]:
-    """Of an event."""
+def _numbers(now: Split) -> dict[str, object]:
+    """Return the numbers of an event."""
     assert now.fork is not None
     assert now.here is not None
     assert now.there is not None
@@ -254,8 +257,8 @@ def _numbers(now: Parted) -> dict[str, object]:
     return {**more, "here": said(now.here), "there": said(now.there)}
 
 
-def said(branch: Branch) -> str:
-    """How many objects, for people."""
+def said(branch: BranchCount) -> str:
+    """Return the number of objects as text for people."""
     return f"at least {branch.objects}" if branch.at_least else str(branch.objects)
 
 

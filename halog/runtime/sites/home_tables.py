@@ -1,5 +1,5 @@
-"""Tables of partitions that began at another site, or that another site has taken over, as a node that starts is to
-know them (M5)."""
+"""Gives a node that starts the tables of partitions that began at another site, or that another site has taken over
+(M5)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ logger = logging.getLogger("halog.mirror")
 
 
 HOME_S = 30.0
-"""For the nodes of a home site that start at the same time: each of them is up in some seconds."""
+"""Nodes of a home site that start at the same time have so long: each of them is up in some seconds."""
 
 SAY_S = 5.0
-"""Between words that they are waited for."""
+"""Pause between log lines that they are waited for."""
 
 LOOK_S = 0.1
 
 
-class Originals:
-    """Tables of partitions whose home is another site: they name that site's history, and nobody here is to serve
-    them. Asked for only where this site has none yet, so that it starts without the other one later."""
+class HomeTables:
+    """Reads tables of partitions whose home is another site. They name that site's history, and no node here is to
+    serve them. The home is asked only while this site has no table yet, so later this site starts without it."""
 
     def __init__(self, config: Config, reach: Callable[[str], Remote]) -> None:
         self._config = config
@@ -42,8 +42,8 @@ class Originals:
         self._until = time.monotonic() + HOME_S
 
     def of(self, table: PartitionTable) -> PartitionTable:
-        """The table for this site; as it is if its home is here. CoordinatorError if the home site does not have the
-        partition in time, or cannot be reached."""
+        """Return the table for this site; it stays as it is if its home is here. CoordinatorError if the home site does
+        not have the partition in time, or cannot be reached."""
         if not self._config.mirrored(table.policy):
             return table
         site = self._config.home_of(table.policy)
@@ -51,7 +51,7 @@ class Originals:
         return msgspec.structs.replace(table, log_id=home.log_id, home=site, owner=site)
 
     def _at_home(self, site: str, partition: str) -> PartitionTable:
-        """Two sites may each be the home of something, and start at the same time."""
+        """Wait for the home site's table: two sites may each be the home of something, and start at the same time."""
         said_at = 0.0
         while True:
             try:
@@ -65,10 +65,10 @@ class Originals:
                     raise CoordinatorError(said, partition=partition, site=site) from None
                 if now - said_at >= SAY_S:
                     said_at = now
-                    logger.warning("%s; it is waited for", said)
+                    logger.warning("%s; this node waits for it", said)
                 time.sleep(LOOK_S)
 
-    def __enter__(self) -> Originals:
+    def __enter__(self) -> HomeTables:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -83,9 +83,10 @@ def returned(
     tables: dict[str, tuple[int, PartitionTable]],
     me: Member,
 ) -> dict[str, tuple[int, PartitionTable]]:
-    """The tables, as a node that starts is to know them. What nobody serves here, and another site has taken over
-    meanwhile, is that site's from now on, before anybody of this one opens an epoch that it never saw (F3). Sites that
-    cannot be reached are passed over: each goes on, unless a quorum says otherwise."""
+    """Return the tables as a node that starts is to know them. A partition that nobody serves here, and that another
+    site has taken over meanwhile, is that site's from now on. This is noted before a node of this site opens an epoch
+    that the other one never saw (F3). Sites that cannot be reached are passed over: each goes on, unless a quorum says
+    otherwise."""
     up = running(coordinator) - {me}
     homes = {name for name, policy in config.policies.items() if policy.home}
     now = dict(tables)
@@ -96,7 +97,7 @@ def returned(
         try:
             remote = reach(site)
         except HalogError as e:
-            logger.warning("whether site %s has taken anything over is not known: %s", site, e)
+            logger.warning("it is not known whether site %s has taken anything over: %s", site, e)
             continue
         try:
             taken = [t.name for t in mine if serves(remote.coordinator, t)]

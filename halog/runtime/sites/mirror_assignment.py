@@ -1,12 +1,12 @@
-"""What other sites own is brought into this site's log, by one of the nodes that have a copy of it (F2).
+"""Assigns the mirroring of other sites' partitions to one of the nodes that have a copy (F2).
 
-The theory: mirrors need no election. Readers take the next record of the chain, whoever brings it, so a second mirror
-of a partition costs bytes and nothing else; the first of its nodes that is up does it, and for a moment two may. Each
-begins by reading the own site's log to its end; whatever goes wrong, it begins again from there. The work is done by a
-`Line` for each site.
+Mirrors need no election. Readers take the next record of the chain, whoever brings it, so a second mirror of a
+partition costs bytes and nothing else. The first of its nodes that is up does it, and for a moment two may. Each begins
+by reading the own site's log to its end; whatever goes wrong, it begins again from there. A `MirrorLink` for each site
+does the work.
 
-Whoever mirrors takes the snapshots of this site, too (`halog.runtime.host.snapshotter`): of those that are to mirror,
-the one that the last standing names, so that there is one as long as the coordinator answers.
+A node that mirrors takes the snapshots of this site, too (`halog.runtime.host.snapshotter`). Of the nodes that are to
+mirror, it is the one that the last standing names. So there is one as long as the coordinator answers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from halog.core.roles import OUT, Role
 from halog.metadata.mirrors import COMPARES, standing
 from halog.ports import TopicPartition
-from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, Line
-from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, MirrorLink
+from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
 
 STALE_S = 10.0
-"""A standing that stays the same for that long: whoever should have written another one does not mirror."""
+"""If a standing stays the same for so long, the node that should have written another one does not mirror."""
 
 
-class Mirroring:
-    """Of one host: who mirrors what, and a line to each site that something is mirrored from."""
+class MirrorAssignment:
+    """A `MirrorAssignment` says what a host mirrors, and has a link to each site that something is mirrored from."""
 
     def __init__(
         self, host: Host, reach: Callable[[str], Remote], definitions: TopicPartition, others: Collection[str]
@@ -40,20 +40,21 @@ class Mirroring:
         self._reach = reach
         self._definitions = definitions
         self._others = others
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, MirrorLink] = {}
         self._seen: dict[str, tuple[int, float, float]] = {}
-        """By partition: the last standing that somebody else has told, since when it is that one, when it was read."""
+        """By partition: the last standing that another node has told, since when it is that one, and when it was
+        read."""
 
     def turn(self) -> None:
-        """One look at all copies."""
+        """Look once at all copies."""
         wanted: dict[str, set[str]] = {}
         for copy in list(self._host.copies.values()):
             if self._is_mine(copy):
                 wanted.setdefault(copy.core.state.table.owner, set()).add(copy.name)
         for site in wanted:
             if site not in self._lines:
-                succession = Succession(self._host, site, self._reach, self._others)
-                line = self._lines[site] = Line(self._host, succession, self._definitions)
+                succession = OwnerTracker(self._host, site, self._reach, self._others)
+                line = self._lines[site] = MirrorLink(self._host, succession, self._definitions)
                 self._host.keep_on(f"mirror-{site}", line.turn)
                 self._host.keep_on(f"mirror-told-{site}", line.announce)
         for site, line in self._lines.items():
@@ -74,7 +75,7 @@ class Mirroring:
         return found.by == self._host.me.node
 
     def close(self) -> None:
-        """Once no thread of it runs any more."""
+        """Close the links, once none of their threads runs any more."""
         for line in self._lines.values():
             line.reset()
 
@@ -92,13 +93,13 @@ class Mirroring:
         return first or self._is_left(copy)
 
     def _is_left(self, copy: Copy) -> bool:
-        """Does whoever is before this node mirror nothing, though it is up? Its line may be cut, its copy broken."""
+        """Does the node before this one mirror nothing, though it is up? Its line may be cut, or its copy broken."""
         now, (at_ms, since, looked_at) = time.monotonic(), self._seen.get(copy.name, (0, 0.0, 0.0))
         if now - looked_at < REPORT_S:
             return bool(at_ms) and now - since >= STALE_S
         found = standing(self._host.coordinator, copy.name)
         told = found.at_ms if found is not None and (found.parted or found.error in ("", COMPARES)) else 0
         if found is not None and found.by == copy.core.state.me.node:
-            told = at_ms or 1  # its own word says nothing of them
+            told = at_ms or 1  # this node's own word says nothing of the others
         self._seen[copy.name] = (told, since, now) if told == at_ms and since else (told, now, now)
         return now - self._seen[copy.name][1] >= STALE_S

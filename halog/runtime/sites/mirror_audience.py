@@ -1,7 +1,7 @@
-"""Which other sites mirror what this one serves, as their nodes say here (F2).
+"""Says which other sites mirror what this one serves, as their nodes report here (F2).
 
-A node that mirrors says so in the coordinator of the site that it mirrors, with its session there: where the node ends,
-or the line is cut, its word goes with the session. What it says are the partitions that it brings, without those that
+A node that mirrors reports it in the coordinator of the site that it mirrors, with its session there. If the node ends,
+or the line is cut, the report goes with the session. It names the partitions that the node brings, without those that
 stand still. Nothing is decided by it; operators see what has no copy elsewhere any more.
 """
 
@@ -17,21 +17,21 @@ from halog.ports import Coordinator
 MIRRORING = "mirroring"
 
 
-class Word(msgspec.Struct, frozen=True):
-    """What one node says under `mirroring/<site>/<node>`."""
+class MirrorReport(msgspec.Struct, frozen=True):
+    """A `MirrorReport` is what one node says under `mirroring/<site>/<node>`."""
 
     incarnation: int
     partitions: tuple[str, ...]
 
 
-_WORD = msgspec.json.Decoder(Word)
+_WORD = msgspec.json.Decoder(MirrorReport)
 
 
 def announce(there: Coordinator, site: str, me: Member, partitions: Iterable[str]) -> None:
-    """Say to the site of `there` what this node of `site` mirrors from it. What an earlier session said is replaced;
-    where what this one says was lost, the next call says it again."""
+    """Report to the site of `there` what this node of `site` mirrors from it. This replaces the report of an earlier
+    session; if a report was lost, the next call makes it again."""
     path = f"{MIRRORING}/{site}/{me.node}"
-    said = msgspec.json.encode(Word(me.incarnation, tuple(sorted(partitions))))
+    said = msgspec.json.encode(MirrorReport(me.incarnation, tuple(sorted(partitions))))
     found = there.get(path)
     if found is not None and found.data == said:
         return
@@ -41,7 +41,7 @@ def announce(there: Coordinator, site: str, me: Member, partitions: Iterable[str
 
 
 def mirrored_at(here: Coordinator, sites: Collection[str]) -> dict[str, frozenset[str]]:
-    """By other site, the partitions of this one that its nodes bring there now."""
+    """Return, by other site, the partitions of this one that its nodes mirror now."""
     return {site: frozenset(_said(here, site)) for site in sites}
 
 

@@ -1,8 +1,9 @@
-"""The line from another site: its log read, its chain appended to this site's log, and how it stands written down (F2).
+"""Mirrors the partitions of one other site: reads its log, appends its chain to this site's log, and writes its
+standing (F2).
 
-One thread for each other site, with a tail of that site's log and a session of this one's. What it has brought stands
-in this site's coordinator every few seconds (`halog.runtime.sites.home_tables`): from its checkpoint the next mirror
-goes on. What it still needs is held in the other site's, so that nothing of it is trimmed there.
+There is one thread for each other site, with a tail of that site's log and a session of this one's. How far it is
+stands in this site's coordinator every few seconds (`halog.metadata.mirrors`): the next mirror goes on from its
+checkpoint. What the mirror still needs is held in the other site's log, so that it is not trimmed there.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from halog.core.table.tell import Tell
 from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
-from halog.metadata.mirrors import COMPARES, HOLD_MS, Standing, standing, write
+from halog.metadata.mirrors import COMPARES, HOLD_MS, MirrorStatus, standing, write
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.mirror_audience import announce
-from halog.runtime.sites.mirrored_partition import HOLD_S, Mirrored
-from halog.runtime.sites.owner_tracking import Succession
-from halog.runtime.sites.relinquish import GivingAway, beginning
+from halog.runtime.sites.mirrored_partition import HOLD_S, MirroredPartition
+from halog.runtime.sites.owner_tracking import OwnerTracker
+from halog.runtime.sites.relinquish import Relinquishment, beginning
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.schemas import bring
 
@@ -38,32 +39,33 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 LOOK_S = 0.25
-"""How often it is looked at who mirrors what: a node that died is found dead in about a second."""
+"""It is looked this often who mirrors what: a node that died is found dead in about a second."""
 
 POLL_S = 0.02
-"""One wait for the other site's log: what was delivered here meanwhile is known after that."""
+"""One wait for the other site's log; after it, what was delivered here meanwhile is known."""
 
 REPORT_S = 2.0
-"""How often a standing is written where something changed: a few ms of the coordinator for each partition."""
+"""A standing is written this often where something changed; it costs the coordinator a few ms for each partition."""
 
 IN_FLIGHT = 2_000
-"""Records under way to this site's log: what two sites a tenth of a second apart need for 20,000 records a second."""
+"""So many records may be under way to this site's log: two sites a tenth of a second apart need that for 20,000 records
+a second."""
 
 AGAIN_S = 30.0
-"""Between attempts at a partition that cannot be mirrored: it may take an operator."""
+"""Pause between attempts at a partition that cannot be mirrored: it may take an operator."""
 
 STUCK_S = 5.0
-"""Everything brought is in the log for that long, and the copy here has not taken it: begin again."""
+"""If everything brought is in the log for so long, and the copy here has not taken it, mirroring begins again."""
 
 
-class _Way(NamedTuple):
-    """What a line is made of, while it stands."""
+class _Connection(NamedTuple):
+    """A `_Connection` is what a link reads and writes by, while it stands."""
 
     remote: Remote
     tail: LogTail
-    """Of the other site's log."""
+    """Follows the other site's log."""
     session: LogSession
-    """Of this one's."""
+    """Writes to this site's log."""
 
     def close(self) -> None:
         self.session.abandon()
@@ -71,25 +73,25 @@ class _Way(NamedTuple):
         self.remote.close()
 
 
-class Line:
-    """From one other site. All of it happens on one thread; `wanted` is set by another."""
+class MirrorLink:
+    """A `MirrorLink` mirrors one other site. All of it runs on one thread; another one sets `wanted`."""
 
-    def __init__(self, host: Host, succession: Succession, definitions: TopicPartition) -> None:
-        """`succession`: to that site."""
+    def __init__(self, host: Host, succession: OwnerTracker, definitions: TopicPartition) -> None:
+        """Take `succession`, which tracks the site that serves in that site's place."""
         self.wanted: frozenset[str] = frozenset()
         self._succession = succession
         self._host = host
         self._site = succession.site
         self._definitions = definitions
-        self._way: _Way | None = None
-        self._running: dict[TopicPartition, Mirrored] = {}
+        self._way: _Connection | None = None
+        self._running: dict[TopicPartition, MirroredPartition] = {}
         self._failed: dict[str, float] = {}
-        """Partitions that cannot be mirrored: since when."""
+        """By partition that cannot be mirrored: since when."""
         self._told: dict[str, tuple[float, str]] = {}
-        """When it was last said that one stands still, and why."""
-        self._giving: dict[str, GivingAway] = {}
+        """By partition: when it was last said that it stands still, and why."""
+        self._giving: dict[str, Relinquishment] = {}
         self._fenced: dict[str, EpochId] = {}
-        """Epochs begun to give partitions away: another attempt goes on with the same one."""
+        """Epochs that were begun to give partitions away: another attempt goes on with the same one."""
         self._broken = ""
         self._definitions_read = 0
         self._looked_at = -REPORT_S
@@ -97,7 +99,7 @@ class Line:
     # --- its thread ---
 
     def turn(self) -> None:
-        """Mirror for a moment. Whatever fails, the next turn begins again from what is in this site's log."""
+        """Read and append for a moment. Whatever fails, the next turn begins again from what is in this site's log."""
         if not self.wanted:
             self._succession.answers()
             self.reset()
@@ -115,17 +117,17 @@ class Line:
             self._host.pause(LOOK_S)
 
     def announce(self) -> None:
-        """Say to the other site what is brought from it, now and then. On a thread of its own: no record waits for an
-        answer to that."""
+        """Report to the other site what is mirrored from it, now and then. It runs on a thread of its own: no record
+        waits for an answer to that."""
         way = self._way
         if way is not None:
             brought = [one.copy.name for one in list(self._running.values()) if one.mirror.parted is None]
-            with suppress(HalogError, UnknownResult):  # said again by the next turn
+            with suppress(HalogError, UnknownResult):  # the next turn reports again
                 announce(way.remote.coordinator, self._host.site, self._host.me, brought)
         self._host.pause(REPORT_S)
 
     def reset(self) -> None:
-        """Let go of everything; what is under way may still land, and does no harm."""
+        """Close everything; what is under way may still land, and does no harm."""
         self._running.clear()
         self._giving.clear()
         self._broken = ""
@@ -135,12 +137,12 @@ class Line:
         if way is not None:
             way.close()
 
-    def _connected(self) -> _Way:
+    def _connected(self) -> _Connection:
         remote = self._succession.reach(self._site)
         try:
             tail = remote.log.tail()
             try:
-                self._way = _Way(remote, tail, self._host.log.session())
+                self._way = _Connection(remote, tail, self._host.log.session())
             except BaseException:
                 tail.close()
                 raise
@@ -149,7 +151,7 @@ class Line:
             raise
         return self._way
 
-    def _begin_and_end(self, way: _Way) -> None:
+    def _begin_and_end(self, way: _Connection) -> None:
         wanted = self.wanted
         for tp, one in list(self._running.items()):
             if one.copy.name not in wanted or self._host.copies.get(one.copy.name) is not one.copy:
@@ -167,8 +169,8 @@ class Line:
             if copy is not None:
                 self._begin(way, copy)
 
-    def _begin(self, way: _Way, copy: Copy) -> None:
-        """Once this node has read its own site's log to the end."""
+    def _begin(self, way: _Connection, copy: Copy) -> None:
+        """Begin with a partition, once this node has read its own site's log to the end."""
         if copy.core.state.next_offset < self._host.log.bounds(copy.tp)[1]:
             return
         with copy.lock:
@@ -180,20 +182,20 @@ class Line:
                 self._give_away(way, copy, partial(self._start, way, copy, own, kept))
                 return
             start = self._start(way, copy, own, kept)
-            mirror = Mirror(start, own)  # it may begin behind what is here: in front of a merge that has all of it
+            mirror = Mirror(start, own)  # it may begin past what is here: before a merge that has all of it
             self._hold(way, copy.name, start.offset)
         except (LogError, RefusedError) as e:
             self._stop(copy, e)
             return
         self._told.pop(copy.name, None)
-        one = self._running[copy.tp] = Mirrored(copy, mirror)
+        one = self._running[copy.tp] = MirroredPartition(copy, mirror)
         one.told, one.held_at = before, time.monotonic()
         way.tail.follow(copy.tp, start.offset)
         logger.info("partition %s: mirrored from site %s, offset %d", copy.name, self._site, start.offset)
 
-    def _start(self, way: _Way, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
-        """Where to go on in the other log: the last checkpoint, unless it is of more than the own log holds; where that
-        log was trimmed meanwhile, the place that the other site offers."""
+    def _start(self, way: _Connection, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
+        """Return where to go on in the other log: the last checkpoint, unless it is ahead of the own log. If that log
+        was trimmed meanwhile, it is the place that the other site offers."""
         begins = way.remote.log.bounds(copy.tp)[0]
         if kept is not None and kept.state.lsn <= own.lsn and kept.offset >= begins:
             return kept
@@ -209,15 +211,15 @@ class Line:
             )
         return Checkpoint(0, beginning(copy, self._site, self._host.site))
 
-    def _give_away(self, way: _Way, copy: Copy, start: Callable[[], Checkpoint]) -> None:
-        """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
+    def _give_away(self, way: _Connection, copy: Copy, start: Callable[[], Checkpoint]) -> None:
+        """Give this site's log to the other one, once nobody serves from it (F3)."""
         active = copy.core.state.table.active
         if active is not None and active in copy.core.state.alive:
             return
         giving = self._giving.get(copy.name)
         if giving is None:
             fenced = self._fenced.get(copy.name)
-            giving = GivingAway(self._host, copy, way.remote, way.session, start, fenced)
+            giving = Relinquishment(self._host, copy, way.remote, way.session, start, fenced)
             self._giving[copy.name] = giving
         going_on = False
         try:
@@ -232,14 +234,14 @@ class Line:
         else:
             self._compares(copy)
 
-    def _hold(self, way: _Way, partition: str, offset: int) -> None:
+    def _hold(self, way: _Connection, partition: str, offset: int) -> None:
         until = retention.now_ms() + HOLD_MS
         why = f"mirrored by {self._host.me.node} of site {self._host.site}"
         retention.hold(way.remote.coordinator, partition, f"site-{self._host.site}", retention.Hold(offset, until, why))
 
     # --- bringing ---
 
-    def _bring(self, way: _Way) -> None:
+    def _bring(self, way: _Connection) -> None:
         session = way.session
         for entry in way.tail.poll(POLL_S):
             one = self._running.get(entry.tp)
@@ -257,7 +259,7 @@ class Line:
             raise LogError(f"this site's log did not take what was mirrored: {self._broken or session.failed}")
         self._report(way)
 
-    def _take(self, way: _Way, one: Mirrored, entry: Entry) -> None:
+    def _take(self, way: _Connection, one: MirroredPartition, entry: Entry) -> None:
         try:
             found = one.mirror.read(entry.offset, entry.value)
         except LogError as e:
@@ -268,8 +270,9 @@ class Line:
         for data in found:
             self._give(way, one, data, entry.timestamp_ms, one.mirror.checkpoint)
 
-    def _give(self, way: _Way, one: Mirrored, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
-        """To this site's log. Of several that go together each is behind the same checkpoint: the last one tells."""
+    def _give(self, way: _Connection, one: MirroredPartition, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
+        """Append to this site's log. Of several records that go together, each notes the same checkpoint: the last one
+        counts."""
         one.pending.append((taken_ms, behind))
 
         def done(offset: int | None, why: str | None) -> None:
@@ -284,14 +287,14 @@ class Line:
 
         way.session.append(one.copy.tp, data, done)
 
-    def _end(self, way: _Way, one: Mirrored, error: LogError) -> None:
+    def _end(self, way: _Connection, one: MirroredPartition, error: LogError) -> None:
         self._running.pop(one.copy.tp)
         way.tail.unfollow(one.copy.tp)
         self._stop(one.copy, error, one)
 
-    def _is_read(self, way: _Way, one: Mirrored) -> bool:
-        """Is all of the other log read, up to where it ended when that was first asked? Histories that have parted a
-        merge may have joined again; a busy log's end over a long line is never reached."""
+    def _is_read(self, way: _Connection, one: MirroredPartition) -> bool:
+        """Is all of the other log read, up to where it ended at the first question? A merge may have joined parted
+        histories again. The question keeps one end, since the end of a busy log over a long line is never reached."""
         if one.upto is None:
             one.upto = way.remote.log.bounds(one.copy.tp)[1]
         if one.mirror.offset < one.upto:
@@ -299,13 +302,14 @@ class Line:
         one.upto = None
         return True
 
-    def _stop(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
-        """This partition cannot be mirrored: say so, leave the others alone, and try again later."""
+    def _stop(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
+        """Note that this partition cannot be mirrored, leave the others alone, and try again later."""
         self._failed[copy.name] = time.monotonic()
         self._stands_still(copy, error, one)
 
-    def _stands_still(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
-        """Say so. Once as an event, and again and again as how it stands: else another node of this site has a try."""
+    def _stands_still(self, copy: Copy, error: HalogError, one: MirroredPartition | None = None) -> None:
+        """Report that a partition stands still: once as an event, and repeatedly as its standing, so that no other node
+        of this site tries it."""
         parted = isinstance(error, PartedError)
         since, known = self._told.get(copy.name, (-REPORT_S, ""))
         if known == error.message and time.monotonic() - since < REPORT_S:
@@ -320,7 +324,8 @@ class Line:
         self._write(copy, standing(self._host.coordinator, copy.name), error.message, one, parted=parted)
 
     def _compares(self, copy: Copy) -> None:
-        """Say now and then that this node is at it, and what was said before: else others of this site begin, too."""
+        """Write now and then that this node compares, and what was said before, so that no other node of this site
+        begins, too."""
         now = time.monotonic()
         since, known = self._told.setdefault(copy.name, (now, ""))
         if now - since >= REPORT_S:
@@ -329,8 +334,10 @@ class Line:
             parted = before is not None and before.parted and before.site == self._site
             self._write(copy, before, before.error if before and parted else COMPARES, None, parted=parted)
 
-    def _write(self, copy: Copy, before: Standing | None, why: str, one: Mirrored | None, *, parted: bool) -> None:
-        """How a mirror stands that stands still."""
+    def _write(
+        self, copy: Copy, before: MirrorStatus | None, why: str, one: MirroredPartition | None, *, parted: bool
+    ) -> None:
+        """Write the standing of a mirror that stands still."""
         if one is not None:
             checkpoint = one.safe
         elif before is not None and before.site == self._site:
@@ -340,7 +347,7 @@ class Line:
         write(
             self._host.coordinator,
             copy.name,
-            Standing(
+            MirrorStatus(
                 site=self._site,
                 by=self._host.me.node,
                 at_ms=_ms(),
@@ -352,11 +359,13 @@ class Line:
 
     # --- telling ---
 
-    def _report(self, way: _Way) -> None:
+    def _report(self, way: _Connection) -> None:
         now = time.monotonic()
         for tp, one in list(self._running.items()):
             if self._is_stuck(one, now):
-                logger.warning("what was brought of %s is not taken here: it is begun again", one.copy.name)
+                logger.warning(
+                    "partition %s: the copy here does not take what was mirrored: mirroring begins again", one.copy.name
+                )
                 way.tail.unfollow(tp)
                 del self._running[tp]
                 continue
@@ -376,26 +385,27 @@ class Line:
             self._looked_at = now
             self._bring_definitions(way)
 
-    def _is_followed(self, way: _Way, one: Mirrored) -> bool:
-        """Somebody else's by now, all of which is here: that site is mirrored from now on."""
+    def _is_followed(self, way: _Connection, one: MirroredPartition) -> bool:
+        """Is the partition another site's by now, and is all of the log here? Then that site is mirrored from now
+        on."""
         if one.pending or one.copy.core.state.table.owner != self._site or not self._is_read(way, one):
             return False
         return self._succession.is_given(one.copy, one.mirror.given_away)
 
-    def _is_stuck(self, one: Mirrored, now: float) -> bool:
-        """Everything is in the log and is not taken: somebody else's history is there, or the log lost its end. Or it
-        will not be: somebody's takeover has fenced this log, and came to nothing."""
+    def _is_stuck(self, one: MirroredPartition, now: float) -> bool:
+        """Is everything in the log, and not taken by the copy? Then another history is there, or the log lost its end.
+        Or it never will be: a takeover has fenced this log, and came to nothing."""
         state = one.copy.core.state.chain.state
         if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
             one.still_since = now
         return now - one.still_since >= STUCK_S
 
-    def _tell(self, way: _Way, one: Mirrored) -> None:
+    def _tell(self, way: _Connection, one: MirroredPartition) -> None:
         if one.fenced:
-            self._bring_definitions(way)  # whoever takes over from here will not ask that site again
+            self._bring_definitions(way)  # a takeover from here will not ask that site again
         waiting = _ms() - one.pending[0][0] if one.pending else 0
-        end = way.tail.known_end(one.copy.tp)  # not asked for: the line may be long, and partitions many
-        now = Standing(
+        end = way.tail.known_end(one.copy.tp)  # the log is not asked: the line may be long, and partitions many
+        now = MirrorStatus(
             site=self._site,
             by=self._host.me.node,
             at_ms=_ms(),
@@ -412,13 +422,15 @@ class Line:
         one.told = now
 
     def _epoch(self, copy: Copy) -> int:
-        """Of the table by which this site mirrors that one, and nothing of its own is in the log behind that."""
+        """Return the epoch of the table by which this site mirrors that one, if nothing of its own is in the log behind
+        that; else -1."""
         with copy.lock:
             mirrors = copy.core.state.table.owner == copy.core.state.chain.state.owner == self._site
             return copy.core.state.table.epoch.number if mirrors else -1
 
-    def _bring_definitions(self, way: _Way) -> None:
-        """Objects of older classes are read by definitions that only the other site may have."""
+    def _bring_definitions(self, way: _Connection) -> None:
+        """Copy the definitions of classes: objects of older classes are read by definitions that only the other site
+        may have."""
         self._definitions_read = bring(way.remote.log, self._host.log, self._definitions, self._definitions_read)
 
 

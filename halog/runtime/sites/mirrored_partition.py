@@ -1,4 +1,4 @@
-"""One partition that is being mirrored, as the line that does it knows it (F2)."""
+"""Keeps the state of one partition that a link mirrors (F2)."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.metadata.mirrors import Standing
+from halog.metadata.mirrors import MirrorStatus
 
 if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
 
 HOLD_S = 60.0
-"""How often the other site's log is held anew."""
+"""The hold on the other site's log is renewed this often."""
 
 
-class Mirrored:
-    """From one place in the other log on."""
+class MirroredPartition:
+    """A `MirroredPartition` is mirrored from one place in the other log on."""
 
     def __init__(self, copy: Copy, mirror: Mirror) -> None:
         self.copy = copy
         self.mirror = mirror
         self.pending: deque[tuple[int, Checkpoint]] = deque()
-        """What is under way: when the other site's log took it, and where the mirror stood behind it."""
+        """Holds what is under way: when the other site's log took it, and where the mirror stood behind it."""
         self.landed = self.safe = self._next_safe = mirror.checkpoint
-        """Everything up to here is in this site's log; and was read from it by this node, as what counts."""
+        """Everything up to `landed` is in this site's log. Up to `safe` this node has also read it there as what
+        counts."""
         self.lag_ms = 0
         self.still_since = time.monotonic()
         """Since when nothing is under way."""
         self.upto: int | None = None
-        """Where the other log ended when it was first looked whether all of it is read; None: nobody asks."""
+        """Where the other log ended when it was first asked whether all of it is read; None: nobody asks."""
         self.joined = False
-        """Was it made sure that nobody is told of two histories any more?"""
-        self.told: Standing | None = None
+        """Was it made sure that no two histories are reported any more?"""
+        self.told: MirrorStatus | None = None
         self.told_at = self.held_at = -HOLD_S
 
     def settle(self) -> None:
-        """Look how far `safe` is. Not at the last that has landed, which a busy log would never have read."""
+        """Find how far `safe` is. It does not wait for the last record that has landed, which would never be read in a
+        busy log."""
         if self.mirror.parted is None and not self.mirror.given_away:
             self.upto = None
         if not self.pending:
@@ -50,11 +52,11 @@ class Mirrored:
 
     @property
     def apart(self) -> bool:
-        """Was it parted when it was told last, and does nothing show by now that it is not any more?"""
+        """Was it reported as parted, and does nothing show by now that this is over?"""
         return self.told is not None and self.told.parted and not self.mirror.met
 
     @property
     def fenced(self) -> bool:
-        """Has the other site's turn ended, and is all of it here, and that not told yet? Somebody waits for it."""
+        """Has the other site's turn ended, is all of it here, and was that not told yet? Somebody waits for it."""
         epoch = self.safe.state.epoch
         return not self.safe.state.opened and (self.told is None or self.told.checkpoint.state.epoch != epoch)

@@ -1,9 +1,9 @@
-"""A site that mirrors one which serves no more goes on with the one that does (M5, P5).
+"""Makes a site that mirrors one which serves no more go on with the one that does (M5, P5).
 
-With two sites there is nothing to do: whoever is taken over from is told. A third one, kept for disasters, learns it in
-two ways: the log that it mirrors says, where it ends, that it was given away; or nobody answers at the other site, and
-another one says that it serves this very history. What that one lacks of what this one has is found before this one's
-log is given to it, as ever, and then the histories have parted (`halog.runtime.sites.relinquish`).
+With two sites there is nothing to do: the site that is taken over from is told. A third one, kept for disasters, learns
+it in two ways. The log that it mirrors ends with the record that it was given away. Or the other site does not answer,
+and another one says that it serves this very history. What that one lacks of what this one has is found before this
+one's log is given to it, as always; then the histories have parted (`halog.runtime.sites.relinquish`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 GONE_S = 10.0
-"""For a site that does not answer: servers that are started again do by then."""
+"""A site may be silent for so long: servers that are started again answer by then."""
 
 AGAIN_S = 30.0
-"""Between looks whether anybody else serves; each may wait for a site that does not answer either."""
+"""Pause between looks whether another site serves; each may wait for a site that does not answer either."""
 
 
 SOON_S = 2.0
-"""Between questions whether the site that a log was given to serves by now: it does in about a second."""
+"""Pause between questions whether the site that a log was given to serves by now: it does in about a second."""
 
 
-class Succession:
-    """To one site, called `site`, as one that mirrors it knows it."""
+class OwnerTracker:
+    """An `OwnerTracker` finds who serves in the place of one site, called `site`, which this one mirrors."""
 
     def __init__(self, host: Host, site: str, reach: Callable[[str], Remote], others: Collection[str]) -> None:
         self.site = site
@@ -50,11 +50,11 @@ class Succession:
         self._asked_at: dict[str, float] = {}
 
     def answers(self) -> None:
-        """The other site is there, or is not asked for anything."""
+        """Note that the other site answers, or is not asked for anything."""
         self._there = time.monotonic()
 
     def is_silent(self, partitions: Collection[str]) -> None:
-        """It is not. When that has been so for long, others are asked whether they serve these."""
+        """Note that it does not answer. If that lasts, other sites are asked whether they serve these partitions."""
         now = time.monotonic()
         if now - self._there < GONE_S or (self._looked_at > self._there and now - self._looked_at < AGAIN_S):
             return
@@ -64,7 +64,7 @@ class Succession:
         self._looked_at = time.monotonic()
 
     def is_given(self, copy: Copy, to: str) -> bool:
-        """The other site's log ends with being given to that one, which is mirrored from now on if it serves."""
+        """Follow site `to`, which the other site's log was given to, if it serves; return whether it does."""
         now = time.monotonic()
         if to not in self._others or now - self._asked_at.get(copy.name, -SOON_S) < SOON_S:
             return False
@@ -72,11 +72,11 @@ class Succession:
         try:
             return self._ask(to, [copy.name], f"site {self.site} has given its log to that one")
         except HalogError as e:
-            logger.warning("partition %s is site %s's, which cannot be mirrored from yet: %s", copy.name, to, e)
+            logger.warning("partition %s belongs to site %s, which cannot be mirrored yet: %s", copy.name, to, e)
             return False
 
     def _ask(self, other: str, partitions: Collection[str], why: str) -> bool:
-        """Is any of them followed?"""
+        """Follow site `other` in those partitions that it serves; return whether there are any."""
         remote = self.reach(other)
         try:
             copies = [c for name in partitions if (c := self._host.copies.get(name)) is not None]

@@ -1,11 +1,12 @@
-"""How a site gives its log of a partition to the site that serves it now, and begins to mirror it (F1, F3).
+"""Gives a site's log of a partition to the site that serves it now, and begins to mirror that one (F1, F3).
 
-Its own log first: an epoch of this site's that nobody serves fences whatever is still on its way there. Then what the
-log holds up to there is compared with the other site's: if the other one has all of it, `SiteSwitched` ends this site's
-turn, and mirroring begins; if not, both have gone on, which is told (M1). Then the other site may merge what this one
-has: the record that does so makes this site's history a part of that one's, and is waited for.
+First this site's own log is fenced by an epoch that nobody serves, against whatever is still on its way there. Then
+what the log holds up to there is compared with the other site's. If the other one has all of it, `SiteSwitched` ends
+this site's turn, and mirroring begins. If not, both have gone on, which is reported (M1). Then the other site may merge
+what this one has. The record of the merge makes this site's history a part of that one's, and is waited for.
 
-A little at each step, on the thread of the line to that site, through its session: others are mirrored meanwhile.
+It goes on a little at each step, on the thread of the link to that site, through its session: other partitions are
+mirrored meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.table.table import PartitionTable
 from halog.errors import LogError, PartedError
 from halog.metadata.partition_tables import change_table
-from halog.metadata.restore_requests import Closed, close
+from halog.metadata.restore_requests import ClosedBranch, close
 from halog.ports import Coordinator, LogSession
 from halog.runtime.support.adapters import Remote
 
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 PIECE = 2_000
-"""Entries of the other log that are read in one step: some 50 ms."""
+"""So many entries of the other log are read in one step: some 50 ms."""
 
 AGAIN_S = 1.0
-"""Between looks whether the other log is that site's by now."""
+"""Pause between looks whether the other log is that site's by now."""
 
 
-class GivingAway:
-    """Of one partition, to one site. `fenced`: an epoch that this node has begun for it before."""
+class Relinquishment:
+    """A `Relinquishment` gives one partition to one site. `fenced`: an epoch that this node has begun for it before."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class GivingAway:
         start: Callable[[], Checkpoint],
         fenced: EpochId | None,
     ) -> None:
-        """`start`: finds a place in the other log that this site's history goes up to, or beyond. LogError."""
+        """Take `start`: it finds a place in the other log that this site's history goes up to, or beyond. LogError."""
         self._host = host
         self._copy = copy
         self._remote = remote
@@ -61,9 +62,9 @@ class GivingAway:
         self._start = start
         self.epoch = fenced
         self.parted: LogError | None = None
-        """Both sites have gone on, as far as this one can see."""
+        """Is set if both sites have gone on, as far as this one can see."""
         self.rests_until = 0.0
-        """There is nothing to do before, by the monotonic clock."""
+        """Until when there is nothing to do, by the monotonic clock."""
         self._steps = self._all()
 
     def step(self) -> bool:
@@ -77,12 +78,12 @@ class GivingAway:
             self._append(records.EpochStarted(self._header(), own.epoch, own.lsn))
         while self._state().epoch != self.epoch:
             if self._state().epoch.number > self.epoch.number:
-                logger.info("partition %s: another epoch was quicker; once more", self._copy.name)
+                logger.info("partition %s: another node began an epoch first; fencing begins again", self._copy.name)
                 return
             yield True
         own = self._closed()
         yield from self._compare(own)
-        if self._state().epoch != self.epoch:  # somebody was quicker: what was told of this branch's end is void
+        if self._state().epoch != self.epoch:  # another node was quicker: what was told of this branch's end is void
             return
         self._append(records.SiteSwitched(self._header(), self._remote.name, own.head))
         while self._state().owner != self._remote.name:
@@ -95,12 +96,13 @@ class GivingAway:
             return self._copy.core.state.chain.state
 
     def _closed(self) -> ChainState:
-        """What the own log ends with, told to whoever may merge it: nothing more comes to it."""
+        """Write down what this site's log ends with, for a site that may merge it: nothing more comes to it. Return
+        that state."""
         with self._copy.lock:
             core = self._copy.core
             state, offset = core.state.chain.state, core.state.next_offset
             in_doubt = tuple(u.offset for u in core.state.ledger.undecided.values())
-        close(self._host.coordinator, self._copy.name, Closed(Checkpoint(offset, state), in_doubt))
+        close(self._host.coordinator, self._copy.name, ClosedBranch(Checkpoint(offset, state), in_doubt))
         return state
 
     def _header(self) -> records.Header:
@@ -108,7 +110,7 @@ class GivingAway:
         return records.Header(self._copy.core.state.chain.state.log_id, self.epoch)
 
     def _fence(self) -> EpochId:
-        """In the znode: nobody else of this site has this epoch, and none is active."""
+        """Take an epoch in the znode: no other node of this site has it, and none is active."""
         return fence(
             self._host.coordinator, self._copy.name, self._host.site, self._state().epoch.number, self._host.me
         )
@@ -117,8 +119,8 @@ class GivingAway:
         self._session.append(self._copy.tp, records.encode(record), _ignore)
 
     def _compare(self, own: ChainState) -> Iterator[bool]:
-        """Until the other log is that site's, and has all that this one has. If it is and has not, the histories have
-        `parted`: from then on a merge over there is waited for."""
+        """Wait until the other log is that site's, and has all that this one has. If it does not have all, the
+        histories have `parted`, and a merge over there is waited for."""
         log, tp, found = self._remote.log, self._copy.tp, Mirror(self._start(), own)
         while True:
             end = log.bounds(tp)[1]
@@ -148,8 +150,8 @@ def _ends_before(own: ChainState, theirs: ChainState) -> PartedError:
 
 
 def fence(coordinator: Coordinator, partition: str, site: str, highest: int, by: Member) -> EpochId:
-    """An epoch of a site that nobody of it will serve, above all that its znode knows and `highest`: nobody is active
-    from here on. It still has to be started in the log."""
+    """Take an epoch of a site that no node of it will serve, above `highest` and all that its znode knows. Nobody is
+    active from then on. The epoch still has to be started in the log."""
 
     def fenced(table: PartitionTable) -> PartitionTable:
         number = max(table.epoch.number, highest) + 1
@@ -165,4 +167,4 @@ def beginning(copy: Copy, site: str, here: str) -> ChainState:
 
 
 def _ignore(offset: int | None, why: str | None) -> None:
-    """What came of it the log shows; a session that fails makes the line begin again."""
+    """Ignore the result: the log shows it, and a session that fails makes the link begin again."""

@@ -1,11 +1,11 @@
-"""Have two sites both gone on with a partition? Looked at by whoever is active here, or mirrors it, told, and left as
-it is (M1).
+"""Reports that two sites have both gone on with a partition, and changes nothing (M1). The node that is active here, or
+mirrors the partition, looks for it.
 
-parted/<partition>   JSON: `Parted`, in the coordinator of each of the sites that see it, as long as it is so
+    parted/<partition>   JSON: `Split`, in the coordinator of each of the sites that see it, as long as it lasts
 
-Where both serve it, or the other one has stopped and keeps what this one lacks, the active node tells it; where this
-one has stopped, whoever would mirror (`halog.runtime.sites.mirror_link`). What each side has done is counted by
-`halog.runtime.sites.divergence_count`.
+The active node reports it if both sites serve the partition, or if the other one has stopped and keeps what this one
+lacks. If this site has stopped, the node that would mirror reports it (`halog.runtime.sites.mirror_link`). What each
+side has done is counted by `halog.runtime.sites.divergence_count`.
 """
 
 from __future__ import annotations
@@ -35,45 +35,46 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 WATCH_S = 5.0
-"""How often the other site's tables are read: a split lasts until somebody decides, so seconds do not matter."""
+"""The other site's tables are read this often: a split lasts until somebody decides, so seconds do not matter."""
 
 
-class Fork(msgspec.Struct, frozen=True):
-    """The last record of both histories: the epoch that wrote it, by number and site, and its lsn."""
+class ForkPoint(msgspec.Struct, frozen=True):
+    """A `ForkPoint` is the last record of both histories: the epoch that wrote it, by number and site, and its lsn."""
 
     epoch: int
     site: str
     lsn: int
 
 
-class Branch(msgspec.Struct, frozen=True):
-    """What one site has done behind the fork, up to `lsn`, as it was known at `at_ms` (since 1970)."""
+class BranchCount(msgspec.Struct, frozen=True):
+    """A `BranchCount` says what one site has done behind the fork, up to `lsn`, as it was known at `at_ms` (since
+    1970)."""
 
     objects: int
-    """That it has touched."""
+    """How many objects it has touched."""
     at_least: bool
-    """There is more than is counted."""
+    """Is there more than is counted?"""
     lsn: int
     at_ms: int
 
 
-class Parted(msgspec.Struct, frozen=True):
-    """What is told of a partition that another site has gone on with, too. `fork`, `here` and `there` are known a
-    moment later, all together."""
+class Split(msgspec.Struct, frozen=True):
+    """A `Split` is what is reported of a partition that another site has gone on with, too. `fork`, `here` and `there`
+    are known a moment later, all together."""
 
     site: str
     by: str
     since_ms: int
-    fork: Fork | None = None
-    here: Branch | None = None
-    there: Branch | None = None
+    fork: ForkPoint | None = None
+    here: BranchCount | None = None
+    there: BranchCount | None = None
     why: str = ""
-    """Why what is said of the branches is not, or no more, renewed."""
+    """Says why the counts of the branches are missing, or are not renewed any more."""
 
 
-def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[str, Parted]:
-    """Partitions whose history has parted from another site's: both serve it, or only one of them still does, and the
-    other one has what that one lacks."""
+def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[str, Split]:
+    """Return the partitions whose history has parted from another site's, each with its report. Both sites serve them,
+    or only one still does, and the other one has what that one lacks."""
     found, named = {}, set(coordinator.children("parted"))
     for table in tables:
         now = told(coordinator, table.name) if table.name in named else None
@@ -81,96 +82,97 @@ def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[s
             if now is not None:
                 found[table.name] = now
             continue
-        stands = standing(coordinator, table.name)  # what was told while it served is over
+        stands = standing(coordinator, table.name)  # what was reported while this site served is over
         if stands is not None and stands.parted and stands.site == table.owner:
             known = now is not None and now.site == stands.site
-            found[table.name] = now if known and now else Parted(stands.site, stands.by, stands.at_ms)
+            found[table.name] = now if known and now else Split(stands.site, stands.by, stands.at_ms)
     return found
 
 
-def told(coordinator: Coordinator, partition: str) -> Parted | None:
-    """What is told of a partition; None: nothing, or nothing that can be read."""
+def told(coordinator: Coordinator, partition: str) -> Split | None:
+    """Return what is reported of a partition; None if nothing is, or nothing that can be read."""
     return told_at(coordinator, partition)[0]
 
 
-def told_at(coordinator: Coordinator, partition: str) -> tuple[Parted | None, int]:
-    """With the znode's version; -1: there is none."""
+def told_at(coordinator: Coordinator, partition: str) -> tuple[Split | None, int]:
+    """Return the report with the znode's version; -1 if there is none."""
     found = coordinator.get(f"parted/{partition}")
     if found is None:
         return None, -1
     try:
         return _DECODER.decode(found.data), found.version
     except msgspec.MsgspecError as e:
-        logger.warning("znode parted/%s says nothing of a parting: %s", partition, e)
+        logger.warning("znode parted/%s cannot be read: %s", partition, e)
         return None, found.version
 
 
 def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
-    """Say that a partition has parted from that site, and hold this site's branch; was it not said before? What is
-    known of it stays."""
-    path, fresh = f"parted/{partition}", Parted(site, by, time.time_ns() // 1_000_000)
+    """Report that a partition has parted from that site, and hold this site's branch. Return whether this is new. What
+    is known of the split stays."""
+    path, fresh = f"parted/{partition}", Split(site, by, time.time_ns() // 1_000_000)
     before = told(coordinator, partition)
-    if before is None or before.site != site:  # first, since it is prolonged by who finds it told
+    if before is None or before.site != site:  # done first, since a node that finds the report only renews the hold
         branch_holds.begin(coordinator, partition, site)
     now, version = None, -1
-    while version < 0:  # somebody may say at this moment that it is over
+    while version < 0:  # somebody may report at this moment that it is over
         if coordinator.create(path, msgspec.json.encode(fresh)):
             return True
         now, version = told_at(coordinator, partition)
     if now is not None and (now.site, now.by) == (site, by):
         return False
     known = now is not None and now.site == site
-    with suppress(VersionError):  # whoever was quicker says the same
+    with suppress(VersionError):  # another node that was quicker says the same
         renewed = msgspec.structs.replace(now, by=by) if known and now else fresh
         coordinator.set(path, msgspec.json.encode(renewed), version)
     return not known
 
 
 def forget(coordinator: Coordinator, partition: str, site: str) -> None:
-    """It has not parted from that site any more."""
+    """Delete the report that a partition has parted from that site."""
     now, version = told_at(coordinator, partition)
     if now is not None and now.site == site:
         coordinator.delete(f"parted/{partition}", version)
 
 
 def joined(coordinator: Coordinator, partition: str, site: str) -> None:
-    """The history of that site has this one's in it: what was held for the merge is let go of."""
+    """Note that the history of that site contains this one's: release what was held for the merge, and delete the
+    report."""
     now = told(coordinator, partition)
     if now is not None and now.site == site:
         branch_holds.merged(coordinator, partition, site)
         forget(coordinator, partition, site)
 
 
-_DECODER = msgspec.json.Decoder(Parted)
+_DECODER = msgspec.json.Decoder(Split)
 
 
-class Watching:
-    """Of one host. One thread."""
+class SplitWatch:
+    """A `SplitWatch` looks for splits of what one host serves, on one thread."""
 
     def __init__(
         self, host: Host, reach: Callable[[str], Remote], sites: Collection[str], homes: Collection[str]
     ) -> None:
-        """`homes`: the policies that have one."""
+        """Take `homes`: the policies that have one."""
         self._host = host
         self._reach = reach
         self._sites = sites
         self._homes = homes
         self._told: dict[str, str] = {}
-        """Partition → the site that has gone on with it, too; of several the first one, until that is over."""
+        """By partition: the site that has gone on with it, too. Of several the first one counts, until that is over."""
 
     def turn(self) -> None:
-        """One look at the other sites."""
+        """Look once at the other sites."""
         copies = list(self._host.copies.values())
         mine = [c for c in copies if c.serving and c.core.state.table.policy in self._homes]
         for name in self._told.keys() - {c.name for c in mine}:
-            del self._told[name]  # whoever serves it now tells it
+            del self._told[name]  # the node that serves it now reports it
         for site in self._sites if mine else ():
             try:
                 self._look(site, mine)
             except (HalogError, UnknownResult) as e:
-                logger.debug("what site %s serves is not known: %s", site, e)
+                logger.debug("it is not known what site %s serves: %s", site, e)
                 for name in [name for name, told in self._told.items() if told == site]:
-                    del self._told[name]  # others may tell
+                    del self._told[name]  # other nodes may report it
         self._host.pause(WATCH_S)
 
     def _look(self, site: str, mine: list[Copy]) -> None:
@@ -189,9 +191,10 @@ class Watching:
                 self._end(copy, site, told=copy.name in told)
 
     def _has_gone_on(self, remote: Remote, table: PartitionTable, *, named: bool) -> bool | None:
-        """The other site serves it, too, or has stopped, and has what this one lacks; that is looked for where one of
-        them tells of a parting. None: it has stopped, and does not say what it has: nobody there has compared it since.
-        By the number of its epoch, and no clock: theirs is another one."""
+        """Return whether the other site serves the partition, too, or has stopped and has what this one lacks. The
+        latter is looked for if one of the two sites reports a split. None: the other site has stopped, and does not say
+        what it has, as nobody there has compared it since. This compares epoch numbers, not clocks: the clocks of two
+        sites differ."""
         theirs = its_table(remote.coordinator, table)
         if theirs is None or theirs.owner not in ("", self._host.site):
             return False

@@ -1,11 +1,11 @@
-"""Which site serves a partition: taking over from another site, and handing over to it, as operators ask (M5).
+"""Has a site take over partitions from another site, or hand them over to it, as operators ask (M5).
 
-The theory: a site's coordinator says which site is to serve (`PartitionTable.owner`), its log which one does (F1). With
-both sites there nothing is lost and nothing parts: the one that serves is told first, ends its epoch with everything
-logged, and only when this site has mirrored that does it take over. Where the other site does not answer nobody can
-know whether it goes on: taking over may split the history, and is done only for somebody who says so (F6).
+A site's coordinator says which site is to serve (`PartitionTable.owner`); its log says which one does (F1). If both
+sites are there, nothing is lost and nothing parts. The one that serves is told first, and ends its epoch with
+everything logged; this site takes over only when it has mirrored that. If the other site does not answer, nobody can
+know whether it goes on. Then taking over may split the history, and is done only if the caller says so (F6).
 
-What is written into the tables of the two sites, and what is counted there, is `halog.metadata.site_ownership`.
+What is written into the tables of the two sites, and what is counted there, is in `halog.metadata.site_ownership`.
 """
 
 from __future__ import annotations
@@ -24,51 +24,52 @@ from halog.metadata.mirrors import HOLD_MS, standing
 from halog.metadata.partition_tables import change_table, its_table, table_of
 from halog.metadata.site_lag import lacking
 from halog.ports import Coordinator
-from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.support.adapters import Remote
 
 LOOK_S = 0.1
-"""Between looks at how far the mirror is."""
+"""Pause between looks at how far the mirror is."""
 
 AT_ONCE = 16
-"""Fences under way at the same time: each has a producer of its own, since one that fails fails all that it holds."""
+"""So many fences are under way at the same time. Each has a producer of its own, since one that fails fails all that it
+holds."""
 
 HANGS_S = 2.0
 """A log that does not take a fence for so long holds up the fences of no others."""
 
 
-class Switch(NamedTuple):
-    """What became of one partition."""
+class SwitchResult(NamedTuple):
+    """A `SwitchResult` says what became of one partition."""
 
     partition: str
     taken_over_from: str
-    """"" if this site served it before."""
+    """The site that served before; "" if this site did."""
     may_fork: bool
-    """Nobody knows what the other site has."""
+    """Is it unknown what the other site has?"""
     lacks: str = ""
-    """What the other site acknowledged and may not be here; "": nothing, as far as this site was told."""
+    """What the other site acknowledged and may not be here; "" if nothing, as far as this site was told."""
 
 
 @dataclass
-class _Asked:
-    """A partition that another site was asked for."""
+class _SwitchRequest:
+    """A `_SwitchRequest` is a partition that another site was asked for."""
 
     table: PartitionTable
-    """As this site has it."""
+    """This site's table."""
     remote: Remote
     there: PartitionTable
-    """As that site had it."""
+    """The other site's table at the time of the request."""
     claims: int
-    """Of this site's own table, before anything was given."""
-    drawing: DrawingLevel
+    """The claims in this site's own table, before anything was given."""
+    drawing: CatchUp
     token: str
-    """Of the claim to it."""
+    """The token of this site's claim."""
     taking: bool = False
-    """It may be served here by now."""
+    """May it be served here by now?"""
 
 
-class Switching:
-    """For one site, called `site`."""
+class Switchover:
+    """A `Switchover` has one site, called `site`, serve partitions, or give them up."""
 
     def __init__(
         self,
@@ -78,8 +79,8 @@ class Switching:
         timeout_s: float,
         pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
     ) -> None:
-        """`reach`: ClosedError where the node closes, and nothing is to be taken over; `pause`: waits for so long;
-        something true ends all that is waited for."""
+        """Take `reach`, which raises ClosedError if the node closes, and nothing is to be taken over. `pause` waits for
+        so long; if it returns something true, all waiting ends."""
         self._coordinator = coordinator
         self._site = site
         self._reach = reach
@@ -95,12 +96,13 @@ class Switching:
         may_fork: bool = False,
         by_votes: bool = False,
         asks: bool = True,
-        done: Callable[[Switch], None] = lambda switch: None,
-    ) -> list[Switch]:
-        """Make this site serve these partitions. With the other site there: once this one has everything. Without:
-        at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's; not
-        `asks`: only what the other site has given to this one, and still does. RefusedError, DeadlineError: those told
-        to `done` are taken over, the others are as they were, or given, and not taken yet."""
+        done: Callable[[SwitchResult], None] = lambda switch: None,
+    ) -> list[SwitchResult]:
+        """Make this site serve these partitions. If the other site is there, it does so once this one has everything;
+        if not, at once, given `may_fork`. `by_votes`: this site has the votes it needs, so nobody overrules another
+        one's. Without `asks`: only what the other site has given to this one, and still gives. RefusedError,
+        DeadlineError: partitions that `done` was called with are taken over; the others are as they were, or given, and
+        not taken yet."""
         self._by_votes = by_votes
         self._asks = asks
         tables = [table_of(self._coordinator, name) for name in partitions]
@@ -121,21 +123,21 @@ class Switching:
         tables: list[PartitionTable],
         alone: set[str],
         remotes: dict[str, Remote | None],
-        done: Callable[[Switch], None],
+        done: Callable[[SwitchResult], None],
         may_fork: bool,
-    ) -> list[Switch]:
-        """All are asked for at once, so that they are away for about as long as one would be."""
-        asked: dict[str, _Asked] = {}
+    ) -> list[SwitchResult]:
+        """Ask for all partitions at once, so that they are away for about as long as one would be."""
+        asked: dict[str, _SwitchRequest] = {}
         try:
             for table in tables:
                 remote = remotes.get(table.owner) if table.name not in alone else None
                 if remote is not None:
                     there = table_of(remote.coordinator, table.name)
-                    drawing = DrawingLevel(self._coordinator, remote, table.name)
+                    drawing = CatchUp(self._coordinator, remote, table.name)
                     if not self._asks:
                         claims.check_given(there, self._site, remote.name)
                     counted = table_of(self._coordinator, table.name).claims
-                    asked[table.name] = _Asked(table, remote, there, counted, drawing, claims.token())
+                    asked[table.name] = _SwitchRequest(table, remote, there, counted, drawing, claims.token())
                     if self._asks:
                         self._give(remote.coordinator, there, self._site)
             switches = {t.name: self._switch(t, None, done) for t in tables if t.name not in asked}
@@ -145,11 +147,13 @@ class Switching:
                 self._give_back(one)
         return [switches[table.name] for table in tables]
 
-    def _take_over(self, asked: dict[str, _Asked], done: Callable[[Switch], None], may_fork: bool) -> dict[str, Switch]:
-        """Each as soon as this site is level with the other one, within one time for all of them. What is not by then,
-        or cannot be, is as it was; or, if it `may_fork`, taken over as it is. Removes from `asked` what is dealt
-        with."""
-        until, switches, failed = time.monotonic() + self._timeout_s, dict[str, Switch](), dict[str, HalogError]()
+    def _take_over(
+        self, asked: dict[str, _SwitchRequest], done: Callable[[SwitchResult], None], may_fork: bool
+    ) -> dict[str, SwitchResult]:
+        """Take each partition over as soon as this site is level with the other one, within one time limit for all. A
+        partition that is not level by then, or cannot be, stays as it was; with `may_fork` it is taken over as it is.
+        Partitions that are done are removed from `asked`."""
+        until, switches, failed = time.monotonic() + self._timeout_s, dict[str, SwitchResult](), dict[str, HalogError]()
         while asked:
             for name, one in list(asked.items()):
                 try:
@@ -168,8 +172,8 @@ class Switching:
             raise _all_of(failed)
         return switches
 
-    def _is_level(self, one: _Asked, until: float, may_fork: bool, *, may_fence: bool) -> bool | None:
-        """None: not yet."""
+    def _is_level(self, one: _SwitchRequest, until: float, may_fork: bool, *, may_fence: bool) -> bool | None:
+        """Return whether this site is level; None: not yet."""
         try:
             if time.monotonic() >= until:
                 raise DeadlineError(
@@ -186,13 +190,13 @@ class Switching:
     def _switch(
         self,
         table: PartitionTable,
-        asked: _Asked | None,
-        done: Callable[[Switch], None],
+        asked: _SwitchRequest | None,
+        done: Callable[[SwitchResult], None],
         *,
         level: bool = False,
         may_fork: bool = False,
-    ) -> Switch:
-        """Serve it here. `level`: with the other site, which was `asked`."""
+    ) -> SwitchResult:
+        """Make this site serve the partition. `level`: it is level with the other site, which was `asked`."""
         if asked is not None and level:
             try:
                 self._claim(asked)
@@ -205,16 +209,16 @@ class Switching:
         if table.owner:
             self._hold(table)
             self._take(table, asked, alone=forks)
-        done(switch := Switch(table.name, table.owner, forks, lacks))
+        done(switch := SwitchResult(table.name, table.owner, forks, lacks))
         return switch
 
-    def _claim(self, one: _Asked) -> None:
-        """From here on nobody else gives it back."""
+    def _claim(self, one: _SwitchRequest) -> None:
+        """Write a claim at the other site: from here on nobody else gives the partition back."""
         to, by, own = self._site, one.remote.name, one.token
         change_table(one.remote.coordinator, one.table.name, lambda now: claims.claimed(now, one.there, to, by, own))
 
-    def _give_back(self, one: _Asked) -> None:
-        """It was not to be: as it was there."""
+    def _give_back(self, one: _SwitchRequest) -> None:
+        """Give back a partition that was not taken: it is there as it was."""
         one.drawing.close()
         own = "" if one.taking else one.token
         with suppress(HalogError):
@@ -223,8 +227,9 @@ class Switching:
                 change_table(one.remote.coordinator, one.table.name, back)
 
     def demote(self, partitions: Iterable[str], to: str, done: Callable[[str], None] = lambda name: None) -> list[str]:
-        """Let site `to` serve them: this site's nodes stop, and mirror it once it has all of this site's history.
-        Those that changed. HalogError: those told to `done` are given up, the others are as they were."""
+        """Let site `to` serve these partitions: this site's nodes stop, and mirror it once it has all of this site's
+        history. Return those that changed. HalogError: partitions that `done` was called with are given up, the others
+        are as they were."""
         changed = [n for n in partitions if not table_of(self._coordinator, n).owner]
         for name in changed:
             change_table(self._coordinator, name, lambda now: claims.demoted(now, to))
@@ -234,8 +239,9 @@ class Switching:
     def let_go(
         self, partitions: Iterable[str], site: str, done: Callable[[str], None] = lambda name: None
     ) -> list[str]:
-        """Let commits go on without `site` until it has caught up. Those that changed. RefusedError for what is not
-        served here. HalogError: for those told to `done` they go on, the others are as they were."""
+        """Let commits go on without `site` until it has caught up. Return those partitions that changed. RefusedError
+        for what is not served here. HalogError: partitions that `done` was called with go on, the others are as they
+        were."""
         tables = [table_of(self._coordinator, name) for name in partitions]
         if away := next((t for t in tables if t.owner), None):
             raise RefusedError(
@@ -282,7 +288,8 @@ class Switching:
         return True
 
     def _has_given_up(self, site: str, table: PartitionTable, to: str) -> bool:
-        """Does that site say itself that it does not serve it, but `to` does, or this one? Somebody's command died."""
+        """Does that site itself say that it does not serve it, but `to` or this one does? Then somebody's command
+        died."""
         try:
             there = self._reach(site)
         except ClosedError:
@@ -311,21 +318,22 @@ class Switching:
             ) from None
 
     def _what_lacks(self, site: str, tables: list[PartitionTable]) -> str:
-        """Of a site that cannot be asked any more, in one sentence; nothing where no commit was ever to wait."""
+        """Say in one sentence what may be missing of a site that cannot be asked any more, or that its commits waited
+        for this one."""
         lacks = [lacking(self._coordinator, t.name, site) for t in tables]
         if not any(lacks):
             return "What it acknowledged is here: its commits waited for this site when last seen. "
         return f"Of {sum(map(bool, lacks))} of {len(tables)} partitions something it acknowledged may not be here. "
 
     def _hold(self, table: PartitionTable) -> None:
-        """The other site will need this log from here on, and cannot say so yet."""
+        """Hold this site's log: the other site will need it from here on, and cannot say so yet."""
         until = retention.now_ms() + HOLD_MS
         why = f"for site {table.owner}, which served it"
         retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
-    def _take(self, table: PartitionTable, asked: _Asked | None, *, alone: bool) -> None:
-        """Serve it here. `alone`, or by votes, since nobody heard of the other site: no commit is to wait for that one
-        until it is back. Whom an operator let go of there has not caught up by this either."""
+    def _take(self, table: PartitionTable, asked: _SwitchRequest | None, *, alone: bool) -> None:
+        """Write that this site serves. If `alone`, or by votes, since the other site was not heard of, no commit waits
+        for that one until it is back. Sites that an operator let go of there have not caught up by this either."""
         there = () if asked is None else asked.there.let_go
         others = tuple(n for n in there if n not in (self._site, table.owner))
         let_go = (table.owner, *others) if alone or self._by_votes else others
@@ -339,19 +347,19 @@ class Switching:
 
     @staticmethod
     def _give(coordinator: Coordinator, seen: PartitionTable, to: str) -> None:
-        """Unless somebody else has said meanwhile who is to serve it."""
+        """Give the partition to site `to`, unless somebody else has decided meanwhile who is to serve it."""
         change_table(coordinator, seen.name, lambda now: claims.given(now, seen, to))
 
 
-def _fencing(asked: Iterable[_Asked]) -> int:
-    """How many of them fence the other log just now; those that have begun long ago hang."""
+def _fencing(asked: Iterable[_SwitchRequest]) -> int:
+    """Return how many of them fence the other log just now; those that began long ago hang, and do not count."""
     now = time.monotonic()
     since = (one.drawing.fencing_since for one in asked)
     return sum(at is not None and now - at < HANGS_S for at in since)
 
 
 def _all_of(failed: Mapping[str, HalogError]) -> HalogError:
-    """The first one, and the names of the others."""
+    """Return the first error, with the names of the other partitions."""
     error, others = next(iter(failed.values())), list(failed)[1:]
     if not others:
         return error

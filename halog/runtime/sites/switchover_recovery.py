@@ -1,8 +1,8 @@
-"""A planned switch whose command died: this site was given a partition, and nobody takes it (M5).
+"""Finishes a planned switch whose command died: this site was given a partition, and nobody takes it (M5).
 
-The site that served has said so in its table, for good: its nodes end their epoch, and wait for this site. What the
-command had still to do, drawing level and serving, is done here by the node that mirrors, once that has been so for
-longer than a command takes. Nothing is lost by it, and nothing parts: it is `halog site promote` without `--may-fork`.
+The site that served has said so in its table, for good: its nodes end their epoch, and wait for this site. The node
+that mirrors does the rest of the command, catching up and serving, once it has waited longer than a command takes.
+Nothing is lost by it, and nothing parts: it is `halog site promote` without `--may-fork`.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from halog.events import SITE_TAKEN_OVER
 from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import UnknownResult
-from halog.runtime.sites.switchover import Switch, Switching
+from halog.runtime.sites.switchover import Switchover, SwitchResult
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignment
 
 logger = logging.getLogger("halog.mirror")
 
 LOOK_S = 10.0
-"""Between looks at the other sites' tables."""
+"""Pause between looks at the other sites' tables."""
 
 GIVEN_S = 90.0
-"""Half as long again as the command tries by itself, before it gives back what it has not taken. (One that was told to
-try for longer ends it beside this one: who comes first takes.)"""
+"""This is half as long again as the command tries by itself, before it gives back what it has not taken. (A command
+that was told to try for longer runs beside this: whichever is first takes the partition.)"""
 
 LEVEL_S: Final = 60.0
-"""For all of them together; what is not level by then is tried again later."""
+"""All partitions together have so long; what is not level by then is tried again later."""
 
 
-class Unfinished:
-    """Of one host. One thread."""
+class SwitchoverRecovery:
+    """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, mirroring: Mirroring, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, mirroring: MirrorAssignment, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
-        """`homes`: the policies that have one."""
+        """Take `homes`: the policies that have one."""
         self._host = host
         self._mirroring = mirroring
         self._reach = reach
@@ -54,7 +54,7 @@ class Unfinished:
         """By partition: since when it has been given to this site, as far as this node has seen."""
 
     def turn(self) -> None:
-        """One look at what is mirrored here."""
+        """Look once at what is mirrored here."""
         mine = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._homes]
         mine = [c for c in mine if self._mirroring.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
@@ -63,7 +63,7 @@ class Unfinished:
             try:
                 self._look(site, [c for c in mine if c.core.state.table.owner == site])
             except (HalogError, UnknownResult) as e:
-                logger.debug("whether site %s has given anything to this one is not known: %s", site, e)
+                logger.debug("it is not known whether site %s has given anything to this one: %s", site, e)
         self._host.pause(LOOK_S)
 
     def _look(self, site: str, copies: list[Copy]) -> None:
@@ -84,22 +84,24 @@ class Unfinished:
             self.take(due)
 
     def _has_parted(self, copy: Copy) -> bool:
-        """Then there is nothing to draw level with: an operator decides."""
+        """Has the partition parted? Then there is nothing to catch up with: an operator decides."""
         now = standing(self._host.coordinator, copy.name)
         return now is not None and bool(now.parted) and now.site == copy.core.state.table.owner
 
     def take(self, due: dict[str, Copy]) -> None:
         """Serve them here, once this site has all of them."""
 
-        def done(switch: Switch) -> None:
+        def done(switch: SwitchResult) -> None:
             if switch.taken_over_from:
                 why = "it was given to this site, and whoever asked for that did not end it"
                 more = {"site": switch.taken_over_from, "lacks": switch.lacks}
                 self._host.telling.told(due[switch.partition], Tell(SITE_TAKEN_OVER, "", why, more))
 
-        logger.warning("partitions %s were given to this site, and nobody took them: it takes them now", list(due))
+        logger.warning("partitions %s were given to this site, and nobody took them: this node does so now", list(due))
         try:
             host = self._host
-            Switching(host.coordinator, host.site, self._reach, LEVEL_S, host.pause).promote(due, asks=False, done=done)
+            Switchover(host.coordinator, host.site, self._reach, LEVEL_S, host.pause).promote(
+                due, asks=False, done=done
+            )
         except (HalogError, UnknownResult) as e:
             logger.warning("partitions %s are not taken yet: %s", list(due), e)

@@ -1,10 +1,11 @@
-"""Sites that go on by themselves (Q1, M5): one takes over from a site that nobody hears of any more, and one that was
-taken over from by votes stops.
+"""Lets sites go on by themselves (Q1, M5): a site takes over from one that nobody hears of any more, and a site that
+was taken over from by votes stops.
 
-Who mirrors a partition watches the votes for it (`halog.core.sites.takeover_candidate`); with enough of them it does
-what `halog site promote --may-fork` does. Where the votes bind, the site that served has refused commits since long
-before; once it sees who has them, and that one says that it serves, it gives the partition up as `halog site demote`
-does. Then its log is compared, and given away, or both have gone on (F3). This module decides nothing but when to look.
+The node that mirrors a partition watches the votes for it (`halog.core.sites.takeover_candidate`). With enough of them
+it does what `halog site promote --may-fork` does. If the votes bind, the site that served has refused commits since
+long before. Once it sees which site has the votes, and that one says that it serves, it gives the partition up as
+`halog site demote` does. Then its log is compared and given away, or both have gone on (F3). This module only decides
+when to look.
 """
 
 from __future__ import annotations
@@ -24,56 +25,56 @@ from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import change_table, serves
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.sites.switchover import Switch, Switching
-from halog.runtime.sites.voting import Desk, Desks, Held, held, is_behind, write
+from halog.runtime.sites.switchover import Switchover, SwitchResult
+from halog.runtime.sites.voting import SiteContact, SiteContacts, SiteVote, held, is_behind, write
 from halog.runtime.support.adapters import Remote
 from halog.runtime.support.clock import monotonic_ms
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import Mirroring
+    from halog.runtime.sites.mirror_assignment import MirrorAssignment
 
 logger = logging.getLogger("halog.mirror")
 
 LOOKS = 20
-"""So many in the time after which a site takes over: it is at most a twentieth late."""
+"""So many looks happen in the time after which a site takes over: it is at most a twentieth late."""
 
 EARLY = 4
-"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never. One
-that has not answered for the rest of it is not reached."""
+"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never. A site
+that has not answered for the rest of it counts as out of reach."""
 
 
 TOGETHER = 8
-"""For such a part of the time one that is due waits for others that are about to be: what is renewed so often ends
-as far apart. All are taken over together then, before another site tries."""
+"""For such a part of the time, a partition that is due waits for others that are about to be: votes that are renewed so
+often end as far apart. Then all are taken over together, before another site tries."""
 
 
-class TakenOver(NamedTuple):
-    """How a policy's partitions are."""
+class TakeoverRule(NamedTuple):
+    """Says how a policy's partitions are taken over."""
 
     after_ms: int
     binding: bool
-    """By more than half of the votes."""
+    """Does it take more than half of the votes?"""
     may: bool = True
-    """May this site take over by votes? One that has none only follows. Where commits wait for the logs of some sites
-    (`sync_sites`) only one of those has all that was acknowledged."""
+    """May this site take over by votes? A site that has none only follows. If commits wait for the logs of some sites
+    (`sync_sites`), only one of those has all that was acknowledged."""
 
 
 class Takeovers:
-    """Of one host. One thread; sites are asked on those of their desks."""
+    """A `Takeovers` is one host's. It has one thread; other sites are asked on the threads of their contacts."""
 
     def __init__(
         self,
         host: Host,
-        mirroring: Mirroring,
-        desks: Desks,
+        mirroring: MirrorAssignment,
+        desks: SiteContacts,
         reach: Callable[[str], Remote],
         votes: Mapping[str, int],
-        policies: Mapping[str, TakenOver],
+        policies: Mapping[str, TakeoverRule],
         rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`rules`: by policy, what all sites must say alike (`Held.rule`)."""
+        """Take `rules`: by policy, what all sites must say alike (`SiteVote.rule`)."""
         self._rules = rules
         self._differs = dict[str, str]()
         self._host = host
@@ -84,13 +85,13 @@ class Takeovers:
         self._policies = policies
         self._candidates: dict[str, Candidate] = {}
         self._asked: set[tuple[str, str]] = set()
-        """By site and partition, the votes that are being looked at there: a site that is slow is not asked twice."""
+        """By site and partition: the votes that are being looked at there. A site that is slow is not asked twice."""
         self._due_since = 0
         """Since when there is something to take over; 0: there is nothing."""
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
-        """One look at all copies."""
+        """Look look at all copies."""
         copies = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._policies]
         mine = [c for c in copies if self._policies[c.core.state.table.policy].may and self._mirroring.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
@@ -111,7 +112,8 @@ class Takeovers:
     # --- one that mirrors ---
 
     def _watch(self, copy: Copy) -> None:
-        """This site's vote is looked at each time; those of others once it rests, each on its own desk."""
+        """Look at the votes of a copy: at this site's each time; at those of others once it rests, each on its
+        contact's threads."""
         policy = self._policies[copy.core.state.table.policy]
         candidate = self._candidates.get(copy.name)
         if candidate is None:
@@ -122,20 +124,20 @@ class Takeovers:
             return
         for desk in self._desks.all.values():
             if desk is self._desks.own or not (policy.binding or desk.site == copy.core.state.table.owner):
-                continue  # the owner: does it answer at all?
+                continue  # the owner is asked, too, whether it answers at all
             if (desk.site, copy.name) not in self._asked:
                 self._asked.add((desk.site, copy.name))
                 desk.submit(partial(self._look_there, desk, copy, candidate))
             elif desk.silent_s * 1000 >= policy.after_ms // EARLY:
                 candidate.missed(desk.site)
 
-    def _look_there(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
+    def _look_there(self, desk: SiteContact, copy: Copy, candidate: Candidate) -> None:
         try:
             self._look(desk, copy, candidate)
         finally:
             self._asked.discard((desk.site, copy.name))
 
-    def _look(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
+    def _look(self, desk: SiteContact, copy: Copy, candidate: Candidate) -> None:
         try:
             now, _ = desk.ask(lambda coordinator: held(coordinator, copy.name))
         except (HalogError, UnknownResult) as e:
@@ -147,17 +149,17 @@ class Takeovers:
         else:
             candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())
 
-    def _is_other(self, copy: Copy, now: Held) -> bool:
-        """Was the vote written by another rule than this site's? Then it is not to be had: both could have more than
-        half of what each takes for all."""
+    def _is_other(self, copy: Copy, now: SiteVote) -> bool:
+        """Was the vote written by another rule than this site's? Then it cannot be taken: both sites could have more
+        than half of what each takes for all."""
         own = self._rules.get(copy.core.state.table.policy, "")
         if now.rule in ("", own):
             return False
         if self._differs.get(copy.name) != now.rule:
             self._differs[copy.name] = now.rule
             logger.error(
-                "partition %s: this site takes nothing over: it goes by (%s), and site %s by (%s); all must have the "
-                "same takeover, takeover_after_ms and votes",
+                "partition %s: this site takes nothing over: its rule is (%s), that of site %s is (%s); all sites must "
+                "have the same takeover, takeover_after_ms and votes",
                 copy.name,
                 own,
                 now.site,
@@ -166,11 +168,11 @@ class Takeovers:
         return True
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
-        """Is it to be taken over?"""
+        """Return the votes to claim; empty if the partition is not to be taken over."""
         return self._candidates[copy.name].claims(copy.core.state.table.owner, monotonic_ms())
 
     def _are_all(self, due: list[Copy], mine: list[Copy]) -> bool:
-        """Is there no other that is about to be due, or was waited for long enough?"""
+        """Is no other partition about to be due, or has this one waited long enough for the others?"""
         now, named = monotonic_ms(), {c.name for c in due}
         for copy in mine:
             after_ms, candidate = self._policies[copy.core.state.table.policy].after_ms, self._candidates[copy.name]
@@ -179,19 +181,19 @@ class Takeovers:
         return True
 
     def _take_over(self, due: list[Copy]) -> None:
-        """All at once: whoever served one of them mostly served them all."""
+        """Take all over at once: a site that served one of them mostly served them all."""
         claimed = [copy for copy in due if not self._has_parted(copy) and self._claim(copy)]
         by_name = {copy.name: copy for copy in claimed}
         before = {copy.name: copy.core.state.table.owner for copy in claimed}
 
-        def done(switch: Switch) -> None:
+        def done(switch: SwitchResult) -> None:
             more = {"site": switch.taken_over_from, "lacks": switch.lacks}
-            what = "it is not heard of"
+            what = "nobody hears of it"
             self._host.telling.told(by_name[switch.partition], Tell(SITE_TAKEN_OVER, "", what, more))
 
         timeout_s = max((self._policies[c.core.state.table.policy].after_ms for c in claimed), default=0) / 1000
         reached = partial(self._reached, timeout_s * (EARLY - 1) / EARLY)
-        switching = Switching(self._host.coordinator, self._host.site, reached, timeout_s)
+        switching = Switchover(self._host.coordinator, self._host.site, reached, timeout_s)
         if claimed:
             logger.warning("partitions %s are taken over from site %s", list(by_name), sorted(set(before.values())))
             try:
@@ -199,35 +201,35 @@ class Takeovers:
             except (HalogError, UnknownResult) as e:
                 logger.warning("partitions %s are not taken over yet: %s", list(by_name), e)
 
-    def _has_served(self, desk: Desk, there: Coordinator, copy: Copy) -> bool:
+    def _has_served(self, desk: SiteContact, there: Coordinator, copy: Copy) -> bool:
         leading, (now, _) = copy.core.leading, held(there, copy.name)
         if leading is None or now is None or now.under is None or not now.site == now.under.site == desk.site:
             return False
         return not is_behind(copy.core.state.chain.state, now.under)
 
     def _has_parted(self, copy: Copy) -> bool:
-        """Then both have what the other one lacks, and an operator says who goes on."""
+        """Do both sites have what the other one lacks? Then an operator decides who goes on."""
         now = standing(self._host.coordinator, copy.name)
         return now is not None and now.parted
 
     def _reached(self, patience_s: float, site: str) -> Remote:
-        """A site that was not reached a moment ago is not waited for again, nor one that has been silent for so long
-        since it was asked."""
+        """Reach a site. It is not waited for if it was not reached a moment ago, or has been silent for so long since
+        it was asked."""
         desk = self._desks.all.get(site)
         if desk is not None and (desk.is_out_of_reach or not desk.answers(patience_s)):
             raise UnreachableError(f"site {site} cannot be reached", site=site)
         return self._reach(site)
 
     def _claim(self, copy: Copy) -> bool:
-        """Take the votes, each if it is still as it was seen; what is too few is given back."""
+        """Take the votes, each if it is still as it was seen. If they are too few, give them back."""
         candidate, owner = self._candidates[copy.name], copy.core.state.table.owner
         claimed = []
         for site, seen in self._claims(copy).items():
             try:
                 if self._desks.all[site].ask(lambda there, seen=seen: self._take(there, copy, seen)):  # type: ignore[misc]
                     claimed.append(site)
-            except (HalogError, UnknownResult) as e:  # what may have been written counts as not
-                logger.info("partition %s: the vote of site %s is not to be had: %s", copy.name, site, e)
+            except (HalogError, UnknownResult) as e:  # what may have been written does not count
+                logger.info("partition %s: the vote of site %s could not be taken: %s", copy.name, site, e)
             if site not in claimed:
                 break  # of several sites that try, the first one to ask has it
         if candidate.is_enough(claimed):
@@ -238,7 +240,7 @@ class Takeovers:
         return False
 
     def _take(self, there: Coordinator, copy: Copy, seen: Vote) -> bool:
-        """One vote, if it is still as it was seen."""
+        """Take one vote, if it is still as it was seen."""
         now, version = held(there, copy.name)
         if now is None or now.vote != seen:
             return False
@@ -262,9 +264,9 @@ class Takeovers:
             self._host.telling.told(copy, Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
             change_table(self._host.coordinator, copy.name, lambda now: now if now.owner else given_up(now, desk.site))
 
-    def _serves(self, desk: Desk, copy: Copy) -> bool:
-        """Or has it served, in a history that this one does not go on from, and named this site again since? What it
-        answered is to be brought here first."""
+    def _serves(self, desk: SiteContact, copy: Copy) -> bool:
+        """Does that site serve the partition? Or has it served in a history that this one does not go on from, and
+        named this site again since? Then what it answered must be brought here first."""
         try:
             return desk.ask(lambda there: serves(there, copy.core.state.table) or self._has_served(desk, there, copy))
         except (HalogError, UnknownResult):

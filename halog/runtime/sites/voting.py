@@ -1,12 +1,14 @@
-"""The votes of sites for partitions, as their coordinators hold them (Q1, M5); see `halog.core.sites.site_quorum`.
+"""Asks for the votes of sites for partitions, which their coordinators hold (Q1, M5); see
+`halog.core.sites.site_quorum`.
 
-site_votes/<partition>   JSON: `Held`, in the coordinator of each site
+    site_votes/<partition>   JSON: `SiteVote`, in the coordinator of each site
 
-A vote belongs to the site that it names. Its active node renews it; it passes to another site by compare-and-set:
-claimed by one that takes over (`halog.runtime.sites.takeover`), or by one that serves already, as its owner says
-itself. A line that is cut right behind a planned switch leaves votes with a site that serves no more and cannot say so,
-and one that is cut right behind a claim those that were never counted. These pass, too, once nobody renews them:
-whatever was answered by them is in this site's history, which goes on from the epoch that they were renewed in last.
+A vote belongs to the site that it names. That site's active node renews it. It passes to another site by
+compare-and-set: it is claimed by a site that takes over (`halog.runtime.sites.takeover`), or by one that serves
+already, as the vote's owner says itself. A line that is cut right after a planned switch leaves votes with a site that
+serves no more and cannot say so. One that is cut right after a claim leaves votes that were never counted. These pass,
+too, once nobody renews them: what was answered by them is in this site's history, which goes on from the epoch in which
+they were renewed last.
 """
 
 from __future__ import annotations
@@ -39,55 +41,57 @@ if TYPE_CHECKING:
 logger = logging.getLogger("halog.mirror")
 
 THREADS = 16
-"""For each site: over a line with 50 ms a node renews some hundred votes a second."""
+"""Each site has so many threads: over a line with 50 ms a node renews some hundred votes a second."""
 
 AGAIN_S = 1.0
-"""Between attempts to reach a site; until then it is said at once that it cannot be."""
+"""Pause between attempts to reach a site; until then a question fails at once."""
 
 LOOK_S = 0.01
-"""Between looks whether a site has answered by now."""
+"""Pause between looks whether a site has answered by now."""
 
 TRIES = 3
-"""Of a renewal: another node of this site may have been active a moment ago, and have written once more since."""
+"""A renewal is tried so often: another node of this site may have been active a moment ago, and have written since."""
 
 
-class Held(msgspec.Struct, frozen=True):
-    """A vote, as the coordinator holds it."""
+class SiteVote(msgspec.Struct, frozen=True):
+    """A `SiteVote` is a vote, as the coordinator holds it."""
 
     site: str
-    """Whose it is."""
+    """The site that the vote belongs to."""
     by: str
     """The node that wrote it."""
     beat: int
-    """One more with each write."""
+    """Counts the writes."""
     epoch: EpochId | None = None
-    """The latest of its site in which it was renewed; None: it was claimed, or given back, and not renewed since."""
+    """The latest epoch of its site in which it was renewed; None: it was claimed, or given back, and not renewed
+    since."""
     rule: str = ""
-    """By which it was written: votes and times, as the configuration of its site has them. Sites that go by different
-    ones could each have more than half."""
+    """The rule by which it was written: votes and times, as the configuration of its site has them. Sites with
+    different rules could each have more than half."""
     last: EpochId | None = None
-    """Where its site has not renewed it: the epoch in which one did that had it before; None: none did."""
+    """If its site has not renewed it: the epoch in which an earlier owner renewed it last; None if none did."""
 
     @property
     def under(self) -> EpochId | None:
-        """The epoch in which it was renewed last, by whichever site had it: nothing was answered by it behind that."""
+        """Return the epoch in which it was renewed last, by whichever site had it: nothing was answered by it behind
+        that."""
         return self.epoch or self.last
 
     @property
     def vote(self) -> Vote:
-        """As a candidate sees it."""
+        """Return the vote as a candidate sees it."""
         return Vote(self.site, self.beat)
 
 
 Told = TypeVar("Told")
-"""What a coordinator was asked for."""
+"""What a coordinator is asked for."""
 
-_DECODER = msgspec.json.Decoder(Held)
+_DECODER = msgspec.json.Decoder(SiteVote)
 
 
-def held(coordinator: Coordinator, partition: str) -> tuple[Held | None, int]:
-    """The vote for a partition and the znode's version; (None, -1): there is none. CoordinatorError for what cannot be
-    read: it is nobody's to overwrite."""
+def held(coordinator: Coordinator, partition: str) -> tuple[SiteVote | None, int]:
+    """Return the vote for a partition and the znode's version; (None, -1) if there is none. CoordinatorError for what
+    cannot be read: nobody may overwrite it."""
     found = coordinator.get(_path(partition))
     if found is None:
         return None, -1
@@ -102,17 +106,17 @@ def write(
     partition: str,
     site: str,
     by: str,
-    before: Held | None,
+    before: SiteVote | None,
     version: int,
     epoch: EpochId | None = None,
     rule: str = "",
-) -> tuple[Held, int]:
-    """Renew the vote of `site` in `epoch`, or give it to that site, which has not renewed it yet: as it is now, and its
-    version. VersionError: somebody else has written."""
+) -> tuple[SiteVote, int]:
+    """Renew the vote of `site` in `epoch`, or give it to that site, which has not renewed it yet. Return it as it is
+    now, and its version. VersionError: somebody else has written."""
     if before is not None and before.site == site and before.epoch is not None:
         epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
     last = before.under if before is not None and epoch is None else None
-    now = Held(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
+    now = SiteVote(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
     data = msgspec.json.encode(now)
     if before is not None:
         return now, coordinator.set(_path(partition), data, version)
@@ -122,7 +126,7 @@ def write(
 
 
 def rule_of(takeover: str, after_ms: int, votes: Mapping[str, int]) -> str:
-    """What all sites must say alike."""
+    """Return the rule that all sites must say alike."""
     return f"{takeover} {after_ms} ms, " + ", ".join(f"{site}: {votes[site]}" for site in sorted(votes))
 
 
@@ -136,8 +140,8 @@ def is_behind(history: ChainState, epoch: EpochId | None) -> bool:
     return any(epoch == opened for lineage in (history.lineage, *merged) for opened, _ in lineage)
 
 
-class Desk:
-    """Where one site is asked: its coordinator, by a few threads. This site's own is no other."""
+class SiteContact:
+    """A `SiteContact` asks one site's coordinator, on a few threads. This site's own coordinator has one, too."""
 
     def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
         self.site = site
@@ -148,21 +152,21 @@ class Desk:
         self._not_before = 0.0
         self._asking = threading.Lock()
         self._owes_since = 0.0
-        """Since when a question has had no answer, and no later one either; 0: none has."""
+        """Since when a question has had no answer, and no later one either; 0: none waits."""
         self._answers = 0
-        """So many have come, or it was found that none will."""
+        """Counts the answers that have come, and the questions that failed."""
         self._refusals = set[str]()
-        """What it said instead of an answer, told once each: a vote that cannot be read is nobody's."""
+        """What the site said instead of an answer, logged once each: a vote that cannot be read is nobody's."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do it on a thread that may wait for that site; not at all once the node closes."""
+        """Run `work` on a thread that may wait for that site; not at all once the node closes."""
         with suppress(RuntimeError):
             self._pool.submit(work)
 
     def ask(self, what: Callable[[Coordinator], Told]) -> Told:
-        """What that site's coordinator says. UnreachableError at once where it was not reached a moment ago. One that
-        does not answer is reached anew; one that refuses, or holds what cannot be read, has answered."""
+        """Return what that site's coordinator says. UnreachableError at once if it was not reached a moment ago. If it
+        does not answer, it is connected anew. A refusal, or an entry that cannot be read, is an answer."""
         remote: Remote | None = None
         with self._asking:
             self._owes_since = self._owes_since or time.monotonic()
@@ -184,13 +188,13 @@ class Desk:
 
     @property
     def silent_s(self) -> float:
-        """How long a question has had no answer."""
+        """Return how long a question has had no answer."""
         since = self._owes_since
         return time.monotonic() - since if since else 0.0
 
     def answers(self, patience_s: float) -> bool:
-        """Does that site answer any question, before one has been open for so long? Where a line swallows what is sent
-        it takes longer to find that out from a connection that is made anew. ClosedError once the node closes."""
+        """Return whether that site answers a question before one has been open for so long. Where a line swallows what
+        is sent, a connection made anew takes longer to find that out. ClosedError once the node closes."""
         before = self._answers
         self.submit(self._probe)
         since = self._owes_since or time.monotonic()
@@ -202,12 +206,12 @@ class Desk:
         return not self.is_out_of_reach
 
     def _probe(self) -> None:
-        """A question whose answer is of no interest."""
+        """Ask a question whose answer is of no interest."""
         with suppress(HalogError, UnknownResult):
             self.ask(lambda coordinator: coordinator.get("site_votes"))
 
     def keep(self) -> None:
-        """Reach it before it is needed: a node that becomes active asks it at once, and commits wait for that."""
+        """Connect before it is needed: a node that becomes active asks at once, and commits wait for that."""
         if self.is_out_of_reach and not self._lock.locked() and time.monotonic() >= self._not_before:
             self.submit(self._try)
 
@@ -216,7 +220,7 @@ class Desk:
             self._reached()
 
     def _reached(self) -> Remote:
-        """The other site, once for all."""
+        """Return the connection to the other site, which is kept."""
         assert self._reach is not None, self.site
         with self._lock:
             if self._remote is None:
@@ -235,7 +239,7 @@ class Desk:
         return self._reach is not None and self._remote is None
 
     def _lost(self, remote: Remote | None) -> None:
-        """Unless another one has been reached since: of several that ask, each meets it."""
+        """Close the connection, unless another one was made since: of several that ask, each meets the failure."""
         with self._lock:
             if remote is None or remote is not self._remote:
                 return
@@ -244,51 +248,57 @@ class Desk:
         remote.close()
 
     def close(self) -> None:
-        """Ask no more. A thread that does all the same, since it outlived the node's patience, reaches nothing."""
+        """Ask no more. A thread that outlived the node's patience and still asks reaches nothing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._lost(self._remote)
         self._not_before = math.inf
 
 
-class Desks:
-    """Of all sites, this one's among them."""
+class SiteContacts:
+    """Holds the contacts of all sites, this one included."""
 
     def __init__(self, host: Host, reach: Callable[[str], Remote], others: Collection[str]) -> None:
-        self.own = Desk(host, host.site, None)
-        self.all = {host.site: self.own, **{site: Desk(host, site, reach) for site in others}}
+        self.own = SiteContact(host, host.site, None)
+        self.all = {host.site: self.own, **{site: SiteContact(host, site, reach) for site in others}}
 
     def close(self) -> None:
-        """Once no thread asks any more."""
+        """Close the contacts, once no thread asks any more."""
         for desk in self.all.values():
             desk.close()
 
 
 class SiteVoting:
-    """Asks for the votes of what this node serves. Its answers go to the core, which counts them."""
+    """Asks for the votes of what this node serves. The answers go to the core, which counts them."""
 
     def __init__(
-        self, host: Host, desks: Desks, after_ms: Mapping[str, int], rules: Mapping[str, str] = MappingProxyType({})
+        self,
+        host: Host,
+        desks: SiteContacts,
+        after_ms: Mapping[str, int],
+        rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see `Held.rule`."""
+        """Take `after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see
+        `SiteVote.rule`."""
         self._host = host
         self._desks = desks
         self._after_ms = after_ms
         self._rules = rules
-        self._others: dict[tuple[str, str], tuple[Held, float]] = {}
-        """Votes that belong to other sites, by who gives them and partition, and since when they are as they are."""
-        self._mine: dict[tuple[str, str], tuple[Held, int, float]] = {}
-        """Those that this node has renewed, likewise, with their versions: it need not read what it wrote."""
+        self._others: dict[tuple[str, str], tuple[SiteVote, float]] = {}
+        """By voter and partition: votes that belong to other sites, and since when they are as they are."""
+        self._mine: dict[tuple[str, str], tuple[SiteVote, int, float]] = {}
+        """By voter and partition: votes that this node has renewed, with their versions. It need not read what it
+        wrote."""
         self._last: dict[tuple[str, str], int] = {}
-        """The last question for each."""
+        """By voter and partition: the last question."""
 
     def ask(self, copy: Copy, effect: fx.AskVote) -> None:
-        """The core counts from before this call."""
+        """Ask for a vote; the core counts from before this call."""
         desk = self._desks.all[effect.site]
         self._last[effect.site, copy.name] = effect.round
         desk.submit(lambda: self._ask(desk, copy, effect))
 
-    def _ask(self, desk: Desk, copy: Copy, effect: fx.AskVote) -> None:
-        """Not if it was asked for again meanwhile: the answer would be too late, and make others late."""
+    def _ask(self, desk: SiteContact, copy: Copy, effect: fx.AskVote) -> None:
+        """Ask, unless it was asked for again meanwhile: the answer would be too late, and make others late."""
         if self._last[desk.site, copy.name] != effect.round:
             return
         owner = ""
@@ -299,7 +309,7 @@ class SiteVoting:
         copy.post(ev.VoteAnswered(effect.round, effect.site, owner))
 
     def _renewed(self, voter: str, coordinator: Coordinator, copy: Copy) -> str:
-        """Whose the vote is now; "": that was not to be found out."""
+        """Renew the vote, and return whose it is now; "" if that could not be found out."""
         key, me = (voter, copy.name), self._host.me.node
         for _ in range(TRIES):
             now, version = self._known(key, copy) or held(coordinator, copy.name)
@@ -318,17 +328,17 @@ class SiteVoting:
             return self._host.site
         return ""
 
-    def _known(self, key: tuple[str, str], copy: Copy) -> tuple[Held, int] | None:
-        """What this node wrote a moment ago, once: should that not hold any more, it is read."""
+    def _known(self, key: tuple[str, str], copy: Copy) -> tuple[SiteVote, int] | None:
+        """Return what this node wrote a moment ago, once: if it does not hold any more, it is read."""
         now, version, at = self._mine.pop(key, (None, 0, 0.0))
         fresh = (time.monotonic() - at) * 1000 < self._after_ms[copy.core.state.table.policy]
         return (now, version) if now is not None and fresh else None
 
-    def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
-        """A vote of another site, by one that serves: an operator has overruled that site; or nobody renews it, and
-        this one has the quorum anyway, or goes on from where it was renewed last, by whoever had it then; or its owner
-        says itself that this one serves, and nobody has counted it in a history that this one does not go on from: what
-        was answered there would be lost."""
+    def _may_take(self, key: tuple[str, str], copy: Copy, now: SiteVote) -> bool:
+        """May this site, which serves, take another site's vote? It may in these cases. An operator has overruled that
+        site. Nobody renews the vote, and this site has the quorum anyway, or goes on from where the vote was renewed
+        last, by whoever had it then. Or its owner says itself that this site serves, and nobody has counted the vote in
+        a history that this one does not go on from: what was answered there would be lost."""
         seen = self._others.get(key)
         if seen is None or seen[0] != now:
             self._others[key] = seen = now, time.monotonic()

@@ -1,4 +1,4 @@
-"""The rows of a copy that is taken from the state topic, as its store gets them, all at once."""
+"""This module makes the rows of a copy that is taken from the state topic, as its store gets them, all at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def items(
     position: StoredPosition,
     ledger: Ledger,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """All its items, ascending. A restore runs at this speed."""
+    """Yield all items of the copy, ascending. A restore runs at this speed."""
     for key in sorted(objects):
         yield prefix + key, objects[key]
     decided, undecided = ledgers.all_items(prefix, ledger)

@@ -1,4 +1,4 @@
-"""What stands in the store under a partition's position, and an object's bytes there
+"""This module encodes a partition's position and its objects as the store has them
 (`halog.runtime.store.object_table`)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HEAD = struct.Struct(f">Q{REF_BYTES}s")
 
 
 class StoredPosition(msgspec.Struct, frozen=True):
-    """What stands under `p`."""
+    """Holds what stands under `p`."""
 
     state: ChainState
     next_offset: int
@@ -33,7 +33,7 @@ _POSITION = msgspec.msgpack.Decoder(StoredPosition)
 
 
 def unpack_position(data: bytes) -> StoredPosition:
-    """StoreError if it cannot be read."""
+    """Decode a position. Raises StoreError if it cannot be read."""
     try:
         return _POSITION.decode(data)
     except msgspec.MsgspecError as e:
@@ -41,11 +41,11 @@ def unpack_position(data: bytes) -> StoredPosition:
 
 
 def pack_object(lsn: int, ref: bytes, value: bytes) -> bytes:
-    """An object as stored and as written to the state topic."""
+    """Encode an object as it is stored, and as it is written to the state topic."""
     return _HEAD.pack(lsn, ref) + value
 
 
 def unpack_object(key: bytes, data: bytes) -> Found:
-    """The inverse of `pack_object`."""
+    """Decode what `pack_object` encoded."""
     lsn, ref = _HEAD.unpack_from(data)
     return Found(ref, lsn, data[_HEAD.size :], key)

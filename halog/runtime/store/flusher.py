@@ -1,8 +1,8 @@
-"""The node's store goes down to the disk now and then, whatever the policies ask (R6: by count and by time).
+"""This module flushes the node's store to the disk now and then, whatever the policies ask (R6: by count and by time).
 
 Writes are handed to the operating system as they come; a machine that loses power loses those it had not written. The
-log has them all, so this only bounds how much of it is read again. Never flushes while nothing was written, and never
-under a partition's lock: a flush takes as long as the disk likes.
+log has them all, so flushing only bounds how much of it is read again. The store is never flushed while nothing was
+written, and never under a partition's lock: a flush takes as long as the disk needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger("halog.host")
 
 
 class FlushedStore:
-    """The Store port on another store, counting what is written."""
+    """A `FlushedStore` implements the Store port on another store, and counts what is written."""
 
     def __init__(self, store: Store, every_s: float, changes: int) -> None:
         self._store = store
@@ -55,13 +55,13 @@ class FlushedStore:
         self._store.close()
 
     def run(self) -> None:
-        """One turn of the thread that flushes: waits until it is time, or enough was written. StoreError."""
+        """Run one turn of the thread that flushes: wait until it is time, or enough was written. Raises StoreError."""
         self._due.wait(self._every_s)
         self._due.clear()
         self.flush()
 
     def end(self) -> None:
-        """The last flush; one that fails is told and changes nothing: the log has it all."""
+        """Make the last flush. An error is logged and changes nothing: the log has it all."""
         try:
             self.flush()
         except StoreError as e:
@@ -72,7 +72,7 @@ class FlushedStore:
         self._due.set()
 
     def flush(self) -> None:
-        """Everything written so far is on the disk. StoreError."""
+        """Bring everything written so far to the disk. Raises StoreError."""
         if not self._unflushed:
             return
         self._unflushed = 0  # first: what is written meanwhile may miss this flush

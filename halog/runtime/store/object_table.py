@@ -1,10 +1,11 @@
-"""The objects of one partition on one node: a part of the local store, with a cache of entries in front.
+"""This module keeps the objects of one partition on one node: a part of the local store, with a cache of entries in
+front.
 
-`items_for` turns an accepted record into the store's objects; it is the only function that does, for active, replica,
-restore and merge alike, so live and replay cannot drift. It is blind (it reads nothing), so replay runs at the log's
-speed. Values stay encoded. Objects, outcomes and position go to the store in one atomic write, behind: a record
-taken is visible at once and stored with the next `save`, some ms later (decision 6). Who reads one key looks among
-what waits first, and who scans the store saves first, so nobody sees it lag; a process that dies reads the rest again.
+`items_for` turns an accepted record into the store's objects. It is the only function that does, for active, replica,
+restore and merge alike, so live and replay cannot drift. It reads nothing, so replay runs at the log's speed. Values
+stay encoded. Objects, outcomes and position go to the store together, in one atomic write, later: a record that is
+taken is visible at once, and stored with the next `save`, some ms later (decision 6). A read of one key looks first
+among what waits, and a scan of the store saves first, so nobody sees it lag. A process that dies reads the rest again.
 
 Keys, all behind the 8 first bytes of the log id, so that another history's leftovers are never taken for ours:
     k <index key>        lsn (8), reference (24), encoded value
@@ -31,10 +32,10 @@ from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.merge_parts import AppliedMerge, standing
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.provisional import early_version
-from halog.core.log.transactions import Applied, Decided, Ledger, Prepared
+from halog.core.log.transactions import Applied, DecidedTransaction, Ledger, PreparedTransaction
 from halog.core.replica.moments import Moment, Moments, Past
 from halog.ports import Snapshot, Store
 from halog.runtime.store import bulk_load as restored, prepared as ledgers
@@ -44,7 +45,7 @@ from halog.runtime.store.encoding import (
     unpack_object as unpack_object,
     unpack_position,
 )
-from halog.runtime.store.pushed_records import Stowed
+from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.store.reference_index import References
 from halog.runtime.store.scanning import merged, scan
 
@@ -56,7 +57,7 @@ _LSN = struct.Struct(">Q")
 _OUTCOME = restored.OUTCOME
 
 MANY = 8
-"""Objects from which on they are looked up in one go: below, the list costs what it saves."""
+"""From so many objects on they are looked up in one go: for fewer, the list costs what it saves."""
 
 SAVE_AT = 1_000
 """Changes not yet stored: about 0.3 MB of small objects. Beyond that they are stored at once."""
@@ -65,7 +66,8 @@ Item = tuple[bytes, bytes | None]
 
 
 def position_key(log_id: bytes) -> bytes:
-    """Where a store has how far its copy of that log got; nothing is there if it has none."""
+    """Return the key under which a store has how far its copy of that log got; nothing stands there if it has no
+    copy."""
     return log_id[:PREFIX_BYTES] + b"p"
 
 
@@ -75,8 +77,8 @@ def _last_lsn(block: bytes) -> int:
 
 
 class ObjectTable:
-    """One partition's objects. What changes them runs under the partition's lock; reads need none for cached entries
-    and take it to fill the cache."""
+    """Holds one partition's objects. Changes run under the partition's lock. Reads of cached entries need no lock;
+    other reads take it to fill the cache."""
 
     def __init__(self, store: Store, log_id: bytes, lock: threading.RLock, cache_objects: int = CACHE_OBJECTS) -> None:
         self.store = store
@@ -93,24 +95,25 @@ class ObjectTable:
         self._outcomes = Outcomes()
         self.ledger = Ledger()
         self.moments: Moments[Found] = Moments()
-        """What objects were, for transactions that read here. Whatever changes one notes it first."""
+        """What objects were, for transactions that read at a moment. Whatever changes an object notes first what it
+        was."""
         self._unsaved: dict[bytes, bytes | None] = {}
         self._happened: list[bytes] = []
-        """Outcomes, as stored."""
+        """Outcomes that wait, as they will be stored."""
         self._flushed = False
         """Is all that was stored on the disk, for certain?"""
         self._position: tuple[ChainState, int] | None = None
         """What the next `save` stores."""
         self._last_offset = -1
         self.references = References(store, self.prefix)
-        self.stowed = Stowed(store, self.prefix)
+        self.stowed = PushedRecords(store, self.prefix)
         self.dirty: set[bytes] | None = None
         """Index keys changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
 
     # --- applying ---
 
     def begin(self, outcomes: Outcomes, last_offset: int, ledger: Ledger) -> None:
-        """The partition goes on from what the store holds."""
+        """Go on from what the store holds of the partition."""
         self._outcomes = outcomes
         self._last_offset = last_offset
         self.ledger = ledger
@@ -118,7 +121,7 @@ class ObjectTable:
         self.moments.restart()
 
     def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
-        """Accepted records: visible from here on, all at once for who reads at a moment."""
+        """Take accepted records: they are visible from here on, all at once for transactions that read at a moment."""
         self.moments.begin()
         try:
             self._take(accepted, state, next_offset)
@@ -140,7 +143,7 @@ class ObjectTable:
                     self.show(record, record.header.lsn)
             elif type(record) is records.EpochOpened:
                 self._drop_early()
-            elif type(record) is MergedIn:
+            elif type(record) is AppliedMerge:
                 self._take_merge(record, state, next_offset)
             else:
                 self._take_vote(record, state, next_offset)
@@ -148,16 +151,18 @@ class ObjectTable:
         self._last_offset = next_offset - 1
 
     def _take_vote(self, meant: Applied, state: ChainState, next_offset: int) -> None:
-        """Of a transaction over several partitions. What it would change is looked up anew until it is decided."""
+        """Take a record of a transaction over several partitions. Objects that it would change are looked up anew until
+        it is decided."""
         self._unsaved.update(ledgers.items_for(self.prefix, meant))
-        if type(meant) is Prepared:
+        if type(meant) is PreparedTransaction:
             for c in meant.undecided.prepare.changes:
                 self.cache.pop(c.key, None)
-        elif type(meant) is Decided and meant.commit is not None:
+        elif type(meant) is DecidedTransaction and meant.commit is not None:
             self._take((meant.commit,), state, next_offset)
 
-    def _take_merge(self, meant: MergedIn, state: ChainState, next_offset: int) -> None:
-        """Whatever stands here under its keys, what it says stands there now, and is of its version (F5)."""
+    def _take_merge(self, meant: AppliedMerge, state: ChainState, next_offset: int) -> None:
+        """Take a merge: whatever stands here under its keys, what the merge says stands there now, in the merge's
+        version (F5)."""
         self._drop_early()
         held = self.held([m.key for m in meant.merged])
         changes = [c for m in meant.merged for c in standing(m, held[m.key])]
@@ -170,7 +175,7 @@ class ObjectTable:
         self.show(made, meant.header.lsn)
 
     def held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
-        """As the log has them, stored or about to be; what only the cache would know is no reason to fill it."""
+        """Return objects as the log has them, stored or about to be. The cache is read, but not filled."""
         cached, early = self.cache.get, self._early
         found = {key: None if key in early else cached(key) for key in keys}
         stored = self._stored([key for key, known in found.items() if known is None])
@@ -178,7 +183,7 @@ class ObjectTable:
         return found
 
     def keys_of(self, refs: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """By reference, the key that it was last seen under."""
+        """Return the key that each reference was last seen under."""
         if not self.references.kept:
             self.save()
             self.references.begin()
@@ -186,7 +191,7 @@ class ObjectTable:
         return self.references.keys_of(refs, self._unsaved)
 
     def discard(self, header: records.Header, gone: records.Change) -> None:
-        """An object of this copy alone, before the record of this header is taken."""
+        """Delete an object of this copy alone, before the record of this header is taken."""
         self.moments.begin()
         try:
             self._note((gone.key,))
@@ -197,7 +202,7 @@ class ObjectTable:
             self.moments.end()
 
     def _stored(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
-        """As stored or about to be."""
+        """Return objects as stored or about to be."""
         found = {key: self._unsaved.get(self._k + key, b"") for key in keys}
         missing = [key for key, data in found.items() if data == b""]
         if missing:
@@ -205,22 +210,22 @@ class ObjectTable:
         return found
 
     def keep(self, state: ChainState, next_offset: int) -> None:
-        """A record that changed the position only."""
+        """Note a record that changed the position only."""
         self._position = (state, next_offset)
 
     @property
     def unsaved(self) -> bool:
-        """Is there anything the store does not have yet?"""
+        """Say whether there is anything the store does not have yet."""
         return self._position is not None
 
     @property
     def overfull(self) -> bool:
-        """Does it wait for too much?"""
+        """Say whether too much waits to be stored."""
         return len(self._unsaved) + len(self._happened) >= SAVE_AT
 
     def save(self, *, flush: bool = False) -> None:
-        """Store everything taken so far and the position behind it, in one write; `flush`: down to the disk, what was
-        stored before too."""
+        """Store everything taken so far and the position behind it, in one write. `flush` brings it to the disk, and
+        what was stored before, too."""
         with self.lock:
             if self._position is not None:
                 (state, at), ledger = self._position, self.ledger
@@ -241,7 +246,7 @@ class ObjectTable:
         self._position = None
 
     def items_for(self, record: records.Commit, lsn: bytes) -> list[Item]:
-        """The store's changes of objects for one accepted commit; `lsn` is its lsn, packed."""
+        """Return the store's changes of objects for one accepted commit; `lsn` is its lsn, packed."""
         items: list[Item] = []
         for c in record.changes:
             if c.value is None:
@@ -268,7 +273,7 @@ class ObjectTable:
     # --- before the log ---
 
     def show_early(self, acknowledged: Iterable[records.Record], *, lost_with_active: bool) -> None:
-        """Commits are visible that the log may not have yet; none of it is stored before `take` brings them.
+        """Make commits visible that the log may not have yet; none of it is stored before `take` brings them.
         `lost_with_active`: nobody else brings them into the log, so another commit may get their lsn."""
         self.moments.begin()
         try:
@@ -284,7 +289,8 @@ class ObjectTable:
             self.moments.end()
 
     def _show_taken(self, record: records.Commit) -> None:
-        """The log has it; what became of its objects later on stays visible throughout, since readers take no lock."""
+        """Show a commit that the log has now. What its objects became later on stays visible throughout, since readers
+        take no lock."""
         lsn, early = record.header.lsn, self._early
         hidden = [c.key for c in record.changes if c.key in early and early[c.key][0] > lsn]
         if not hidden:
@@ -299,7 +305,7 @@ class ObjectTable:
                 early.pop(c.key, None)
 
     def _drop_early(self) -> None:
-        """An epoch opened without it: it is not to come."""
+        """Hide what was shown early: an epoch opened without it, so it will not come."""
         self._note(self._early)
         for key in self._early:
             self.cache.pop(key, None)
@@ -308,7 +314,7 @@ class ObjectTable:
     # --- moments ---
 
     def _note(self, keys: Iterable[bytes]) -> None:
-        """Write down what these objects are, if anybody reads who may ask for it, before they change."""
+        """Note what these objects are before they change, if some transaction reads at a moment."""
         noting, note, cached = self.moments.noting, self.moments.note, self.cache.get
         if noting is None:
             return
@@ -327,7 +333,7 @@ class ObjectTable:
                 note(key, found, 0 if found is None else len(found.value))
 
     def moment(self) -> Moment[Found]:
-        """What objects are now: for a `Past`, which shows them so whatever becomes of them."""
+        """Return the moment of now: a `Past` of it shows objects as they are now, whatever becomes of them."""
         now = self.moments.now
         if now is None:  # they are being changed
             with self.lock:
@@ -338,7 +344,7 @@ class ObjectTable:
     # --- reading ---
 
     def find(self, key: bytes) -> Found | None:
-        """The object under an index key, or None."""
+        """Return the object under an index key, or None."""
         found = self.cache.get(key)
         return found if found is not None else self._fill(key)
 
@@ -359,8 +365,8 @@ class ObjectTable:
         return None if data is None else unpack_object(key, data)
 
     def brief(self, keys: Iterable[bytes]) -> Iterator[Found | None]:
-        """As `find` for each, without the value: who asks for many wants to know whether they are there, and is no
-        reason to keep them in memory."""
+        """Yield what `find` returns for each key, without the value. Who asks for many wants to know whether they are
+        there; that is no reason to keep them in memory."""
         for key in keys:
             found = self.cache.get(key)
             if found is None:
@@ -369,11 +375,12 @@ class ObjectTable:
             yield None if found is None else Found(found.ref, found.version, b"", key)
 
     def lookup(self, keys: Sequence[bytes]) -> Callable[[bytes], Found | None]:
-        """What finds these objects; many are found now."""
+        """Return a function that finds these objects; if they are many, they are looked up now."""
         return self.find if len(keys) < MANY else self.find_all(keys).get
 
     def find_all(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
-        """As `find` for each: what is not in memory is looked up in one go, half the cost of one by one."""
+        """Return what `find` returns for each key. What is not in memory is looked up in one go, at half the cost of
+        one by one."""
         found = {key: self.cache.get(key) for key in keys}
         missing = [key for key, known in found.items() if known is None]
         if missing:
@@ -389,12 +396,12 @@ class ObjectTable:
         return found
 
     def version(self, key: bytes) -> int:
-        """The version under an index key; -1 if there is none."""
+        """Return the version under an index key; -1 if there is none."""
         found = self.find(key)
         return ABSENT if found is None else found.version
 
     def first_changed(self, reads: Iterable[tuple[bytes, int]]) -> tuple[bytes, int, int] | None:
-        """The first of (index key, version) that no longer holds, with the version now."""
+        """Return the first of (index key, version) that no longer holds, with the version now."""
         cached = self.cache.get
         for key, version in reads:
             found = cached(key)
@@ -404,8 +411,8 @@ class ObjectTable:
         return None
 
     def scan(self, key_prefix: bytes, after: bytes = b"", past: Past[Found] | None = None) -> Iterator[Found]:
-        """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call, or as they were
-        at the moment of `past`. OverError."""
+        """Return the objects whose index key starts with `key_prefix` and is greater than `after`: as of the call, or
+        as they were at the moment of `past`. Raises OverError."""
         with self.lock:
             self.save()
             newer = {k: found for k, (_, found) in self._early.items()}
@@ -418,46 +425,46 @@ class ObjectTable:
     # --- life of the copy ---
 
     def load_position(self, source: Snapshot | None = None) -> StoredPosition | None:
-        """What the store holds of this partition; StoreError if it cannot be read."""
+        """Return what the store holds of this partition. Raises StoreError if it cannot be read."""
         data = (source or self.store).get(self._p)
         return None if data is None else unpack_position(data)
 
     def load_outcomes(self) -> Outcomes:
-        """The outcome table, oldest first."""
+        """Return the outcome table, oldest first."""
         position = self.load_position()
         items = ((tx, lsn) for _, block in self.store.scan(self._t) for lsn, tx in _OUTCOME.iter_unpack(block))
         return Outcomes(items, position.horizon if position else b"")
 
     def load_ledger(self, source: Snapshot | None = None) -> Ledger:
-        """Transactions over several partitions: those in doubt, and decisions."""
+        """Return the ledger: transactions over several partitions that are in doubt, and decisions."""
         position = self.load_position(source)
         return ledgers.load(source or self.store, self.prefix, position)
 
     def forget_outcomes(self, keep_from_lsn: int) -> list[Item]:
-        """Changes that drop remembered transaction ids below an lsn; a few of them stay with later ones."""
+        """Return changes that drop remembered transaction ids below an lsn; a few of them stay with later ones."""
         blocks = takewhile(lambda item: _last_lsn(item[1]) < keep_from_lsn, self.store.scan(self._t))
         return [(k, None) for k, _ in blocks]
 
     def tombstones(self, source: Snapshot | None = None) -> Iterator[tuple[int, bytes]]:
-        """(lsn, index key) of remembered deletions, oldest first."""
+        """Yield (lsn, index key) of remembered deletions, oldest first."""
         for k, _ in (source or self.store).scan(self._x):
             yield _LSN.unpack_from(k, PREFIX_BYTES + 1)[0], k[PREFIX_BYTES + 9 :]
 
     def forget_tombstones(self, upto_lsn: int) -> list[Item]:
-        """Changes that drop remembered deletions up to an lsn that a snapshot has passed."""
+        """Return changes that drop remembered deletions up to an lsn that a snapshot has passed."""
         return [(self._x + _LSN.pack(lsn) + key, None) for lsn, key in self.tombstones() if lsn <= upto_lsn]
 
     def object_bytes(self, source: Snapshot, key: bytes) -> bytes | None:
-        """One object as stored, or None."""
+        """Return one object as stored, or None."""
         return source.get(self._k + key)
 
     def outcomes_between(self, source: Snapshot, above_lsn: int) -> list[tuple[int, bytes]]:
-        """(lsn, transaction id) of remembered outcomes above an lsn, oldest first."""
+        """Return (lsn, transaction id) of remembered outcomes above an lsn, oldest first."""
         blocks = (block for _, block in source.scan(self._t) if _last_lsn(block) > above_lsn)
         return [item for block in blocks for item in _OUTCOME.iter_unpack(block) if item[0] > above_lsn]
 
     def objects(self, source: Snapshot) -> Iterator[tuple[bytes, bytes]]:
-        """(index key, stored bytes) of every object in a snapshot of the store, by index key."""
+        """Yield (index key, stored bytes) of every object in a snapshot of the store, by index key."""
         for k, v in source.scan(self._k):
             yield k[PREFIX_BYTES + 1 :], v
 
@@ -468,8 +475,8 @@ class ObjectTable:
         position: StoredPosition,
         ledger: Ledger | None = None,
     ) -> None:
-        """Store a copy taken from the state topic, whole, in one step: `objects` as stored, under `k <index key>`;
-        `outcomes` (id, lsn) oldest first."""
+        """Store a copy taken from the state topic, whole, in one step. `objects` are as stored, under `k <index key>`;
+        `outcomes` are (id, lsn), oldest first."""
         self.store.fill(restored.items(self.prefix, objects, outcomes, position, ledger or Ledger()))
 
     def drop(self) -> None:

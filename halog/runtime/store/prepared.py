@@ -1,4 +1,5 @@
-"""A copy's ledger in the local store: transactions in doubt and decisions, written with the objects they lead to.
+"""This module keeps a copy's ledger in the local store: transactions in doubt and decisions, written with the objects
+they lead to.
 
 Keys, behind the first 8 bytes of the log id:
     q <transaction id>   in doubt: offset (8), the `Prepare` as the log has it
@@ -12,8 +13,16 @@ from __future__ import annotations
 import msgspec
 
 from halog.core.log import records
-from halog.core.log.merge_parts import MergedIn
-from halog.core.log.transactions import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
+from halog.core.log.merge_parts import AppliedMerge
+from halog.core.log.transactions import (
+    Applied,
+    DecidedTransaction,
+    Decision,
+    ForgottenDecisions,
+    Ledger,
+    PreparedTransaction,
+    UndecidedTransaction,
+)
 from halog.ports import Snapshot
 from halog.runtime.store.encoding import StoredPosition
 
@@ -23,35 +32,36 @@ _DECISION = msgspec.msgpack.Decoder(Decision)
 Item = tuple[bytes, bytes | None]
 
 
-def pack(undecided: Undecided) -> bytes:
-    """A transaction in doubt, as stored and as written to the state topic."""
+def pack(undecided: UndecidedTransaction) -> bytes:
+    """Encode a transaction in doubt as it is stored, and as it is written to the state topic."""
     return undecided.offset.to_bytes(OFFSET_BYTES, "big") + records.encode(undecided.prepare)
 
 
-def unpack(data: bytes) -> Undecided:
-    """The inverse of `pack`."""
+def unpack(data: bytes) -> UndecidedTransaction:
+    """Decode what `pack` encoded."""
     record = records.decode(data[OFFSET_BYTES:])
     assert isinstance(record, records.Prepare)
-    return Undecided(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
+    return UndecidedTransaction(record, int.from_bytes(data[:OFFSET_BYTES], "big"))
 
 
 def items_for(prefix: bytes, meant: Applied) -> list[Item]:
-    """The store's changes of the ledger for one accepted record."""
+    """Return the store's changes of the ledger for one accepted record."""
     match meant:
-        case Prepared(undecided=undecided):
+        case PreparedTransaction(undecided=undecided):
             return [(prefix + b"q" + undecided.tx, pack(undecided))]
-        case Decided(header=header, decision=decision):
+        case DecidedTransaction(header=header, decision=decision):
             return [(prefix + b"q" + header.tx, None), (prefix + b"o" + header.tx, msgspec.msgpack.encode(decision))]
-        case Forgotten(ids=ids):
+        case ForgottenDecisions(ids=ids):
             return [(prefix + b"o" + tx, None) for tx in ids]
-        case MergedIn():
+        case AppliedMerge():
             return _merged(prefix, meant)
         case _:
             return []
 
 
-def _merged(prefix: bytes, meant: MergedIn) -> list[Item]:
-    """What was in doubt on a branch, or decided on one only, is not any more, or is known like this."""
+def _merged(prefix: bytes, meant: AppliedMerge) -> list[Item]:
+    """Return the changes for a merge: what was in doubt on a branch, or decided on one only, is dropped, or known as
+    the merge says."""
     items: list[Item] = [(prefix + kind + tx, None) for tx in meant.forgotten for kind in (b"q", b"o")]
     items += [(prefix + b"q" + tx, None) for tx, _ in meant.decided]
     made = ((tx, Decision(commit, meant.header.lsn, meant.offset)) for tx, commit in meant.decided)
@@ -59,7 +69,8 @@ def _merged(prefix: bytes, meant: MergedIn) -> list[Item]:
 
 
 def load(source: Snapshot, prefix: bytes, position: StoredPosition | None) -> Ledger:
-    """What the store holds, horizon and mapping with the position; decisions in the order they were taken."""
+    """Return the ledger that the store holds. Horizon and mapping stand with the position; decisions are in the order
+    they were taken."""
     undecided = [unpack(data) for _, data in source.scan(prefix + b"q")]
     n = len(prefix) + 1
     decided = [(key[n:], _DECISION.decode(data)) for key, data in source.scan(prefix + b"o")]
@@ -70,6 +81,6 @@ def load(source: Snapshot, prefix: bytes, position: StoredPosition | None) -> Le
 
 
 def all_items(prefix: bytes, ledger: Ledger) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """A whole ledger, as a restore stores it: decisions, and what is in doubt, each ascending by key."""
+    """Return a whole ledger as a restore stores it: decisions, and what is in doubt, each ascending by key."""
     decided = [(prefix + b"o" + tx, msgspec.msgpack.encode(d)) for tx, d in sorted(ledger.decided.items())]
     return decided, [(prefix + b"q" + tx, pack(ledger.undecided[tx])) for tx in sorted(ledger.undecided)]

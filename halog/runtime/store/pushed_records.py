@@ -1,4 +1,4 @@
-"""What a replica stored of what it was pushed, before the log brought it (`halog.core.replica.pushed_store`, decision
+"""This module stores what a replica was pushed before the log brought it (`halog.core.replica.pushed_store`, decision
 38).
 
 Keys, behind the first 8 bytes of the log id:
@@ -6,7 +6,7 @@ Keys, behind the first 8 bytes of the log id:
     w         MessagePack [incarnations of this node for which the store stands, the run of the machine when it did,
               whether all of it was flushed]
 
-Handed to the operating system, it is there after each end of the process; so what another run of the machine noted
+What was handed to the operating system is there after each end of the process. So what another run of the machine noted
 counts only where all of it was flushed. Whatever else a copy stores is in `halog.runtime.store.object_table`.
 """
 
@@ -27,7 +27,7 @@ from halog.runtime.support.clock import machine_run
 _LSN = struct.Struct(">Q")
 
 
-class _Stands(msgspec.Struct, array_like=True, frozen=True):
+class _StandNote(msgspec.Struct, array_like=True, frozen=True):
     incarnations: tuple[int, ...]
     run: str
     """Of the machine; "": unknown."""
@@ -35,21 +35,21 @@ class _Stands(msgspec.Struct, array_like=True, frozen=True):
     """Is what they told on the disk, as the note itself is?"""
 
 
-_STANDS = msgspec.msgpack.Decoder(_Stands)
+_STANDS = msgspec.msgpack.Decoder(_StandNote)
 
 
-class Stowed:
-    """Of one copy. What changes it runs under the copy's lock."""
+class PushedRecords:
+    """Keeps the pushed records of one copy. Changes run under the copy's lock."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
         self._store = store
         self._h = prefix + b"h"
         self._w = prefix + b"w"
         self._lsns: deque[int] = deque()
-        """Of what is stored, ascending."""
+        """Lsns of what is stored, ascending."""
 
     def stow(self, e: fx.Stow) -> None:
-        """Store it; handed to the operating system when this returns."""
+        """Store the records; they are handed to the operating system when this returns."""
         items: list[tuple[bytes, bytes | None]] = []
         if e.anew:
             items += [(self._h + _LSN.pack(lsn), None) for lsn in self._lsns]
@@ -60,41 +60,45 @@ class Stowed:
         self._store.write(items)
 
     def passed(self, lsn: int) -> Iterator[tuple[bytes, bytes | None]]:
-        """Changes that drop what is not needed any more once the position of that lsn is stored, with which they go."""
+        """Yield changes that drop what is not needed any more once the position of that lsn is stored; they go with
+        it."""
         while self._lsns and self._lsns[0] <= lsn:
             yield self._h + _LSN.pack(self._lsns.popleft()), None
 
     def stand(self, e: fx.Stand) -> None:
         """Note for whom this store stands."""
-        noted = _Stands(e.incarnations, machine_run(), e.flush)
+        noted = _StandNote(e.incarnations, machine_run(), e.flush)
         self._store.write([(self._w, msgspec.msgpack.encode(noted))], flush=e.flush)
 
     def dropped(self) -> None:
-        """Nothing of this partition is in the store any more."""
+        """Forget what is stored: nothing of this partition is in the store any more."""
         self._lsns.clear()
 
     # --- when the copy is opened ---
 
     def stood(self) -> tuple[int, ...]:
-        """For whom it stands. What the policy is now says nothing of what was flushed then."""
+        """Return for whom the store stands. What the policy is now says nothing of what was flushed then."""
         noted = self._noted()
         return noted.incarnations if _counts(noted) else ()
 
     @property
     def void(self) -> bool:
-        """Did it stand for somebody in an earlier run of the machine, which may have ended before it was flushed?"""
+        """Say whether the store stood for somebody in an earlier run of the machine, which may have ended before the
+        flush."""
         noted = self._noted()
         return bool(noted.incarnations) and not _counts(noted)
 
-    def _noted(self) -> _Stands:
+    def _noted(self) -> _StandNote:
         data = self._store.get(self._w)
         try:
-            return _Stands((), "") if data is None else _STANDS.decode(data)
+            return _StandNote((), "") if data is None else _STANDS.decode(data)
         except msgspec.MsgspecError as e:
-            raise StoreError(f"for whom the local store stands cannot be read: {e}; delete the data directory") from e
+            raise StoreError(
+                f"the local store's note of whom it stands for cannot be read: {e}; delete the data directory"
+            ) from e
 
     def load(self) -> list[bytes]:
-        """What of it may still come: see `halog.core.replica.pushed_store.last_run`."""
+        """Return what may still come of what is stored: see `halog.core.replica.pushed_store.last_run`."""
         stored = list(self._store.scan(self._h))
         self._lsns = deque(_LSN.unpack(key[len(self._h) :])[0] for key, _ in stored)
         try:
@@ -103,5 +107,5 @@ class Stowed:
             raise StoreError(f"what a replica was pushed cannot be read: {e}; delete the data directory") from e
 
 
-def _counts(noted: _Stands) -> bool:
+def _counts(noted: _StandNote) -> bool:
     return noted.flushed or bool(noted.run and noted.run == machine_run())

@@ -1,10 +1,10 @@
-"""Which key a reference is under, on a copy that looks whether records contradict it (R2).
+"""This module says which key a reference is under, on a copy that checks whether records contradict it (R2).
 
-A hint, kept behind `r <reference>` in the store: whoever follows it looks whether that object is there and has that
-reference, so what is left over here does no harm. Only async replicas ask, so a copy begins with it when it is first
-asked, and keeps it from then on, whatever its kind: all others pay nothing for it. What the store holds is looked
-through a few objects at a time, with each question: a replica that is about to become a sync one is async for a moment,
-and then commits wait for it. An entry of a key directory has its object's reference; it is none of these.
+The index is a hint, kept behind `r <reference>` in the store. Whoever follows it checks that the object is there and
+has that reference, so what is left over here does no harm. Only async replicas ask. So a copy begins the index when it
+is first asked, and keeps it from then on, whatever its kind: all others pay nothing for it. What the store holds is
+read into it a few objects at a time, with each question: a replica that is about to become a sync one is async for a
+moment, and then commits wait for it. An entry of a key directory has its object's reference; it is not in the index.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from halog.core.log.records import CREATE, Change
 from halog.ports import Store
 
 EACH, EACH_BYTES = 1_000, 1_000_000
-"""Objects, and bytes of them, looked through with a question: 2 ms."""
+"""Objects, and bytes of them, read into the index with each question: 2 ms."""
 
 _REF = slice(8, 8 + REF_BYTES)
-"""In an object as stored."""
+"""Where the reference is in an object as stored."""
 
 Item = tuple[bytes, bytes | None]
 
 
 class References:
-    """Of one copy. The key `r` alone says that all there was is in it."""
+    """Keeps the references of one copy. The key `r` alone in the store says that the index is complete."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
         self._store = store
         self._k = prefix + b"k"
         self._r = prefix + b"r"
         self.kept = False
-        """Is what is taken noted here?"""
+        """Are changes that are taken noted here?"""
         self._after: bytes | None = None
         """The last object looked at, while there are more."""
 
@@ -43,12 +43,12 @@ class References:
         self._after = None
 
     def begin(self) -> None:
-        """All that was taken is stored."""
+        """Start the index; all that was taken is stored."""
         self.kept = True
         self._after = b""
 
     def look_on(self) -> None:
-        """At some more of what the store held."""
+        """Read some more of what the store held into the index."""
         if self._after is None:
             return
         found: list[Item] = []
@@ -65,7 +65,7 @@ class References:
         self._store.write(found if self._after is not None else [*found, (self._r, b"")])
 
     def items_for(self, changes: Iterable[Change]) -> list[Item]:
-        """The store's changes of it."""
+        """Return the store's changes of the index."""
         return [
             (self._r + c.ref, None if c.value is None else c.key)
             for c in changes
@@ -73,7 +73,7 @@ class References:
         ]
 
     def keys_of(self, refs: Collection[bytes], waiting: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
-        """By reference, as stored or among what waits to be; those under no key are left out."""
+        """Return the key of each reference, as stored or among what waits to be; those under no key are left out."""
         found = {ref: waiting.get(self._r + ref, b"") for ref in refs}
         missing = [ref for ref, key in found.items() if key == b""]
         if missing:

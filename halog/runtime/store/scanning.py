@@ -1,4 +1,4 @@
-"""Objects of a partition in key order, as the store has them, with others over them."""
+"""This module reads objects of a partition in key order, as the store has them, with others over them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from halog.runtime.store.encoding import unpack_object
 
 
 def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
-    """Objects of one partition whose index key starts with `key_prefix` and is greater than `after`, in key order."""
+    """Yield objects of one partition whose index key starts with `key_prefix` and is greater than `after`, in key
+    order."""
     n = len(prefix) + 1
     for k, data in source.scan(prefix + b"k" + key_prefix, prefix + b"k" + after if after else b""):
         yield unpack_object(k[n:], data)
 
 
 def merged(stored: Iterator[Found], others: Mapping[bytes, Found | None]) -> Iterator[Found]:
-    """Stored objects with others over them, newer or older ones, by index key."""
+    """Yield stored objects with others over them, newer or older ones, by index key."""
     newer = deque(sorted(others))
     for found in stored:
         while newer and newer[0] < found.key:

@@ -1,4 +1,5 @@
-"""What a copy that stops leaves on its disk: commits it held, and that its log never had (E6, decision 13).
+"""This module keeps what a copy that stops leaves on its disk: commits it held, and that its log never had (E6,
+decision 13).
 
 Key, behind the first 8 bytes of the log id:
     u   MessagePack list of records, one lsn behind the other, from the end of the copy's history on
@@ -28,7 +29,7 @@ _RECORDS = msgspec.msgpack.Decoder(tuple[bytes, ...])
 
 
 def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
-    """Down to the disk, behind all that was taken. A store that fails keeps no copy from stopping."""
+    """Write records down to the disk, behind all that was taken. A store that fails keeps no copy from stopping."""
     try:
         objects.save()
         objects.store.write([(_key(objects), msgspec.msgpack.encode(datas))], flush=True)
@@ -37,8 +38,8 @@ def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
 
 
 def found(objects: ObjectTable, state: ChainState) -> Tail:
-    """What was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for which
-    the store stands; what was left and may not come is deleted."""
+    """Return what was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for
+    which the store stands. What was left and may not come is deleted."""
     before = replaced.found(objects.store)
     tail = Tail(objects.stowed.stood(), None if before is None else before.runs)
     tail.adopt(objects.stowed.load(), state)
@@ -47,7 +48,8 @@ def found(objects: ObjectTable, state: ChainState) -> Tail:
 
 
 def stored(store: Store, prefix: bytes) -> tuple[bytes, ...]:
-    """What a copy that stopped left in this store; nothing is changed. StoreError if it cannot be read."""
+    """Return what a copy that stopped left in this store; nothing is changed. Raises StoreError if it cannot be
+    read."""
     data = store.get(prefix + b"u")
     try:
         return () if data is None else _RECORDS.decode(data)
@@ -56,7 +58,7 @@ def stored(store: Store, prefix: bytes) -> tuple[bytes, ...]:
 
 
 def carry_over(before: Tail, tail: Tail, objects: ObjectTable, partition: str, state: ChainState) -> None:
-    """The copy that held `before` was dropped: what of it may still come goes into `tail`, and on the disk, since the
+    """Take over what may still come of `before`, which a dropped copy held: into `tail`, and on the disk, since the
     store is about to stand for this run of the node again."""
     tail.adopt([records.encode(record) for record in before.run], state)
     if tail.run:

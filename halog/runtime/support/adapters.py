@@ -1,4 +1,4 @@
-"""The outside world of one node."""
+"""This module holds the adapters of one node: its ways to the outside world."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from halog.ports import Channel, Coordinator, Log, Store
 
 
 class Remote(msgspec.Struct):
-    """Another site, as this node reaches it."""
+    """A `Remote` is the way to another site: its log and its coordinator."""
 
     name: str
     log: Log
     coordinator: Coordinator
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the coordinator and the log of that site."""
         self.coordinator.close()
         self.log.close()
 
 
 def nowhere(site: str) -> Remote:
-    """Of a node that was given no way to other sites."""
+    """Refuse every site with a ConfigError: this is the `reach` of a node that was given no way to other sites."""
     raise ConfigError(f"no way to site {site} was given", site=site)
 
 
 class Adapters(msgspec.Struct):
-    """What a node is made of; built by `wiring`, or by tests. `store` is None for a client. `reach` opens another site
-    (UnreachableError; ConfigError if it is not configured)."""
+    """Holds what a node is made of; `wiring`, or a test, builds it. `store` is None for a client. `reach` opens another
+    site; it raises UnreachableError, or ConfigError if that site is not configured."""
 
     log: Log
     coordinator: Coordinator
@@ -39,7 +39,7 @@ class Adapters(msgspec.Struct):
     reach: Callable[[str], Remote] = nowhere
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         for part in (self.channel, self.coordinator, self.log, self.store):
             if part is not None:
                 part.close()

@@ -1,5 +1,8 @@
-"""A few threads for requests that wait. Daemons, unlike those of `concurrent.futures`, which end with the main thread:
-an application may go on in other threads."""
+"""This module keeps a few threads for requests that wait.
+
+They are daemons. Threads of `concurrent.futures` end with the main thread, but an application may go on in other
+threads.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _Job = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Workers:
-    """At most `most` threads, made when they are needed and kept."""
+    """Runs jobs on at most `most` threads, which are made when they are needed, and kept."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name = name
@@ -27,7 +30,7 @@ class Workers:
         self._closed = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Do it soon. ClosedError behind `close`."""
+        """Run `work` soon. Raises ClosedError after `close`."""
         job: Future[T] = Future()
         with self._lock:
             if self._closed:
@@ -41,7 +44,7 @@ class Workers:
         return job
 
     def close(self) -> None:
-        """What was submitted is still done, by nobody that is waited for."""
+        """Take no more jobs. What was submitted is still done, but nobody waits for it."""
         with self._lock:
             self._closed = True
             for _ in range(self._threads):

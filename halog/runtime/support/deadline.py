@@ -1,6 +1,6 @@
-"""Work of the application's that somebody waits for, and may hang: whoever waits has what is done when time is over.
+"""This module runs work of the application's, which may hang, and gives the caller what is done when the time is over.
 
-A thread cannot be ended from outside. So one that hangs is left alone, and nothing that it still does is heard.
+A thread cannot be ended from outside. So a thread that hangs is left alone, and nothing that it still does is used.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def in_time(seconds: float, work: Callable[[A], T], items: Sequence[A]) -> list[T]:
-    """Its results for these, one after the other: as many as come in time. What it is at then goes on, nobody hears of
-    it, and it is given no other one."""
+    """Return the results of `work` for these items, one after the other: as many as come within `seconds`. The item
+    that is under way then goes on, its result is dropped, and no other item is begun. An error of `work` is raised."""
     results, ended, over = list[T](), queue.SimpleQueue[BaseException | None](), threading.Event()
 
     def run() -> None:

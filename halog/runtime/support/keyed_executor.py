@@ -1,4 +1,7 @@
-"""Work for partitions, a lane for each: one that nobody serves holds up its own work only, and that within bounds."""
+"""This module runs work for partitions, each in a lane of its own.
+
+A partition that nobody serves holds up its own work only, and that within bounds.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,22 @@ T = TypeVar("T")
 logger = logging.getLogger("halog.node")
 
 QUEUED = 1_000
-"""Jobs that wait for one partition: a second's work for it."""
+"""At most so many jobs wait for one partition: a second's work for it."""
 
 
 class Lanes:
-    """At most `each` jobs of a partition at a time, in their order, and at most `most` threads for all."""
+    """Runs at most `each` jobs of a partition at a time, in their order, on at most `most` threads for all
+    partitions."""
 
     def __init__(self, name: str, each: int, most: int) -> None:
         self._each = each
         self._workers = Workers(name, most)
         self._lock = threading.Lock()
         self._lanes: dict[str, _Lane] = {}
-        """Those with work."""
+        """Partitions with work."""
 
     def submit(self, partition: str, work: Callable[[], T]) -> Future[T]:
-        """Do it soon. OverloadedError: too much waits for this partition; ClosedError behind `close`."""
+        """Run `work` soon. Raises OverloadedError if too much waits for this partition, ClosedError after `close`."""
         job: Future[T] = Future()
         with self._lock:
             lane = self._lanes.get(partition) or _Lane()
@@ -50,17 +54,17 @@ class Lanes:
         return job
 
     def close(self) -> None:
-        """What was submitted is still done, by nobody that is waited for."""
+        """Take no more jobs. What was submitted is still done, but nobody waits for it."""
         self._workers.close()
 
     def waiting(self, partition: str) -> int:
-        """Jobs nobody has begun."""
+        """Return how many jobs of a partition have not begun."""
         with self._lock:
             lane = self._lanes.get(partition)
             return 0 if lane is None else len(lane.jobs)
 
     def _run(self, partition: str, lane: _Lane) -> None:
-        """One of the lane's threads, while there is work."""
+        """Run jobs of the lane on one of its threads, while there are any."""
         while True:
             with self._lock:
                 if not lane.jobs:
@@ -84,22 +88,24 @@ class _Lane:
 
 
 class Errands:
-    """What partitions are told or asked once, and need not be: whoever cares asks again. So what is under way is not
-    begun again, and what waits behind a question that nobody answered is dropped."""
+    """Runs messages and questions to partitions that may be lost, since whoever needs them asks again.
+
+    What is under way is not begun again. What waits behind a question that nobody answered is dropped.
+    """
 
     def __init__(self, name: str, each: int, most: int) -> None:
         self._lanes = Lanes(name, each, most)
         self._lock = threading.Lock()
         self._pending: set[tuple[str, Hashable]] = set()
         self._silent: dict[str, float] = {}
-        """When a question to a partition last came to nothing."""
+        """By partition: when a question last came to nothing."""
 
     def close(self) -> None:
-        """Whoever comes next asks again."""
+        """Take no more errands: whoever needs one asks again."""
         self._lanes.close()
 
     def go(self, partition: str, what: Hashable, work: Callable[[], bool]) -> None:
-        """Do `what` soon, unless it is pending. `work` returns False if nobody is there to answer."""
+        """Run the errand `what` soon, unless it is pending. `work` returns False if nobody is there to answer."""
         errand = (partition, what)
         with self._lock:
             if errand in self._pending:
@@ -111,7 +117,7 @@ class Errands:
             self._done(errand)
 
     def pending(self) -> int:
-        """Errands under way or waiting."""
+        """Return how many errands are under way or wait."""
         with self._lock:
             return len(self._pending)
 
@@ -121,7 +127,7 @@ class Errands:
             if self._silent.get(partition, 0.0) <= since and not work():
                 self._silent[partition] = time.monotonic()
         except Exception:
-            logger.exception("partition %s could not be told or asked of a transaction", partition)
+            logger.exception("an errand to partition %s failed", partition)
         finally:
             self._done(errand)
 

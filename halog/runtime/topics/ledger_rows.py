@@ -1,7 +1,7 @@
-"""A ledger in the state topic: as it was at a marker, whole, in rows of its own.
+"""This module writes a ledger into the state topic, and reads it: as it was at a marker, whole, in rows of its own.
 
 Their keys name the marker's lsn. So rows that were written for a marker that never came, or half of them, destroy
-nothing that the last one needs (trace 32); the last one's are deleted once the next one is there.
+nothing that the last one needs (trace 32). The last one's rows are deleted once the next one is there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from halog.core.log.transactions import Decision, Ledger, Undecided
+from halog.core.log.transactions import Decision, Ledger, UndecidedTransaction
 from halog.errors import LogError
 from halog.runtime.rpc.pages import pieces
 from halog.runtime.store import prepared as ledgers
@@ -18,11 +18,12 @@ from halog.runtime.store import prepared as ledgers
 Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
 
 DECISIONS_EACH = 1_000
-"""Decisions in a row: about 60 kB of two participants each; of hundreds a row ends before."""
+"""Decisions in a row: about 60 kB of two participants each. A row of decisions with hundreds of participants holds
+fewer."""
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction in doubt, or some decisions: (id, decision)."""
+    """Holds a transaction in doubt, or some decisions: (id, decision)."""
 
     undecided: bytes | None = None
     decided: tuple[tuple[bytes, Decision], ...] = ()
@@ -32,7 +33,7 @@ _ROW = msgspec.msgpack.Decoder(_Row)
 
 
 def rows(ledger: Ledger) -> list[bytes]:
-    """All of it; nothing if it is empty. The horizon stands in the marker."""
+    """Return the rows of a whole ledger; none if it is empty. The horizon stands in the marker."""
     found = [_Row(undecided=ledgers.pack(u)) for u in ledger.undecided.values()]
     for some in pieces(ledger.decided.items(), _size_of, limit=DECISIONS_EACH):
         found.append(_Row(decided=tuple(some)))
@@ -44,12 +45,12 @@ def _size_of(item: tuple[bytes, Decision]) -> int:
 
 
 def keyed(lsn: int, of: Sequence[bytes]) -> Iterator[Keyed]:
-    """The rows of the marker at `lsn` under their keys."""
+    """Return the rows of the marker at `lsn` under their keys."""
     return ((_key(lsn, n), row, {}) for n, row in enumerate(of))
 
 
 def gone(lsn: int, count: int) -> Iterator[Keyed]:
-    """What deletes the rows of an older marker."""
+    """Return what deletes the rows of an older marker."""
     return ((_key(lsn, n), None, {}) for n in range(count))
 
 
@@ -58,8 +59,8 @@ def _key(lsn: int, n: int) -> bytes:
 
 
 def restored(topic: Mapping[bytes, bytes | None], lsn: int, count: int, horizon: bytes, mapping: int = 0) -> Ledger:
-    """The ledger a marker names. LogError if rows of it are missing."""
-    undecided: list[Undecided] = []
+    """Return the ledger that a marker names. Raises LogError if rows of it are missing."""
+    undecided: list[UndecidedTransaction] = []
     decided: list[tuple[bytes, Decision]] = []
     for n in range(count):
         data = topic.get(_key(lsn, n))

@@ -1,8 +1,9 @@
-"""Which records of a log count, for somebody who reads it from outside.
+"""This module says which records of a log count, for somebody who reads it from outside.
 
-Pure: records in, verdicts out; the judge is the one automaton every reader runs (`halog.core.log.chain`). Where the
-log's beginning was trimmed, the records before the snapshot's marker are judged backwards: the marker knows the hash of
-the last accepted record, each accepted record knows the one before it, so what is on that thread was accepted.
+It is pure: records in, verdicts out. The judge is the one automaton that every reader runs (`halog.core.log.chain`).
+Where the log's beginning was trimmed, the records before the snapshot's marker are judged backwards: the marker knows
+the hash of the last accepted record, each accepted record knows the one before it, so what is on that thread was
+accepted.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ NOWHERE = -1
 """The offset of what is in no log."""
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """One log entry: its record, and how it counts. `why` is set where the record or the history is broken. `offset`:
-    NOWHERE for a record that is shown like one of the log and is not there."""
+class EntryVerdict(msgspec.Struct, frozen=True):
+    """Holds one log entry: its record, and how it counts. `why` is set where the record or the history is broken.
+    `offset` is NOWHERE for a record that is shown like one of the log and is not there."""
 
     offset: int
     timestamp_ms: int
@@ -33,37 +34,37 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Judges entries in log order, from a known state on."""
+    """A `Judge` judges entries in log order, from a known state on."""
 
     def __init__(self, state: ChainState) -> None:
         self.chain = Chain(state)
         self.stopped = False
 
-    def judge(self, entry: Entry) -> Judged:
-        """The entry's record and verdict; after a broken one nothing can be judged any more."""
+    def judge(self, entry: Entry) -> EntryVerdict:
+        """Return the entry's record and verdict; after a broken one nothing can be judged any more."""
         try:
             record = records.decode(entry.value)
         except RecordFormatError as error:
             self.stopped = True
-            return Judged(entry.offset, entry.timestamp_ms, "unreadable", None, str(error))
+            return EntryVerdict(entry.offset, entry.timestamp_ms, "unreadable", None, str(error))
         if self.stopped:
-            return Judged(entry.offset, entry.timestamp_ms, "unknown", record)
+            return EntryVerdict(entry.offset, entry.timestamp_ms, "unknown", record)
         try:
             verdict = self.chain.read(record, digest(entry.value))
         except DivergedError as error:
             self.stopped = True
-            return Judged(entry.offset, entry.timestamp_ms, "diverged", record, str(error))
-        return Judged(entry.offset, entry.timestamp_ms, verdict.value, record)
+            return EntryVerdict(entry.offset, entry.timestamp_ms, "diverged", record, str(error))
+        return EntryVerdict(entry.offset, entry.timestamp_ms, verdict.value, record)
 
 
-def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[Judged]:
-    """Entries before a marker, judged by the thread of hashes that ends in `last`."""
+def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[EntryVerdict]:
+    """Yield the verdicts on entries before a marker, by the thread of hashes that ends in `last`."""
     decoded = [(entry, _decode(entry)) for entry in entries]
     thread = _thread(decoded, last)
     highest = 0
     for entry, record in decoded:
         if record is None:
-            yield Judged(entry.offset, entry.timestamp_ms, "unreadable", None, "bytes that are no record")
+            yield EntryVerdict(entry.offset, entry.timestamp_ms, "unreadable", None, "bytes that are no record")
             continue
         verdict = Verdict.SKIPPED
         if digest(entry.value) in thread:
@@ -74,7 +75,7 @@ def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[Judged]:
         elif isinstance(record, records.EpochStarted) and record.header.epoch.number > highest:
             verdict = Verdict.STARTED
         highest = max(highest, record.header.epoch.number)
-        yield Judged(entry.offset, entry.timestamp_ms, verdict.value, record)
+        yield EntryVerdict(entry.offset, entry.timestamp_ms, verdict.value, record)
 
 
 def _decode(entry: Entry) -> records.Record | None:
@@ -85,7 +86,7 @@ def _decode(entry: Entry) -> records.Record | None:
 
 
 def _thread(decoded: Iterable[tuple[Entry, records.Record | None]], last: bytes) -> set[bytes]:
-    """Hashes of the accepted records, from the last one back."""
+    """Return the hashes of the accepted records, from the last one back."""
     before = {digest(entry.value): record.header.prev for entry, record in decoded if record is not None}
     thread: set[bytes] = set()
     while last in before and last not in thread:

@@ -1,10 +1,11 @@
-"""Which definitions of a type can live side by side: what is told of two that cannot (U2, U3). Pure but for `runs`.
+"""This module says which definitions of a type can live side by side, and what is told of two that cannot (U2, U3). All
+but `runs` is pure.
 
-A process that starts reads whatever is stored, and whoever runs reads whatever it writes. So a class is judged both
-ways before its definition is published: by every stored definition, which it must be able to read; and by every
-definition that a living process runs, or, where the process hosts nothing, that any process may have run, which must be
-able to read what it writes. A hosting node may bring what only the older classes cannot read, once nobody runs them:
-that is how an application goes on to a newer one. Each process tells what it runs by its registration.
+A process that starts reads whatever is stored, and the processes that run read whatever it writes. So a class is judged
+both ways before its definition is published. It must be able to read what every stored definition wrote. And what it
+writes must be readable by every definition that a living process runs or, where the process hosts nothing, that any
+process may have run. A hosting node may bring what only the older classes cannot read, once nobody runs them: that is
+how an application goes on to a newer one. Each process says what it runs by its registration.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ Runs = Mapping[str, frozenset[str] | None]
 """By process: the type ids it runs, as hex; None: it does not say, as those of an older halog."""
 
 NOTHING = "Nothing was published"
-"""As it is when a class is judged before its definition is written."""
+"""Part of the errors: a class is judged before its definition is written."""
 TEXT = 1_500
 """Characters of a definition in an error; the evidence has all."""
 
 
 def runs(coordinator: Coordinator, me: str) -> Runs:
-    """What the registered processes run, but for this one."""
+    """Return what the registered processes run, without this one."""
     names = [name for name in coordinator.children("nodes") if name != me]
     found = nodes.read_nodes(coordinator, names)
     return {name: None if info.types is None else frozenset(info.types) for name, info in found.items()}
 
 
 def runners(stored: Definition, running: Runs) -> list[str]:
-    """The processes that run this definition, or may."""
+    """Return the processes that run this definition, or may."""
     type_id = stored.type_id.hex()
     return sorted(name for name, types in running.items() if types is None or type_id in types)
 
 
 def check_reads(declared: Definition, stored: Definition, running: Runs) -> None:
-    """SchemaChangedError if the declared class cannot read what a stored definition wrote."""
+    """Raise SchemaChangedError if the declared class cannot read what a stored definition wrote."""
     try:
         evolved_reader(stored, declared)
     except SchemaChangedError as error:
@@ -65,7 +66,7 @@ def check_reads(declared: Definition, stored: Definition, running: Runs) -> None
 
 
 def unread_by(declared: Definition, stored: Definition) -> SchemaChangedError | None:
-    """Why a process with the stored definition could not read what the declared class writes; None: it can."""
+    """Return why a process with the stored definition could not read what the declared class writes; None: it can."""
     try:
         evolved_reader(declared, stored)
     except SchemaChangedError as error:
@@ -74,8 +75,8 @@ def unread_by(declared: Definition, stored: Definition) -> SchemaChangedError | 
 
 
 def check_read_by(declared: Definition, stored: Definition, running: Runs, *, hosts: bool) -> bool:
-    """SchemaChangedError if a stored definition that counts cannot read what the declared class would write. Is there
-    one that does not count, and cannot?"""
+    """Raise SchemaChangedError if a stored definition that counts cannot read what the declared class would write.
+    Returns True if this one cannot, and does not count."""
     error = unread_by(declared, stored)
     if error is None:
         return False
@@ -108,12 +109,12 @@ def check_read_by(declared: Definition, stored: Definition, running: Runs, *, ho
 
 
 def retold(error: SchemaChangedError, published: str) -> SchemaChangedError:
-    """The same, where `published` says what was published nevertheless."""
+    """Return the same error, where `published` says what was published nevertheless."""
     return SchemaChangedError(str(error).replace(NOTHING, published, 1), **error.evidence)
 
 
 def _seen_from_here(why: str) -> str:
-    """What a process with the older class would say, for the one with the newer."""
+    """Return what a process with the older class would say, as the one with the newer class says it."""
     if why.startswith("added "):
         return "theirs has it, without a constant default, and the class declared here does not"
     changed = re.fullmatch("(.*)changed from (.*) to (.*)", why)

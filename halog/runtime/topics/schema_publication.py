@@ -1,17 +1,18 @@
-"""Publishing the definitions of declared classes (U2, U3): judged before anything is written, all of them at once.
+"""This module publishes the definitions of declared classes (U2, U3): all of them at once, and judged before anything
+is written.
 
 Each process that has something to publish makes a transactional writer of one name, judges, and writes all it lacks in
-one transaction. A newer writer fences older ones, so nobody else publishes between the judging and the writing: of two
-that do so at the same moment one begins again, and finds what the other one wrote. So of one start either all new
+one transaction. A newer writer fences older ones, so nobody else publishes between the judging and the writing. Of two
+that publish at the same moment one begins again, and finds what the other one wrote. So of one start either all new
 definitions are there or none is.
 
-Who only registers meanwhile, and finds its own definitions stored, publishes nothing and fences nobody. It registers
-before it looks, so a look at what others run, behind the writing, shows it: then all is taken back, in one transaction,
-but for what somebody else has begun to run.
+A process that only registers meanwhile, and finds its own definitions stored, publishes nothing and fences nobody. It
+registers before it looks. So a look at what others run, after the writing, shows it. Then all is taken back, in one
+transaction, except what somebody else has begun to run.
 
-A transaction whose end nobody told may be there, or come yet: also one whose writer was fenced, if that came behind its
-commit. A newer writer ends it, and each record names the start that wrote it (header `start`). So a start that is
-refused finds what is there of its own, whatever refused it, and takes it back.
+A transaction whose end nobody told may be there, or still come. So may one whose writer was fenced, if the newer writer
+came after its commit. A newer writer ends it, and each record names the start that wrote it (header `start`). So a
+start that is refused, for whatever reason, finds what is there of its own, and takes it back.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ START: Final = "start"
 PERHAPS: Final = "What this start wrote may be there (`halog type list`; `halog type retire` takes it back)"
 LOOK_S: Final = 0.1
 ATTEMPTS: Final = 40
-"""To write without being fenced. One is enough, unless others begin with new classes at the same moment."""
+"""Attempts to write without being fenced. One is enough, unless others begin with new classes at the same moment."""
 PAUSE_S: Final = 0.4
-"""Between two of them, at most, where the log is fast."""
+"""Longest pause between two attempts, where the log is fast."""
 OTHERS: Final = 8
-"""So many begin at the same moment and all come through: the pause has room for a transaction of each, however long one
-takes on a broker that has much to do."""
+"""So many processes begin at the same moment and all come through: the pause has room for a transaction of each,
+however long one takes on a busy broker."""
 LONG_PAUSE_S: Final = 10.0
 
 
@@ -61,10 +62,13 @@ def publish(
     lasts_s: float = 0.0,
     unread: Callable[[Definition, Definition], None] = lambda new, old: None,
 ) -> Definitions:
-    """Add the declared definitions the topic lacks, all or none. SchemaChangedError, before anything is written, if a
-    declared class cannot read what a stored definition of its name wrote, or a definition that is `running` could not
-    read what it writes. `lasts_s`: so long a process that is no more may seem to run. `unread` is told (new, older) of
-    what is published although who runs the older one could not read it: nobody does."""
+    """Add the declared definitions that the topic lacks, all or none.
+
+    Raises SchemaChangedError, before anything is written, if a declared class cannot read what a stored definition of
+    its name wrote, or if a definition that is `running` could not read what the class writes. `lasts_s`: so long a
+    process that is no more may seem to run. `unread` is called with (new, older) for what is published although a
+    process that runs the older one could not read it: no process does.
+    """
     definitions = Definitions(log, topic)
     publication = _Publication(log, definitions, [i.parsed for i in registry.by_name.values()], running, hosts)
     publication.run(lasts_s)
@@ -75,7 +79,7 @@ def publish(
 
 
 class _Publication:
-    """Of one start."""
+    """Publishes the definitions of one start."""
 
     def __init__(
         self,
@@ -91,14 +95,14 @@ class _Publication:
         self.running = running
         self.hosts = hosts
         self.ours: dict[bytes, Definition] = {}
-        """What this start wrote, or may have: nobody may have said how a transaction ended."""
+        """What this start wrote, or may have written: how a transaction ended may be unknown."""
         self.begun: dict[bytes, Definition] = {}
         """What it ever began to write."""
         self.name = secrets.token_bytes(16)
         self.older: list[tuple[Definition, Definition]] = []
         self.failed: HalogError | None = None
-        """What the log said last, but that somebody else is newer. A broker that two writers ask at the same moment may
-        call that an error of its own."""
+        """The last error of the log, unless it says that another writer is newer. A broker that two writers ask at the
+        same moment may report that as an error of its own."""
         self.fenced_s = 0.0
         """The longest transaction so far that another writer ended."""
 
@@ -125,7 +129,8 @@ class _Publication:
             raise type(error)(f"{error}. {told}", **error.evidence) from None
 
     def _judge_in_time(self, lasts_s: float) -> None:
-        """Whom nobody asks costs nothing: others are only looked for where something is new, or wrong."""
+        """Check the declared classes. What other processes run is asked only where something is new, or wrong: else a
+        start costs nothing."""
         until = time.monotonic() + lasts_s
         look = False
         while True:
@@ -142,7 +147,8 @@ class _Publication:
                 look = True
 
     def _judge(self, running: Runs) -> None:
-        """What is stored already has been judged, by whoever published it; it must read what came since."""
+        """Check each declared class. One that is stored already has been judged by whoever published it; it must read
+        what came since."""
         for declared in self.declared:
             others = [d for d in self.definitions.of_name(declared.name) if d.type_id != declared.type_id]
             for stored in others:
@@ -154,8 +160,8 @@ class _Publication:
                     self.older.append((declared, stored))
 
     def _written(self) -> bool:
-        """Judge once more where nobody else publishes, and write. False: somebody did, or what he wrote does not fit,
-        or nobody knows."""
+        """Check once more where nobody else publishes, and write. Returns False if somebody else published, if that
+        does not fit, or if the outcome is unknown."""
         try:
             with self._writer() as writer:
                 self._look()
@@ -168,10 +174,10 @@ class _Publication:
             return True
         except SchemaChangedError:
             return False
-        except RefusedError:  # fenced: before it was written, or by who came behind its commit
+        except RefusedError:  # fenced before it was written, or by a writer that came after its commit
             self._look()
             return False
-        except (LogError, OutcomeUnknownError) as error:  # whatever it says: it may have been written
+        except (LogError, OutcomeUnknownError) as error:  # it may have been written, whatever the error says
             self.failed = error
             return False
 
@@ -179,7 +185,8 @@ class _Publication:
         return d.type_id, d.text.encode(), {START: self.name}
 
     def _look(self) -> None:
-        """Where a newer writer has come each of our transactions has ended: what is there of them is ours."""
+        """Read what is there of this start's own records: where a newer writer has come, each of our transactions has
+        ended."""
         self.definitions.refresh(all_written=True)
         if self.begun:
             read = self.log.read_headers(self.definitions.tp)
@@ -187,8 +194,8 @@ class _Publication:
             self.ours = {i: d for i, d in self.begun.items() if i in landed}
 
     def _settle(self) -> None:
-        """Somebody with an older class may have come at the same moment; or another writer, as that of an older halog,
-        fences nobody: what stands before ours and cannot live with it wins."""
+        """Check what stands before our definitions in the topic: what cannot live with ours wins. A process with an
+        older class may have come at the same moment, or a writer of an older halog, which fences nobody."""
         self._look()
         now = self.running()
         for definition in self.ours.values():
@@ -207,7 +214,8 @@ class _Publication:
         return before
 
     def _undone(self) -> str:
-        """The start is refused: what is there of ours, or comes yet, is taken back. Returns what is told of it."""
+        """Take back what is there of ours, or still comes, since the start is refused. Returns what the error says of
+        it."""
         try:
             for _ in self._attempts():
                 if self._ended():
@@ -220,7 +228,7 @@ class _Publication:
         return "What this start wrote was taken back" if self.ours else NOTHING
 
     def _ended(self) -> bool:
-        """A newer writer ends what is under way."""
+        """End what is under way by a newer writer."""
         try:
             with closing(self.log.transaction(self._id)):
                 self._look()
@@ -230,7 +238,8 @@ class _Publication:
             return False
 
     def _take_back(self) -> list[str]:
-        """All of ours, but for what others run: they found it there, and count on it. Returns the names of these."""
+        """Take back all of ours, except what others run: they found it there, and count on it. Returns the names of
+        these."""
         self._change({d.type_id: None for d in self._run_by_nobody()})
         kept = set(self.ours) - {d.type_id for d in self._run_by_nobody()}  # who came meanwhile
         self._change({i: self.ours[i].text.encode() for i in kept if not self._stored(i)})
@@ -266,7 +275,8 @@ class _Publication:
             raise
 
     def _attempts(self) -> Iterator[int]:
-        """Of two that fence each other one waits longer: long enough for the other one to end."""
+        """Yield attempts, with a pause behind each. Of two that fence each other one waits longer: long enough for the
+        other one to end."""
         for n in range(ATTEMPTS):
             yield n
             most = min(max(PAUSE_S, OTHERS * self.fenced_s), LONG_PAUSE_S)
@@ -282,5 +292,6 @@ class _Publication:
 
     @property
     def _id(self) -> str:
-        """Of the one writer that publishes in this cluster; no writer of a partition's snapshots is called so."""
+        """Return the name of the one writer that publishes in this cluster; no writer of a partition's snapshots is
+        called so."""
         return f"halog-publishing.{self.definitions.tp.topic}"

@@ -1,8 +1,9 @@
-"""The `<cluster>.schemas` topic: what every stored object was written as (docs/protocol.md; U2, U3).
+"""This module reads the `<cluster>.schemas` topic: the definitions that stored objects were written by
+(docs/protocol.md; U2, U3).
 
-Key: type id (8 bytes). Value: the definition's canonical JSON. Never holds a class: tools that import nothing of the
-application read all they need from here, and the object layer finds the writer of bytes an older class left behind.
-The theory: a definition is published before the first object of it is written, and never changes, so whoever sees an
+Key: type id (8 bytes). Value: the definition's canonical JSON. The topic never holds a class: tools that import nothing
+of the application read all they need from here, and the object layer finds the writer of bytes that an older class left
+behind. A definition is published before the first object of it is written, and never changes. So whoever sees an
 object's bytes finds its definition, at the latest after reading the topic's end again.
 
 What may be published is said in `halog.runtime.topics.schema_publication`.
@@ -23,7 +24,7 @@ logger = logging.getLogger("halog.schemas")
 
 
 class Definitions:
-    """Stored definitions by type id and by name, as last read; read again on a miss. Thread-safe."""
+    """Holds the stored definitions by type id and by name, as last read; reads again on a miss. Thread-safe."""
 
     def __init__(self, log: KeyedLog, topic: str) -> None:
         self.log = log
@@ -36,8 +37,8 @@ class Definitions:
         self._foreign: dict[bytes, ForeignType] = {}
 
     def refresh(self, *, all_written: bool = False) -> bool:
-        """Read what the topic got since; False if nothing. `all_written`: also what was committed just now, which
-        counts as the topic's end a moment later."""
+        """Read what the topic got since; return False if there is nothing. `all_written`: also what was committed just
+        now, which counts as the topic's end a moment later."""
         with self._lock:
             end = self.log.bounds(self.tp)[1]
             if end <= self._read_to and not all_written:
@@ -64,7 +65,8 @@ class Definitions:
             self._stored.setdefault(key, definition)
 
     def find(self, type_id: bytes) -> Definition:
-        """The definition behind a type id; UnknownTypeError, or RecordFormatError if what is stored is damaged."""
+        """Return the definition behind a type id. Raises UnknownTypeError, or RecordFormatError if what is stored is
+        damaged."""
         found = self._stored.get(type_id)
         if found is None and self.refresh():
             found = self._stored.get(type_id)
@@ -77,18 +79,18 @@ class Definitions:
         return found
 
     def of(self, value: bytes) -> Definition:
-        """The definition that wrote an object's bytes."""
+        """Return the definition that wrote an object's bytes."""
         return self.find(bytes(value[:ID_BYTES]))
 
     def text(self, type_id: bytes) -> str | None:
-        """The canonical JSON behind a type id, or None if nobody published it; what the object layer asks."""
+        """Return the canonical JSON behind a type id, or None if nobody published it; the object layer asks for it."""
         try:
             return self.find(type_id).text
         except UnknownTypeError:
             return None
 
     def of_family(self, family_id: bytes) -> Definition | None:
-        """The first definition of a key space: reads the index keys of all its types."""
+        """Return the first definition of a key space: it reads the index keys of all its types."""
         for fresh in (False, True):
             if fresh and not self.refresh():
                 return None
@@ -98,19 +100,20 @@ class Definitions:
         return None
 
     def foreign(self, type_id: bytes) -> ForeignType:
-        """A reader and writer of plain values for a type id."""
+        """Return a reader and writer of plain values for a type id."""
         made = self._foreign.get(type_id)
         if made is None:
             made = self._foreign[type_id] = ForeignType(self.find(type_id))
         return made
 
     def all(self) -> tuple[Definition, ...]:
-        """Every stored definition, in the topic's order."""
+        """Return every stored definition, in the topic's order."""
         self.refresh()
         return tuple(self._stored.values())
 
     def named(self, name: str) -> tuple[Definition, ...]:
-        """Every definition of a type name, oldest first; UnknownTypeError names the nearest known one."""
+        """Return every definition of a type name, oldest first. Raises UnknownTypeError, which names the nearest known
+        one."""
         found = self._named(name) or (self._named(name) if self.refresh() else ())
         if found:
             return found
@@ -124,15 +127,16 @@ class Definitions:
         return tuple(sorted(same, key=lambda d: -1 if d.version is None else d.version))
 
     def of_name(self, name: str) -> tuple[Definition, ...]:
-        """Every definition of a type name, oldest first, as last read; asks nobody."""
+        """Return every definition of a type name, oldest first, as last read; asks nobody."""
         return self._named(name)
 
     def has(self, type_id: bytes) -> bool:
-        """Is there a definition behind a type id, as last read? Asks nobody."""
+        """Say whether there is a definition behind a type id, as last read; asks nobody."""
         return type_id in self._stored
 
     def before(self, type_id: bytes) -> tuple[Definition, ...] | None:
-        """Those of the same type name that stand before one in the topic, as last read; None if that is not there."""
+        """Return the definitions of the same type name that stand before this one in the topic, as last read; None if
+        this one is not there."""
         order = list(self._stored)
         if type_id not in self._stored:
             return None
@@ -141,24 +145,24 @@ class Definitions:
         return tuple(d for d in found if d.name == name)
 
     def newest(self, name: str) -> Definition | None:
-        """The same, or None; asks nobody."""
+        """Return the newest definition of a type name, or None; asks nobody."""
         found = self._named(name)
         return found[-1] if found else None
 
     def current(self, name: str) -> Definition:
-        """The newest definition of a type name: the highest version, then the last published."""
+        """Return the newest definition of a type name: the highest version, then the last published."""
         return self.named(name)[-1]
 
     def family(self, name: str) -> tuple[str, ...]:
-        """The name and those of all types derived from it, as published."""
+        """Return the name and those of all types derived from it, as published."""
         self.named(name)
         below = {d.name for d in list(self._stored.values()) if name in d.bases}
         return (name, *sorted(below))
 
 
 def bring(there: KeyedLog, here: Log, tp: TopicPartition, since: int = 0) -> int:
-    """Definitions that only another site has: its nodes may run a newer version of the application. `since`: what is
-    before that offset there was brought before. Returns where its topic ends by now."""
+    """Bring definitions here that only another site has: its nodes may run a newer version of the application. What is
+    before the offset `since` there was brought before. Returns where its topic ends by now."""
     end = there.bounds(tp)[1]
     if end <= since:
         return since
@@ -170,7 +174,8 @@ def bring(there: KeyedLog, here: Log, tp: TopicPartition, since: int = 0) -> int
 
 
 def of_both(source: KeyedLog, own: Definitions) -> tuple[Definition, ...]:
-    """Those of two sites in the order in which the source has them, or will: what it lacks is brought there."""
+    """Return the definitions of two sites in the order in which the source has them, or will: what it lacks is brought
+    there."""
     there = Definitions(source, own.tp.topic).all()
     known = {d.type_id for d in there}
     return (*there, *(d for d in own.all() if d.type_id not in known))

@@ -1,4 +1,4 @@
-"""Names of a cluster's topics in Kafka."""
+"""This module names a cluster's topics in Kafka."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from halog.config import Config
 
 
 def log_topic(config: Config, policy: str) -> str:
-    """`<cluster>.<policy>.log`"""
+    """Return `<cluster>.<policy>.log`."""
     return f"{config.cluster.name}.{policy}.log"
 
 
 def events_topic(cluster: str) -> str:
-    """`<cluster>.events`"""
+    """Return `<cluster>.events`."""
     return f"{cluster}.events"
 
 
 def arrived_topic(config: Config) -> str:
-    """`<cluster>.arrived`"""
+    """Return `<cluster>.arrived`."""
     return f"{config.cluster.name}.arrived"
 
 
 def state_topic(config: Config, policy: str) -> str:
-    """`<cluster>.<policy>.state`"""
+    """Return `<cluster>.<policy>.state`."""
     return f"{config.cluster.name}.{policy}.state"
 
 
 def merge_topic(config: Config, policy: str) -> str:
-    """`<cluster>.<policy>.merge`: made by the first job that writes there."""
+    """Return `<cluster>.<policy>.merge`: the first job that writes there makes it."""
     return f"{config.cluster.name}.{policy}.merge"
 
 
 def schemas_topic(config: Config) -> str:
-    """`<cluster>.schemas`"""
+    """Return `<cluster>.schemas`."""
     return f"{config.cluster.name}.schemas"

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from halog.embedded import ports
-from halog.embedded.line import BACK, HELD, HOST, THERE, Line
+from halog.embedded.line import BACK, HELD, HOST, THERE, SiteLine
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -59,13 +59,13 @@ def echo() -> Iterator[Echo]:
 
 
 @pytest.fixture
-def line(echo: Echo) -> Iterator[Line]:
-    made = Line(echo.port)
+def line(echo: Echo) -> Iterator[SiteLine]:
+    made = SiteLine(echo.port)
     yield made
     made.close()
 
 
-def called(line: Line) -> socket.socket:
+def called(line: SiteLine) -> socket.socket:
     return socket.create_connection((HOST, line.port), 5.0)
 
 
@@ -105,7 +105,7 @@ def longest_s(caller: socket.socket, times: int) -> float:
     return max(found)
 
 
-def test_all_passes_both_ways_and_so_does_the_end(line: Line, echo: Echo) -> None:
+def test_all_passes_both_ways_and_so_does_the_end(line: SiteLine, echo: Echo) -> None:
     """More than a line holds, too; a caller that has said all still hears the answer to it."""
     with called(line) as caller:
         much = b"x" * (3 * HELD)
@@ -120,7 +120,7 @@ def test_all_passes_both_ways_and_so_does_the_end(line: Line, echo: Echo) -> Non
     assert (len(echo.heard), line.made) == (len(much), 1)
 
 
-def test_what_was_sent_into_a_cut_arrives_after_it(line: Line, echo: Echo) -> None:
+def test_what_was_sent_into_a_cut_arrives_after_it(line: SiteLine, echo: Echo) -> None:
     with called(line) as caller:
         caller.sendall(b"a")
         assert said(caller, 1) == b"A"
@@ -132,7 +132,7 @@ def test_what_was_sent_into_a_cut_arrives_after_it(line: Line, echo: Echo) -> No
         assert said(caller, 4) == b"LATE"
 
 
-def test_nobody_is_connected_over_a_cut_line_and_all_who_wait_are_after_it(line: Line) -> None:
+def test_nobody_is_connected_over_a_cut_line_and_all_who_wait_are_after_it(line: SiteLine) -> None:
     line.cut()
     with called(line) as caller:
         caller.sendall(b"a")
@@ -142,7 +142,7 @@ def test_nobody_is_connected_over_a_cut_line_and_all_who_wait_are_after_it(line:
 
 
 @pytest.mark.parametrize("way", [THERE, BACK])
-def test_a_line_cut_one_way(line: Line, echo: Echo, way: str) -> None:
+def test_a_line_cut_one_way(line: SiteLine, echo: Echo, way: str) -> None:
     """The server hears and its answer does not come, or it does not hear; and nobody new is connected."""
     with called(line) as caller:
         caller.sendall(b"a")
@@ -158,7 +158,7 @@ def test_a_line_cut_one_way(line: Line, echo: Echo, way: str) -> None:
         assert said(caller, 1) == b"B"
 
 
-def test_nobody_hears_over_a_cut_line_that_the_other_has_gone(line: Line) -> None:
+def test_nobody_hears_over_a_cut_line_that_the_other_has_gone(line: SiteLine) -> None:
     with called(line) as caller:
         eventually(lambda: line.made, "connected")
         other = called(line)
@@ -171,7 +171,7 @@ def test_nobody_hears_over_a_cut_line_that_the_other_has_gone(line: Line) -> Non
         assert said(caller, 1) == b"A", "the connection is still there"
 
 
-def test_a_line_that_refuses_resets_all_and_lets_nobody_in(line: Line) -> None:
+def test_a_line_that_refuses_resets_all_and_lets_nobody_in(line: SiteLine) -> None:
     with called(line) as caller:
         caller.sendall(b"a")
         assert said(caller, 1) == b"A"
@@ -186,7 +186,7 @@ def test_a_line_that_refuses_resets_all_and_lets_nobody_in(line: Line) -> None:
             assert said(again, 1) == b"B"
 
 
-def test_a_slow_line_takes_its_time_both_ways(line: Line) -> None:
+def test_a_slow_line_takes_its_time_both_ways(line: SiteLine) -> None:
     line.delay(0.1)
     with called(line) as caller:
         assert min(answered_s(caller) for _ in range(3)) >= 0.2
@@ -194,7 +194,7 @@ def test_a_slow_line_takes_its_time_both_ways(line: Line) -> None:
         eventually(lambda: answered_s(caller) < 0.1, "it takes no time any more")
 
 
-def test_a_flapping_line_passes_all_in_the_end_and_not_at_once(line: Line) -> None:
+def test_a_flapping_line_passes_all_in_the_end_and_not_at_once(line: SiteLine) -> None:
     with called(line) as caller:
         line.flap(0.05, 0.3)
         assert longest_s(caller, 20) > 0.25, "it was cut in between"
@@ -202,7 +202,7 @@ def test_a_flapping_line_passes_all_in_the_end_and_not_at_once(line: Line) -> No
         eventually(lambda: longest_s(caller, 20) < 0.25, "and is not any more")
 
 
-def test_who_calls_before_the_server_is_there_is_sent_away(line: Line, echo: Echo) -> None:
+def test_who_calls_before_the_server_is_there_is_sent_away(line: SiteLine, echo: Echo) -> None:
     echo.close()
     with pytest.raises(ConnectionResetError), called(line) as caller:
         caller.recv(1)
@@ -210,13 +210,13 @@ def test_who_calls_before_the_server_is_there_is_sent_away(line: Line, echo: Ech
 
 
 def test_a_closed_line_leaves_its_port(echo: Echo) -> None:
-    line = Line(echo.port)
+    line = SiteLine(echo.port)
     caller = called(line)
     eventually(lambda: line.made, "connected")
     line.close()
     with caller, pytest.raises(ConnectionResetError):
         said(caller, 1)
-    again = Line(echo.port, line.port)
+    again = SiteLine(echo.port, line.port)
     with called(again) as caller:
         caller.sendall(b"a")
         assert said(caller, 1) == b"A"

@@ -17,13 +17,13 @@ from halog.metadata.restore_requests import DONE, MERGING, SETTLING, read_restor
 from halog.ports import TopicPartition
 from halog.runtime.merge import spark_results as classified
 from restore.branch import side
-from restore.branches import Compared
+from restore.branches import BranchComparison
 from restore.merge import Difference
 from restore.undoing import report_of
 from spark_jobs import progress
 from spark_jobs.branching import INITIATING, SIDES, SOURCE, branch_of
-from spark_jobs.comparison import Progress
-from spark_jobs.publishing import PUBLISHED_DIRECTORY, SENT, Published
+from spark_jobs.comparison import ComparisonProgress
+from spark_jobs.publishing import PUBLISHED_DIRECTORY, SENT, PublishingProgress
 from spark_jobs.site import connect
 from tests.faults.dying import argv_dying
 from tests.integration.cluster.fleet import Aircraft
@@ -71,17 +71,17 @@ def reported(two_sites: TwoSites, merges: dict[str, str]) -> dict[str, list[tupl
     return found
 
 
-def as_reported(plain: dict[str, Compared]) -> dict[str, list[tuple[Any, ...]]]:
+def as_reported(plain: dict[str, BranchComparison]) -> dict[str, list[tuple[Any, ...]]]:
     return {name: [told(d) for d in one.keys] for name, one in plain.items()}
 
 
 def stage(checkpoint: Path) -> str:
     """Of the records; "": none yet."""
     file = checkpoint / PUBLISHED_DIRECTORY / progress.FILE
-    return msgspec.msgpack.decode(file.read_bytes(), type=Published).stage if file.exists() else ""
+    return msgspec.msgpack.decode(file.read_bytes(), type=PublishingProgress).stage if file.exists() else ""
 
 
-def runs(config: Path) -> dict[str, classified.Classified | None]:
+def runs(config: Path) -> dict[str, classified.ClassifiedResult | None]:
     with connect(config) as site:
         return {t.name: classified.classified_of(site.coordinator, t.name) for t in site.tables}
 
@@ -104,7 +104,7 @@ def go_on(node: Any) -> None:
         tx.create(Aircraft("later"))
 
 
-def one_is_read(at: Progress | None) -> bool:
+def one_is_read(at: ComparisonProgress | None) -> bool:
     """All of one site's branches, and not all of the other one's."""
     if at is None:
         return False

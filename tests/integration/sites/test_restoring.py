@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from tests import forked
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
@@ -104,9 +104,9 @@ def test_whoever_dies_meanwhile_it_is_done_once(two_sites: TwoSites) -> None:
     active = east.tables()[0].active
     assert active is not None
 
-    def asked() -> list[Restore]:
+    def asked() -> list[RestoreRequest]:
         found = [east.znode(f"restores/{p}") for p in east.partitions()]
-        return [msgspec.json.decode(data, type=Restore) for data in found if data is not None]
+        return [msgspec.json.decode(data, type=RestoreRequest) for data in found if data is not None]
 
     killed_at(west, lambda: any(t.owner == EAST for t in west.tables()))
     assert not asked(), "nobody has asked for the merge"

@@ -16,13 +16,13 @@ from halog.metadata import log_holds as retention
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
 from restore.branch import side
-from restore.branches import Compared, compared, outcomes
+from restore.branches import BranchComparison, compared, outcomes
 from restore.merge import AGREED, Difference
 from restore.plan import totals
 from restore.results import BY
 from spark_jobs import progress
 from spark_jobs.branching import FOLDED, INITIATING, SIDES, SOURCE
-from spark_jobs.comparison import BEHIND, Comparison, Progress
+from spark_jobs.comparison import BEHIND, Comparison, ComparisonProgress
 from spark_jobs.holds import hold_name
 from spark_jobs.merge import as_dict
 from spark_jobs.pieces import classify_all, on_both
@@ -81,7 +81,7 @@ def parted(two_sites: TwoSites) -> TwoSites:
     return two_sites
 
 
-def plainly(config: Path, *, three_way: bool = True) -> dict[str, Compared]:
+def plainly(config: Path, *, three_way: bool = True) -> dict[str, BranchComparison]:
     """By one process."""
     found = {}
     with connect(config) as site:
@@ -127,7 +127,7 @@ def written(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def expected(found: dict[str, Compared], *, everything: bool) -> dict[tuple[str, str], dict[str, Any]]:
+def expected(found: dict[str, BranchComparison], *, everything: bool) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         (name, d.key.hex()): as_written(name, d)
         for name, one in found.items()
@@ -136,9 +136,9 @@ def expected(found: dict[str, Compared], *, everything: bool) -> dict[tuple[str,
     }
 
 
-def noted(checkpoint: Path) -> Progress | None:
+def noted(checkpoint: Path) -> ComparisonProgress | None:
     file = checkpoint / progress.FILE
-    return msgspec.msgpack.decode(file.read_bytes(), type=Progress) if file.exists() else None
+    return msgspec.msgpack.decode(file.read_bytes(), type=ComparisonProgress) if file.exists() else None
 
 
 def held(config: Path, checkpoint: Path) -> list[bool]:

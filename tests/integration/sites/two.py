@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from halog.embedded import EmbeddedSite, RemoteListener, SiteInfo, ports
-from halog.embedded.line import BACK, HOST, THERE, Line
+from halog.embedded.line import BACK, HOST, THERE, SiteLine
 from halog.embedded.model import SERVERS
 from tests.integration.cluster.harness import Cluster, unique_name
 
@@ -39,20 +39,20 @@ class LinkedSite:
         self.site = EmbeddedSite(directory, remote=RemoteListener(door, f"{HOST}:{address}"))
         self._door = door
         self._address = address
-        self.kafka: Line
-        self.zookeeper: Line
+        self.kafka: SiteLine
+        self.zookeeper: SiteLine
 
     def start(self) -> None:
         info = self.site.start()
-        self.kafka = Line(self._door, self._address)
-        self.zookeeper = Line(int(info.zookeeper.rpartition(":")[2]))
+        self.kafka = SiteLine(self._door, self._address)
+        self.zookeeper = SiteLine(int(info.zookeeper.rpartition(":")[2]))
 
     @property
     def info(self) -> SiteInfo:
         return self.site.info
 
     @property
-    def lines(self) -> tuple[Line, Line]:
+    def lines(self) -> tuple[SiteLine, SiteLine]:
         return self.kafka, self.zookeeper
 
     @property
@@ -88,7 +88,7 @@ class Between:
 
     def __init__(self, directory: Path) -> None:
         self.sites = {name: LinkedSite(directory / name) for name in NAMES}
-        self.to_nodes: list[tuple[str, Line]] = []
+        self.to_nodes: list[tuple[str, SiteLine]] = []
         """Of the cluster that a test has now."""
 
     def start(self) -> None:
@@ -134,7 +134,7 @@ class Between:
         for site in self.sites.values():
             site.whole()
 
-    def _lines(self) -> Iterator[tuple[str, Line]]:
+    def _lines(self) -> Iterator[tuple[str, SiteLine]]:
         """Each with the site it leads to."""
         for name, site in self.sites.items():
             for line in site.lines:
@@ -156,12 +156,12 @@ class TwoSites:
         self.home = home
         self.name = unique_name()
         self._ports: dict[str, int] = {}
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, SiteLine] = {}
         if requests:
             for name in NAMES:
                 for node in nodes_of(name):
                     self._ports[node] = ports.pick(set(self._ports.values()))
-                    self._lines[node] = line = Line(self._ports[node])
+                    self._lines[node] = line = SiteLine(self._ports[node])
                     between.to_nodes.append((name, line))
         self.clusters = {name: self._cluster(directory / name, name, values) for name in NAMES}
         self.west = self.clusters[WEST]

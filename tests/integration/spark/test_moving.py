@@ -18,8 +18,8 @@ from halog.runtime.keys.key_owners import Places
 from halog.schema.registry import DEFAULT
 from spark_jobs import progress
 from spark_jobs.holds import hold_name
-from spark_jobs.moving import Job
-from spark_jobs.progress import Progress
+from spark_jobs.moving import MovingJob
+from spark_jobs.progress import FinderProgress
 from spark_jobs.site import connect
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
@@ -115,7 +115,7 @@ def test_the_job_moves_objects_under_traffic_and_nodes_prove_it(
         def tell(stage: str, partitions: int, rows: int) -> None:
             by_the_nodes.append(moved_by_nodes(moved))
 
-        job = Job(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=1_000, tell=tell)
+        job = MovingJob(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=1_000, tell=tell)
         outcome = job.run()
         assert (outcome.progress.state, outcome.progress.version) == ("done", 1)
         goes_on(load)
@@ -132,10 +132,10 @@ def test_the_job_moves_objects_under_traffic_and_nodes_prove_it(
     load.check_objects(moved.client("judge"))
 
 
-def noted(checkpoint: Path) -> Progress | None:
+def noted(checkpoint: Path) -> FinderProgress | None:
     """What a job has written down."""
     file = checkpoint / progress.FILE
-    return msgspec.msgpack.decode(file.read_bytes(), type=Progress) if file.exists() else None
+    return msgspec.msgpack.decode(file.read_bytes(), type=FinderProgress) if file.exists() else None
 
 
 @pytest.mark.long
@@ -193,7 +193,7 @@ def test_a_job_that_is_turned_back_says_so(spark: SparkSession, moved: Cluster, 
                 turned.append(moved.client().runtime.operators.turn_back("p"))
 
         with pytest.raises(RefusedError, match="turned back"):
-            Job(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=100, tell=tell).run()
+            MovingJob(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=100, tell=tell).run()
         assert turned == [2]
         wait(lambda: _is_done(moved, 2), "all is back", PATIENCE_S)
     check(moved, moved.toml, before)

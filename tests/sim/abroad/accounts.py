@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from halog.core.log import records
 from restore.merge import AGREED, Instance, Kind
-from restore.report import Entry, entry
+from restore.report import ReportEntry, entry
 from tests.sim.abroad.client import COUNTER
 from tests.sim.abroad.pair import DEFERRED, INITIATING, Pair, number
 from tests.sim.abroad.site import SiteWorld
@@ -255,7 +255,7 @@ def _before(parents: dict[bytes, tuple[bytes, ...]], hash_: bytes) -> set[bytes]
     return found
 
 
-def _evidence(found: Entry, s: State, i: State, b: State, keeps_before: bool) -> None:
+def _evidence(found: ReportEntry, s: State, i: State, b: State, keeps_before: bool) -> None:
     """What the report says stood there."""
     for what, told, is_ in (("source", found.found.source, s), ("initiating", found.found.initiating, i)):
         same = _told(told) == is_ or (what == "initiating" and _is_unknown(told, is_, keeps_before=keeps_before))
@@ -269,7 +269,7 @@ def _is_unknown(told: Instance | None, is_: State, *, keeps_before: bool) -> boo
     return not keeps_before and told is not None and is_ is not None and told == (is_.ref, None)
 
 
-def _writers(found: Entry, ours: _Branch, theirs: _Branch, parted: tuple[int, int]) -> None:
+def _writers(found: ReportEntry, ours: _Branch, theirs: _Branch, parted: tuple[int, int]) -> None:
     """Whose writes: the last one of each branch is named."""
     key, told = found.found.key, (found.found.source_by, found.found.initiating_by)
     for branch, behind, by in zip((ours, theirs), parted, told, strict=True):
@@ -312,7 +312,7 @@ def _kind(b: State, s: State, i: State, *, two_way: bool) -> Kind:
     return Kind.STATE_CONFLICT if s.ref == i.ref else Kind.KEY_CONFLICT
 
 
-def _undone(pair: Pair, logs: dict[str, Read], m: Merge, told: dict[bytes, Entry]) -> None:
+def _undone(pair: Pair, logs: dict[str, Read], m: Merge, told: dict[bytes, ReportEntry]) -> None:
     """Where nobody has changed it since, what the source had stands again; nothing else is changed. Whoever commits
     gives another version, or leaves nothing once more; another merge does, too, whose report tells whether somebody
     had: it is judged by itself."""

@@ -11,11 +11,11 @@ from halog.core import effects as fx, events as ev, results as res
 from halog.core.partition import Partition
 from halog.errors import HalogError
 from halog.ports import TopicPartition, UnknownResult
-from halog.runtime.merge.restore_driver import Restoring
+from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.node.assembly import tend_sync_sites
-from halog.runtime.sites.mirror_assignment import Mirroring
-from halog.runtime.sites.split_watch import Watching
-from halog.runtime.sites.switchover_recovery import Unfinished
+from halog.runtime.sites.mirror_assignment import MirrorAssignment
+from halog.runtime.sites.split_watch import SplitWatch
+from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
 from tests.sim.abroad.tasks import SPEED
 from tests.sim.abroad.voters import tend_takeovers
@@ -163,7 +163,7 @@ class _Workers:
         self._world.pair.endangered(self._world, self._p, task, 0.3, 60)
 
 
-class ProcessUnfinished(Unfinished):
+class ProcessUnfinished(SwitchoverRecovery):
     """Of one process."""
 
     world: SiteWorld
@@ -180,19 +180,19 @@ class SiteNode:
     def __init__(self, p: Process, world: SiteWorld) -> None:
         host: Any = SiteHost(p, world)
         reach = world.reach(world.asker(p))
-        self._restoring = Restoring(host, reach, lambda: world.pair.compensate, DEFINITIONS)
+        self._restoring = RestoreDriver(host, reach, lambda: world.pair.compensate, DEFINITIONS)
         workers: Any = _Workers(world, p)
         self._restoring._workers = workers
         self._copy = host.copies["p"]
         self._world = world
         self._p = p
-        mirroring = Mirroring(host, reach, DEFINITIONS, (world.other,))
+        mirroring = MirrorAssignment(host, reach, DEFINITIONS, (world.other,))
         unfinished = ProcessUnfinished(host, mirroring, reach, {"policy"})
         unfinished.world = world
         for name, turn in (
             ("mirroring", mirroring.turn),
             ("restoring", self._restoring.turn),
-            ("splits", Watching(host, reach, (world.other,), {"policy"}).turn),
+            ("splits", SplitWatch(host, reach, (world.other,), {"policy"}).turn),
             ("unfinished", unfinished.turn),
         ):
             host.keep_on(name, turn)

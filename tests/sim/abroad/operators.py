@@ -10,9 +10,9 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import table_of
 from halog.ports import UnknownResult
-from halog.runtime.merge.restore_command import Reuniting, undo
+from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.sites.split_watch import parted
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 from restore.undoings import undoing
 from tests.sim.abroad.services import SiteCoordinator, SiteLog
@@ -104,9 +104,9 @@ class Operators:
         world = self.pair.worlds[site]
         return world, SiteCoordinator(world, world.asker()), world.reach(world.asker())
 
-    def _switching(self, site: str, timeout_s: float) -> Switching:
+    def _switching(self, site: str, timeout_s: float) -> Switchover:
         _, coordinator, reach = self._services(site)
-        return Switching(coordinator, site, reach, timeout_s)
+        return Switchover(coordinator, site, reach, timeout_s)
 
     def _promote(self, site: str, *, may_fork: bool) -> None:
         self.pair.may_fork = self.pair.may_fork or may_fork
@@ -126,7 +126,7 @@ class Operators:
         log: Any = SiteLog(world, world.asker())
         own = Remote(site, log, coordinator)
         timeout_s = self.rng.choice((10.0, 40.0))
-        with Reuniting(own, lambda policy: "state", reach, (world.other,), timeout_s) as reuniting:
+        with RestoreCommand(own, lambda policy: "state", reach, (world.other,), timeout_s) as reuniting:
             tables = [table_of(coordinator, "p")]
             sources = reuniting.sources(tables, {})
             nodes = list(self.pair.worlds[world.other].nodes)

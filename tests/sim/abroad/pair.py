@@ -43,7 +43,7 @@ from halog.runtime.sites import (
 )
 from restore import thread
 from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.creating import Decided
+from restore.creating import KeyDecision
 from restore.merge import AGREED, Difference, Kind
 from restore.plan import chosen
 from tests.sim import leases, process_faults, zones
@@ -152,10 +152,10 @@ class Pair:
 
     # --- what is done at a merge ---
 
-    def compensate(self, keys: tuple[Difference, ...]) -> list[Decided]:
+    def compensate(self, keys: tuple[Difference, ...]) -> list[KeyDecision]:
         """As triggers of the application decide; for all conflicts that have none, as the rule does."""
         choices = chosen(keys, self.verdict, _sum)
-        return [Decided(choice, "sim" if choice.verdict is not None else "") for choice in choices]
+        return [KeyDecision(choice, "sim" if choice.verdict is not None else "") for choice in choices]
 
     def verdict(self, found: Difference) -> Verdict:
         known = found.base is None or found.base.value is not None
@@ -189,7 +189,7 @@ class Pair:
         finally:
             self._promoting.remove(site)
 
-    def restores_at(self, site: str, now: restores.Restore) -> None:
+    def restores_at(self, site: str, now: restores.RestoreRequest) -> None:
         self.engine.say(f"{site}: restore of {now.site or 'a merge'} is {now.phase} {now.why}")
         if now.phase == restores.ASKED:
             self.asked.append(Asked(site, now.site, now.undo))
@@ -290,7 +290,7 @@ class Pair:
         wanted += [
             (reopening, "queue", queues),
             (restoring, "queue", queues),
-            (restoring._OneRestore, "_records", self.noting(restoring._OneRestore._records)),
+            (restoring._PartitionRestore, "_records", self.noting(restoring._PartitionRestore._records)),
             (comparing, "LATE", 3),
             (merging, "MAKE_MS", MAKE_MS),
             (giving, "PIECE", 7),

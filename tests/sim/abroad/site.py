@@ -12,7 +12,7 @@ import msgspec
 from halog.core import effects as fx, results as res
 from halog.core.ids import Member
 from halog.errors import UnreachableError
-from halog.metadata.restore_requests import Restore
+from halog.metadata.restore_requests import RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.sites.home_tables import returned
 from halog.runtime.support.adapters import Remote
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.sim.abroad.pair import Pair
     from tests.sim.node import Process
 
-_RESTORE = msgspec.json.Decoder(Restore)
+_RESTORE = msgspec.json.Decoder(RestoreRequest)
 
 
 class SiteWorld(World):

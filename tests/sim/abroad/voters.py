@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from halog.runtime.sites.mirror_assignment import Mirroring
-from halog.runtime.sites.takeover import TakenOver, Takeovers
-from halog.runtime.sites.voting import Desks, SiteVoting
+from halog.runtime.sites.mirror_assignment import MirrorAssignment
+from halog.runtime.sites.takeover import TakeoverRule, Takeovers
+from halog.runtime.sites.voting import SiteContacts, SiteVoting
 
 if TYPE_CHECKING:
     from tests.sim.abroad.site import SiteWorld
@@ -57,15 +57,15 @@ class ProcessTakeovers(Takeovers):
         return enough
 
 
-def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: Mirroring) -> SiteVoting:
+def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: MirrorAssignment) -> SiteVoting:
     """As `halog.runtime.node.assembly` does it."""
     takeover = world.pair.takeover
     assert takeover is not None
     reach = world.reach(world.asker(p))
-    desks: Any = Desks(host, reach, (world.other,))
+    desks: Any = SiteContacts(host, reach, (world.other,))
     for desk in desks.all.values():
         desk._pool = _Threads(world, p)
-    policies = {"policy": TakenOver(takeover.runtime_ms, takeover.binding, takeover.may(world.site))}
+    policies = {"policy": TakeoverRule(takeover.runtime_ms, takeover.binding, takeover.may(world.site))}
     takeovers = ProcessTakeovers(host, mirroring, desks, reach, takeover.votes, policies)
     takeovers.world = world
     host.keep_on("takeovers", takeovers.turn)

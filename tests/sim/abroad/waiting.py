@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from halog.core.settings import Sites
 from halog.core.table.table import PartitionTable
-from halog.metadata.sync_waits import Awaited, awaited
+from halog.metadata.sync_waits import SyncWait, awaited
 from halog.ports import Coordinator
-from halog.runtime.sites.switchover import Switch
+from halog.runtime.sites.switchover import SwitchResult
 from tests.sim.abroad import takeover
 from tests.sim.abroad.silence import Silence
 from tests.sim.abroad.tasks import SPEED, Task
@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
     site: str
     of: str
-    known: Awaited
+    known: SyncWait
     told: frozenset[bytes]
     """The transactions that `of` had acknowledged by then."""
 
@@ -61,7 +61,7 @@ class Waiting:
         self.silence = Silence()
         self._let_go: list[tuple[float, str]] = []
         """When a site has let go of the other one, at its coordinator."""
-        self._known: dict[tuple[Task | None, str], Awaited | None] = {}
+        self._known: dict[tuple[Task | None, str], SyncWait | None] = {}
         """By command and site, what was last known of it."""
         self._said: list[Said] = []
         self._readers = {site: Reader(site) for site in BOTH}
@@ -113,12 +113,12 @@ class Waiting:
 
     # --- takeovers ---
 
-    def awaited(self, coordinator: Coordinator, partition: str, site: str) -> Awaited | None:
+    def awaited(self, coordinator: Coordinator, partition: str, site: str) -> SyncWait | None:
         """As `halog.runtime.sites.acknowledgements` has it; noted."""
         found = self._known[self._pair.tasks.current, site] = awaited(coordinator, partition, site)
         return found
 
-    def promoted(self, site: str, switches: Iterable[Switch]) -> None:
+    def promoted(self, site: str, switches: Iterable[SwitchResult]) -> None:
         """What an operator was told."""
         for switch in switches:
             of = switch.taken_over_from

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import effects as fx, results as res
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.transactions import Applied
 from halog.core.table.table import PartitionTable
 from tests.sim.checks import Checks
@@ -35,7 +35,7 @@ class SiteChecks(Checks):
 
     def applied(self, p: Process, record: Applied, state: ChainState) -> None:
         before = self.last[p.me]
-        if not isinstance(record, MergedIn):
+        if not isinstance(record, AppliedMerge):
             super().applied(p, record, state)
             return
         demand(state.lsn > before.lsn, f"F5: {p.me.node} applied a merge as lsn {state.lsn} behind {before.lsn}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.kafka.group_commit import GATHER_S, HELD_S, PATIENT_MOST, Gathering
+from halog.adapters.kafka.group_commit import GATHER_S, HELD_S, PATIENT_MOST, GroupCommit
 
 pytestmark = pytest.mark.feature("R1")
 
 
-def filled(*items: int) -> Gathering[int]:
-    g = Gathering[int]()
+def filled(*items: int) -> GroupCommit[int]:
+    g = GroupCommit[int]()
     for i in items:
         g.add(i)
     return g
@@ -49,7 +49,7 @@ def test_a_request_that_is_not_answered_holds_up_the_others_for_a_moment_only() 
     assert g.waits(5.03) == pytest.approx(0.0, abs=GATHER_S)
 
 
-def under_way(count: int, now: float) -> Gathering[int]:
+def under_way(count: int, now: float) -> GroupCommit[int]:
     """`count` committers have been under way at once, and half of them are back at `now`."""
     g = filled(0)
     g.take(5.0)
@@ -93,7 +93,7 @@ def test_after_a_pause_nobody_waits() -> None:
 
 @pytest.mark.feature("R6")
 def test_what_nobody_waits_for_waits_for_company() -> None:
-    g = Gathering[int]()
+    g = GroupCommit[int]()
     g.add(1, leaves_at=5.01)
     g.add(2, leaves_at=5.016)
     assert g.waits(5.006) == pytest.approx(0.004)
@@ -106,7 +106,7 @@ def test_what_nobody_waits_for_waits_for_company() -> None:
 
 @pytest.mark.feature("R6")
 def test_one_that_is_waited_for_takes_the_patient_ones_along() -> None:
-    g = Gathering[int]()
+    g = GroupCommit[int]()
     g.add(1, leaves_at=5.01)
     g.add(2)
     g.add(3, leaves_at=5.011)

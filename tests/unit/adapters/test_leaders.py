@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.kafka import topics as kafka_topics
-from halog.adapters.kafka.topics import Copies, Topics
+from halog.adapters.kafka.topics import TopicReplicas, Topics
 from halog.errors import LogError
 
 pytestmark = pytest.mark.feature("R1")
@@ -34,7 +34,7 @@ def topics(monkeypatch: pytest.MonkeyPatch, count: int, led: Iterator[int]) -> T
     admin = Admin(count, led)
     clock = SimpleNamespace(monotonic=lambda: admin.now, sleep=lambda s: None)
     monkeypatch.setattr(kafka_topics, "time", clock)
-    return Topics("b:1", admin, Copies())
+    return Topics("b:1", admin, TopicReplicas())
 
 
 def test_hundreds_of_leaders_that_come_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,12 +148,14 @@ class World:
             del self.nodes[path]
             self._fire("data", path)
             self._fire("children", "/partitions")
-            plain, mark = False, zk_marks.Mark(name, zk_marks.ABSENT)
+            plain, mark = False, zk_marks.VersionMark(name, zk_marks.ABSENT)
         else:
             node = self.put(path, b"%d" % self.zxid)
             blind = self.rng.random() < 0.1
             plain = node.stat.version > 0 and not blind
-            mark = zk_marks.Mark(name, zk_marks.UNKNOWN if blind else node.stat.version, b"" if blind else node.data)
+            mark = zk_marks.VersionMark(
+                name, zk_marks.UNKNOWN if blind else node.stat.version, b"" if blind else node.data
+            )
         said = "/" + zk_marks.path_of("partitions", zk_marks.slot_of(name))
         if said not in self.nodes:
             self.put(said, b"")

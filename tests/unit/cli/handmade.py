@@ -6,7 +6,7 @@ from halog.core.ids import NO_HASH, EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.ports import Entry, TopicPartition
-from halog.runtime.topics.log_judge import Judge, Judged
+from halog.runtime.topics.log_judge import EntryVerdict, Judge
 
 LOG_ID = b"0123456789abcdef"
 
@@ -43,6 +43,6 @@ class Log:
     def commit(self, number: int, tx: int, *, counts: bool = True) -> None:
         self.add(records.Commit(self.header(number, tx), ()), counts=counts)
 
-    def judged(self) -> list[Judged]:
+    def judged(self) -> list[EntryVerdict]:
         judge = Judge(ChainState(LOG_ID, "home"))
         return [judge.judge(e) for e in self.entries]

@@ -152,7 +152,7 @@ def test_what_is_turned_back_before_it_moved_anything_leaves_a_cluster_that_star
 ) -> None:
     """The active version says five, the cluster has three, and goes by them; `halog rebalance` begins it again."""
     with monkeypatch.context() as patched:
-        patched.setattr("halog.runtime.remap.remap_driver.Remapping._is_first", lambda *_: False)
+        patched.setattr("halog.runtime.remap.remap_driver.RemapDriver._is_first", lambda *_: False)
         leave(fleet, up)
         assert halog("config", "activate", file(fleet, 5)).code == 0
         assert halog("rebalance", "cancel", "--policy", "p").code == 0
@@ -172,9 +172,9 @@ def test_to_activate_what_a_change_leads_away_from_is_refused_with_what_to_do(
     fleet: Mortal, halog: Run, monkeypatch: pytest.MonkeyPatch, active: bool, opened: bool
 ) -> None:
     """Also where it is the active version already: then nothing is as it says."""
-    monkeypatch.setattr("halog.runtime.remap.remap_driver.Remapping._carry_on", lambda *_: None)  # it takes its time
+    monkeypatch.setattr("halog.runtime.remap.remap_driver.RemapDriver._carry_on", lambda *_: None)  # it takes its time
     if not opened:
-        monkeypatch.setattr("halog.runtime.remap.remap_driver.Remapping._is_first", lambda *_: False)
+        monkeypatch.setattr("halog.runtime.remap.remap_driver.RemapDriver._is_first", lambda *_: False)
     if not active:
         fleet.doom(COMMAND, ("set", "config/active", 0))
     assert (halog("config", "activate", file(fleet, 5)).code == 0) is active

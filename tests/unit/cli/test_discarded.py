@@ -17,7 +17,7 @@ from halog.core.log import records
 from halog.core.log.record_types import Merged
 from halog.events import DISCARDED, At, Event, event
 from halog.ports import TopicPartition
-from halog.runtime.topics.log_judge import Judged
+from halog.runtime.topics.log_judge import EntryVerdict
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 from tests.unit.cli.handmade import LOG_ID, Log, epoch_id
 
@@ -176,9 +176,11 @@ def test_a_merge_says_what_happened_on_any_branch_and_what_was_decided() -> None
         records.Header(LOG_ID, epoch_id(3)), 0, (Merged(b"k", b"r" * 24, b"v"),), (tx(11),), ((tx(12), True),)
     )
     merge = records.EpochMerged(log.header(3), b"m", (), (), (), 1, b"", 0, 0)
-    read += [Judged(20, 20, "held", part), Judged(21, 21, "opened", merge)]
+    read += [EntryVerdict(20, 20, "held", part), EntryVerdict(21, 21, "opened", merge)]
     late = records.Outcome(records.Header(LOG_ID, epoch_id(3), 99, NO_HASH, tx(14)), True)
-    read.append(Judged(22, 22, "accepted", late))  # the merge knows nothing of it: nobody has it in doubt any more
+    read.append(
+        EntryVerdict(22, 22, "accepted", late)
+    )  # the merge knows nothing of it: nobody has it in doubt any more
     lsn = merge.header.lsn
     found = [left.outcome for left in discarded(read)]
     assert found == [f"committed as lsn {lsn}", f"committed as lsn {lsn}", "discarded", "discarded"]

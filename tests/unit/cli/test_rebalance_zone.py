@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halog.metadata import mapped_policies
-from halog.metadata.move_jobs import Announced
+from halog.metadata.move_jobs import JobAnnouncement
 from halog.runtime.remap.announcement import Announcement
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, running, wait_until
 
@@ -69,7 +69,7 @@ def test_a_change_that_is_under_way_is_joined(fleet: Cluster, halog: Run) -> Non
 
 def test_status_names_the_job_that_objects_are_left_to(fleet: Cluster, halog: Run) -> None:
     coordinator = next(iter(fleet.nodes.values())).runtime.adapters.coordinator
-    with Announcement(coordinator, "q", Announced("job-7", 1)):
+    with Announcement(coordinator, "q", JobAnnouncement("job-7", 1)):
         assert halog("rebalance", "--policy", "q", "--config", write(fleet, "r.toml", q=222), "--no-wait").code == 0
         wait_until(lambda: halog("rebalance", "status", "--format", "json").json["left_to"] == {"q": "job-7"})
         ran = halog("rebalance", "status")

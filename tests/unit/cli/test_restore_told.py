@@ -17,7 +17,7 @@ from restore.compensation import Defer
 from restore.merge import Difference, Instance, Kind
 from restore.plan import Choice
 from restore.report import merged as evidence
-from restore.waiting import Report
+from restore.waiting import MergeReport
 
 pytestmark = pytest.mark.feature("M2", "M3")
 
@@ -28,7 +28,7 @@ def test_what_waits_for_an_operator_is_shown_also_where_both_sites_came_to_the_s
     base, now = Instance(b"r" * 24, b"1"), Instance(b"r" * 24, b"2")
     found = Difference(b"k", Kind.ALIKE, base, now, now, (), ())
     one = evidence(Choice(found, Defer("count them"), now), "the trigger")
-    monkeypatch.setattr(merged, "reports", lambda connection, table: [Report(b"aa", 7, (one,))])
+    monkeypatch.setattr(merged, "reports", lambda connection, table: [MergeReport(b"aa", 7, (one,))])
     monkeypatch.setattr(merged, "told", lambda connection, found, then, by, why: {"deferred": why})
     table: Any = SimpleNamespace(name="p")
     nobody: Any = None

@@ -45,7 +45,7 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     link.symlink_to(pipe)
     for target in (pipe, link):
-        with pytest.raises(ConfigError, match=r"pipe: cannot be written: it is no file"), written_whole(target):
+        with pytest.raises(ConfigError, match=r"pipe: cannot be written: it is not a file"), written_whole(target):
             pass
     assert pipe.is_fifo()
     assert link.is_symlink()

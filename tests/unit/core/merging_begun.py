@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from halog.core.ids import EpochId
-from restore.branch import Branch, Side, Since
+from restore.branch import Branch, BranchReader, Side
 from restore.divergence import Fork
 from restore.undoing import Undoing
 from tests.unit.core.merging_copy import Held
@@ -22,7 +22,7 @@ class Begun:
     theirs: Side | None = None
     fork: Fork | None = None
     read: Branch | None = None
-    own: Since | None = None
+    own: BranchReader | None = None
     """What the source had done when it was begun."""
     two_way: bool = False
     undoing: Undoing | None = None

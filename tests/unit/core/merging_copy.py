@@ -8,9 +8,9 @@ from typing import NamedTuple
 from halog.core.ids import ABSENT, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
-from halog.core.log.merge_parts import MergedIn, standing
+from halog.core.log.merge_parts import AppliedMerge, standing
 from halog.core.log.records import CREATE, Change
-from halog.core.log.transactions import Decided, Ledger
+from halog.core.log.transactions import DecidedTransaction, Ledger
 from halog.ports import Entry, TopicPartition
 
 TP = TopicPartition("model", 0)
@@ -56,7 +56,7 @@ class Copy:
         self.objects: dict[bytes, Held] = {}
         self.happened: dict[bytes, int] = {}
         """Transaction → lsn."""
-        self.merges: list[MergedIn] = []
+        self.merges: list[AppliedMerge] = []
         self.next_offset = 0
         self.may_store = True
         """May what came last be the end of a stored position?"""
@@ -78,7 +78,7 @@ class Copy:
             self._apply(record, record.header.tx)
         else:
             meant = self.ledger.accepted(record, offset)
-            if isinstance(meant, Decided) and meant.commit is not None:
+            if isinstance(meant, DecidedTransaction) and meant.commit is not None:
                 self._apply(meant.commit, record.header.tx)
 
     def _apply(self, commit: records.Commit, tx: bytes) -> None:
@@ -90,7 +90,7 @@ class Copy:
             assert c.op == CREATE or there is not None
         change(self.objects, commit.changes, commit.header.lsn)
 
-    def _merged(self, m: MergedIn) -> None:
+    def _merged(self, m: AppliedMerge) -> None:
         self.merges.append(m)
         for tx in m.happened:
             self.happened.setdefault(tx, m.header.lsn)

@@ -11,7 +11,7 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState, Verdict
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Header
 from halog.core.sites.mirror import Checkpoint, Mirror
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from tests.unit.core.kit import LOG_ID
 from tests.unit.core.merging_copy import TP, Copy, MemoryLog, change
 
@@ -90,7 +90,7 @@ class Site:
         self.epoch = 0
         """Of its znode."""
         self.writer: Writer | None = None
-        self.closed: Closed | None = None
+        self.closed: ClosedBranch | None = None
         self.fence: EpochId | None = None
         """What it would give its log away with."""
         self.standing: Checkpoint | None = None
@@ -154,7 +154,7 @@ class Site:
             self.land(self.writer.session, 1_000)
         self.fence = self.start()
         in_doubt = tuple(u.offset for u in self.copy.ledger.undecided.values())
-        self.closed = Closed(Checkpoint(len(self.log.entries), self.state), in_doubt)
+        self.closed = ClosedBranch(Checkpoint(len(self.log.entries), self.state), in_doubt)
 
     def give(self, other: Site, landing: int) -> None:
         """Its log becomes the other's, if that has all that is in it, or has merged it."""

@@ -13,13 +13,13 @@ import msgspec
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.records import HandedOver, Horizon, Merged
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.runtime.merge.closed_branch import closed_side
 from halog.runtime.support.adapters import Remote
-from restore.branch import Side, Since, aborted, branch
+from restore.branch import BranchReader, Side, aborted, branch
 from restore.branches import completed, merged_at
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.creating import Decided, Into, New, with_created
+from restore.creating import CreatedObject, KeyDecision, TargetMerge, with_created
 from restore.divergence import Behind, Fork, compare, history_of, lineage_of
 from restore.merge import Difference, Kind
 from restore.plan import Choice, chosen
@@ -137,7 +137,7 @@ class World:
             return
         floor = max(e.number for e, _ in (*theirs.state.lineage, (theirs.state.epoch, 0)))
         read = branch(theirs, relation, lambda side, u: self._elsewhere(side, u))
-        own = Since(relation)
+        own = BranchReader(relation)
         own.read(self._side(site))
         assert site.writer is not None
         self.begun[at] = Begun(site.writer, floor, name_of(theirs.state), theirs, relation, read, own, not three_way)
@@ -146,7 +146,7 @@ class World:
     def _side(site: Site) -> Side:
         return Side(site.name, cast(Any, site.log), TP, site.state, len(site.log.entries))
 
-    def _elsewhere(self, side: Side, u: Undecided) -> bool:
+    def _elsewhere(self, side: Side, u: UndecidedTransaction) -> bool:
         return self.is_committed(side.site, u.tx)
 
     def undo(self, at: str) -> None:
@@ -261,17 +261,17 @@ class World:
         return any(m.merge == name for m in site.copy.merges)
 
     def _verdicts(self, site: Site, one: Begun, keys: tuple[Difference, ...]) -> list[Merged]:
-        decided = [Decided(c, "model", self._beside(c)) for c in chosen(keys, self._verdict, _encode)]
-        into = Into("p", one.name, site.copy.objects.get)
+        decided = [KeyDecision(c, "model", self._beside(c)) for c in chosen(keys, self._verdict, _encode)]
+        into = TargetMerge("p", one.name, site.copy.objects.get)
         return [merged(d.choice, d.by) for d in with_created(decided, into)]
 
-    def _beside(self, choice: Choice) -> tuple[New, ...]:
+    def _beside(self, choice: Choice) -> tuple[CreatedObject, ...]:
         """What is created beside some; where that cannot be, the conflict is deferred."""
         at = KEYS.index(choice.found.key)
         if self.verdicts < 0 or choice.verdict is None or choice.deferred or (at + self.verdicts) % 2:
             return ()
         key = KEYS[(at + 1 + self.verdicts % 4) % len(KEYS)]
-        return (New(key, b"beside %s" % choice.found.key, "p", key.decode()),)
+        return (CreatedObject(key, b"beside %s" % choice.found.key, "p", key.decode()),)
 
     def _verdict(self, found: Difference) -> Verdict:
         if self.verdicts < 0:

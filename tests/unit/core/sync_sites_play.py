@@ -1,7 +1,7 @@
 """A partition of one node whose commits wait for the log of another site, played by chance: lines that are cut, answers
 that are late, doubled or lost, epochs that end, operators, a takeover that comes to nothing. What is mirrored, and what
-is told of it, the real `Mirror` and `Confirming` say. After each step it is looked whether what somebody was told is in
-that log, as long as the znode says that it is waited for.
+is told of it, the real `Mirror` and `AcknowledgementSender` say. After each step it is looked whether what somebody was
+told is in that log, as long as the znode says that it is waited for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from halog.core.settings import Settings, Sites
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.core.state.copy_state import CopyState
 from halog.ports import TopicPartition
-from halog.runtime.sites.acknowledgements import Confirming
+from halog.runtime.sites.acknowledgements import AcknowledgementSender
 from tests.unit.core.kit import LOG_ID, SITE, A, create, table, tx
 
 STEPS = 400
@@ -74,14 +74,14 @@ class World:
         """One that begins."""
         return Mirror(Checkpoint(0, ChainState(LOG_ID, SITE)), self.there.state)
 
-    def _confirming(self) -> Confirming:
+    def _confirming(self) -> AcknowledgementSender:
         """Of the node there that mirrors."""
         state = SimpleNamespace(table=self.table, chain=self.there)
         copy: Any = SimpleNamespace(name="p", core=SimpleNamespace(state=state))
         host: Any = SimpleNamespace(copies={"p": copy})
         mirroring: Any = SimpleNamespace(is_wanted=lambda copy: True)
         nowhere: Any = None
-        return Confirming(host, mirroring, SITE, nowhere, TopicPartition("arrived", 0), {self.table.policy})
+        return AcknowledgementSender(host, mirroring, SITE, nowhere, TopicPartition("arrived", 0), {self.table.policy})
 
     # --- the node ---
 

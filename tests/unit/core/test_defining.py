@@ -24,7 +24,16 @@ from halog.core.table.definitions import (
     why_not_enable,
 )
 from halog.core.table.migration import assigned, moving, why_not, why_not_assigned
-from halog.core.table.table import DEFINED, DISABLED, ENABLED, SYNC, Definition, PartitionTable, Replica, Target
+from halog.core.table.table import (
+    DEFINED,
+    DISABLED,
+    ENABLED,
+    SYNC,
+    PartitionDefinition,
+    PartitionTable,
+    Replica,
+    Target,
+)
 from tests.unit.core.kit import A, B, Core, create, epoch, table, tx, update
 
 AB, CB = Target(("A", "B"), 1), Target(("C", "B"), 1)
@@ -43,7 +52,7 @@ def on_ab(**changes: Any) -> PartitionTable:
         "epoch": epoch(1),
         "active": A,
         "replicas": (Replica("B", 2, SYNC),),
-        "definitions": {"A": Definition(("A", "B"), 1, ENABLED)},
+        "definitions": {"A": PartitionDefinition(("A", "B"), 1, ENABLED)},
     }
     return table(**{**base, **changes})
 
@@ -111,7 +120,7 @@ def test_a_wish_that_was_not_enabled_ends_with_the_run_of_its_node() -> None:
 def test_a_definition_changes_nothing_but_itself() -> None:
     before = on_ab()
     after = defined(before, "C", CB)
-    assert after.definitions["C"] == Definition(("C", "B"), 1, DEFINED)
+    assert after.definitions["C"] == PartitionDefinition(("C", "B"), 1, DEFINED)
     assert msgspec.structs.replace(after, definitions=before.definitions) == before
 
 
@@ -205,10 +214,10 @@ def test_a_foreign_node_that_enables_it_only_says_so() -> None:
 def test_definitions_in_effect_follow_where_it_goes_and_wishes_do_not() -> None:
     t = on_ab(
         definitions={
-            "A": Definition(("A", "B"), 1, ENABLED),
-            "D": Definition(("A", "B"), 1, DEFINED),
-            "C": Definition(("C", "B"), 1, DEFINED),
-            "E": Definition(("E", "A", "B"), 1, DISABLED),
+            "A": PartitionDefinition(("A", "B"), 1, ENABLED),
+            "D": PartitionDefinition(("A", "B"), 1, DEFINED),
+            "C": PartitionDefinition(("C", "B"), 1, DEFINED),
+            "E": PartitionDefinition(("E", "A", "B"), 1, DISABLED),
         }
     )
     to = Target(("B",), 0)
@@ -223,7 +232,7 @@ def test_definitions_in_effect_follow_where_it_goes_and_wishes_do_not() -> None:
 def test_a_node_that_disables_it_leaves_its_place_to_the_next() -> None:
     after, target = disabled(on_ab(), "A")
     assert target == Target(("B",), 0)
-    assert after.definitions["A"] == Definition(("A", "B"), 1, DISABLED)
+    assert after.definitions["A"] == PartitionDefinition(("A", "B"), 1, DISABLED)
     assert enabled(after, "A", "AB")[1] is None, "it is on A still"
     gone = msgspec.structs.replace(after, configured=("B",), sync_replicas=0)
     assert enabled(gone, "A", "AB")[1] == AB, "enabled again it comes back to where it was"

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import (
     DIRECTORY,
+    DirectoryRow,
     Looking,
-    Row,
-    Standing,
+    StoredEntry,
     beside,
     entries_of,
     entry_key,
@@ -196,42 +196,42 @@ def test_many_entries_are_asked_for_partition_by_partition() -> None:
 # --- changing ---
 
 
-def changes(*rows: Row) -> list[tuple[str, Row]]:
+def changes(*rows: DirectoryRow) -> list[tuple[str, DirectoryRow]]:
     now = standing("old", entry("home"))
     return list(beside(rows, "home", lambda key: Place("new", 3, "old", LISTED), {KEY: now}.__getitem__))
 
 
-CREATED = Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)
-DELETED = Row(DELETE, REF, KEY, None, 5)
+CREATED = DirectoryRow(CREATE, REF, KEY, TYPE + b"x", ABSENT)
+DELETED = DirectoryRow(DELETE, REF, KEY, None, 5)
 
 
 def test_a_create_writes_the_entry_where_it_belongs() -> None:
-    assert changes(CREATED) == [("new", Row(CREATE, REF, entry_key(KEY), packed(TYPE, "home"), ABSENT))]
+    assert changes(CREATED) == [("new", DirectoryRow(CREATE, REF, entry_key(KEY), packed(TYPE, "home"), ABSENT))]
 
 
 def test_a_delete_deletes_the_entry_where_it_is() -> None:
-    assert changes(DELETED) == [("old", Row(DELETE, REF, entry_key(KEY), None, 7))]
+    assert changes(DELETED) == [("old", DirectoryRow(DELETE, REF, entry_key(KEY), None, 7))]
 
 
 def test_an_update_leaves_the_entry_alone() -> None:
-    assert changes(Row(UPDATE, REF, KEY, TYPE + b"x", 5)) == []
+    assert changes(DirectoryRow(UPDATE, REF, KEY, TYPE + b"x", 5)) == []
 
 
 def test_an_object_made_anew_keeps_its_entry_where_it_is() -> None:
     again = CREATED._replace(ref=b"s" * 24)
     assert changes(DELETED, again) == [
-        ("old", Row(DELETE, REF, entry_key(KEY), None, 7)),
-        ("old", Row(CREATE, b"s" * 24, entry_key(KEY), packed(TYPE, "home"), ABSENT)),
+        ("old", DirectoryRow(DELETE, REF, entry_key(KEY), None, 7)),
+        ("old", DirectoryRow(CREATE, b"s" * 24, entry_key(KEY), packed(TYPE, "home"), ABSENT)),
     ]
 
 
 def test_an_object_moves_together_with_what_its_entry_says() -> None:
     found: Any = Stored(REF, 5, TYPE + b"x")
-    now: Standing = standing("p1", entry("home"))
+    now: StoredEntry = standing("p1", entry("home"))
     assert moved(KEY, found, now, "p9") == (
-        ("home", Row(DELETE, REF, KEY, None, 5)),
-        ("p9", Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)),
-        ("p1", Row(UPDATE, REF, entry_key(KEY), packed(TYPE, "p9"), 7)),
+        ("home", DirectoryRow(DELETE, REF, KEY, None, 5)),
+        ("p9", DirectoryRow(CREATE, REF, KEY, TYPE + b"x", ABSENT)),
+        ("p1", DirectoryRow(UPDATE, REF, entry_key(KEY), packed(TYPE, "p9"), 7)),
     )
 
 
@@ -277,7 +277,7 @@ def test_an_object_without_an_entry_is_where_its_key_hashes_to(kind: str) -> Non
     )
 
 
-def both(kind: str, home: str, now: Standing | None, *rows: Row) -> tuple[list[Any], list[Any]]:
+def both(kind: str, home: str, now: StoredEntry | None, *rows: DirectoryRow) -> tuple[list[Any], list[Any]]:
     """What is written beside it, and what must be absent."""
     place = Place("ring", 3, listed=kind)
     known = {} if now is None else {KEY: now}
@@ -289,7 +289,7 @@ def both(kind: str, home: str, now: Standing | None, *rows: Row) -> tuple[list[A
 
 def test_what_is_created_meanwhile_has_neither_entry_nor_namesake() -> None:
     rows, absent = both(LISTING, "home", None, CREATED)
-    assert rows == [("ring", Row(CREATE, REF, entry_key(KEY), packed(TYPE, "home"), ABSENT))]
+    assert rows == [("ring", DirectoryRow(CREATE, REF, entry_key(KEY), packed(TYPE, "home"), ABSENT))]
     assert absent == [("ring", KEY)], "that there is no entry is seen when it is created"
     assert both(LISTING, "ring", None, CREATED)[1] == []
     assert both(UNLISTING, "ring", None, CREATED) == ([], [("ring", entry_key(KEY))])
@@ -298,7 +298,7 @@ def test_what_is_created_meanwhile_has_neither_entry_nor_namesake() -> None:
 @pytest.mark.parametrize("kind", [LISTING, UNLISTING])
 def test_what_is_deleted_meanwhile_takes_its_entry_or_has_none(kind: str) -> None:
     now = standing("ring", entry("home"))
-    assert both(kind, "home", now, DELETED) == ([("ring", Row(DELETE, REF, entry_key(KEY), None, 7))], [])
+    assert both(kind, "home", now, DELETED) == ([("ring", DirectoryRow(DELETE, REF, entry_key(KEY), None, 7))], [])
     assert both(kind, "ring", None, DELETED) == ([], [("ring", entry_key(KEY))])
 
 
@@ -313,12 +313,12 @@ def test_what_is_made_anew_meanwhile_keeps_its_kind(kind: str) -> None:
 
 def test_an_entry_comes_and_goes_with_its_object() -> None:
     found = Stored(REF, 5, TYPE + b"x")
-    assert listing(KEY, found, "ring") == Row(CREATE, REF, entry_key(KEY), packed(TYPE, "ring"), ABSENT)
+    assert listing(KEY, found, "ring") == DirectoryRow(CREATE, REF, entry_key(KEY), packed(TYPE, "ring"), ABSENT)
     now = standing("ring", entry("home"))
-    gone = ("ring", Row(DELETE, REF, entry_key(KEY), None, 7))
+    gone = ("ring", DirectoryRow(DELETE, REF, entry_key(KEY), None, 7))
     assert unlisting(KEY, None, now) == (gone,)
     assert unlisting(KEY, found, now) == (
         gone,
-        ("home", Row(DELETE, REF, KEY, None, 5)),
-        ("ring", Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)),
+        ("home", DirectoryRow(DELETE, REF, KEY, None, 5)),
+        ("ring", DirectoryRow(CREATE, REF, KEY, TYPE + b"x", ABSENT)),
     )

@@ -12,7 +12,7 @@ from halog.core.commit.discards import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Di
 from halog.core.commit.writer import InFlight
 from halog.core.ids import NO_HASH, EpochId
 from halog.core.log import records
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.table.table import SYNC, Replica
@@ -134,7 +134,7 @@ def test_what_a_merge_says_was_committed_is_not_told() -> None:
     for n in (1, 2):
         kept.left(tx(n), 1, 7, 0, "fenced")
     header = records.Header(bytes(16), epoch(2), 9)
-    ledger.merged(MergedIn(header, b"m", (), (), ((tx(1), True), (tx(2), False)), 0, 0), 5)
+    ledger.merged(AppliedMerge(header, b"m", (), (), ((tx(1), True), (tx(2), False)), 0, 0), 5)
     (told,) = kept.certain(10, 10, 2)
     assert [t["tx"] for t in told.more["transactions"]] == [tx(2).hex()]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from halog.core.placement.drain import Move, plan
-from halog.core.table.table import DISABLED, Definition, Group, PartitionTable, Target
+from halog.core.placement.drain import MoveProposal, plan
+from halog.core.table.table import DISABLED, Group, PartitionDefinition, PartitionTable, Target
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("X4", "P12")
@@ -42,7 +42,7 @@ def test_a_list_gets_shorter_only_where_that_is_allowed() -> None:
     (fewer,) = plan(tables, "A", ZONES, "ABC", "ABC", allow_fewer=True)
     assert fewer.target == Target(("B", "C"), 1)
     (last,) = plan([on("a", "A", sync=0)], "A", ZONES, "A", "A", allow_fewer=True)
-    assert last == Move("a", ("A",), None, "no other node of its zone runs and is without a copy")
+    assert last == MoveProposal("a", ("A",), None, "no other node of its zone runs and is without a copy")
 
 
 def test_a_node_that_was_drained_gets_a_copy_only_where_no_other_can() -> None:
@@ -93,7 +93,7 @@ def test_a_copy_goes_to_a_node_of_the_same_kind_if_there_is_one() -> None:
 
 
 def test_a_node_that_has_disabled_it_gets_no_copy() -> None:
-    off = {"C": Definition(("C", "B"), 1, DISABLED)}
+    off = {"C": PartitionDefinition(("C", "B"), 1, DISABLED)}
     (move,) = plan([on("a", "A", "B", definitions=off), on("b", "D", "B")], "A", ZONES, "ABCD", "ABCD")
     assert move.target == Target(("D", "B"), 1), "C has fewer"
     (stuck,) = plan([on("a", "A", "B", definitions=off)], "A", ZONES, "ABC", "ABC")

@@ -6,7 +6,7 @@ import pytest
 
 from halog.core.ids import NO_HASH, EpochId
 from halog.core.log import records
-from halog.core.log.transactions import Applied, Decided, Forgotten, Ledger, Prepared
+from halog.core.log.transactions import Applied, DecidedTransaction, ForgottenDecisions, Ledger, PreparedTransaction
 from halog.core.results import Locked
 
 pytestmark = pytest.mark.feature("D4", "D5")
@@ -40,14 +40,14 @@ class Told:
 
 def test_a_prepare_locks_what_it_reads_and_writes_until_its_outcome() -> None:
     told = Told()
-    assert type(told.prepare(5)) is Prepared
+    assert type(told.prepare(5)) is PreparedTransaction
     locks = told.ledger.locks
     assert type(locks.against([(b"w", 1)], ())) is Locked
     assert locks.against([(b"r", 1)], ()) is None, "what is only read may be read"
     change = records.Change(records.UPDATE, REF, b"r", b"", 1)
     assert type(locks.against((), [change])) is Locked, "and not changed"
     meant = told.outcome(5, commit=True)
-    assert isinstance(meant, Decided)
+    assert isinstance(meant, DecidedTransaction)
     assert meant.commit is not None
     assert meant.commit.header.lsn == 2
     assert [c.value for c in meant.commit.changes] == [b"new"]
@@ -58,7 +58,7 @@ def test_an_abort_frees_and_changes_nothing() -> None:
     told = Told()
     told.prepare(5)
     meant = told.outcome(5, commit=False)
-    assert isinstance(meant, Decided)
+    assert isinstance(meant, DecidedTransaction)
     assert meant.commit is None
     assert not told.ledger.locks
 
@@ -75,7 +75,7 @@ def test_the_first_outcome_counts(commit: bool) -> None:
 def test_a_commit_without_a_prepare_is_void_an_abort_is_a_tombstone() -> None:
     told = Told()
     assert type(told.outcome(5, commit=True)) is records.Outcome
-    assert type(told.outcome(5, commit=False)) is Decided
+    assert type(told.outcome(5, commit=False)) is DecidedTransaction
     assert type(told.prepare(5)) is records.Prepare, "trace 31"
     assert not told.ledger.locks
 
@@ -93,12 +93,12 @@ def test_below_the_horizon_everything_is_void() -> None:
     told.prepare(5)
     told.outcome(5, commit=True)
     meant = told.horizon(5)
-    assert isinstance(meant, Forgotten)
+    assert isinstance(meant, ForgottenDecisions)
     assert len(meant.ids) == 1
     assert not told.ledger.decided
     assert type(told.prepare(5)) is records.Prepare
     assert type(told.outcome(5, commit=False)) is records.Outcome
     assert type(told.outcome(4, commit=True)) is records.Outcome
-    assert type(told.prepare(6)) is Prepared
+    assert type(told.prepare(6)) is PreparedTransaction
     told.horizon(3)
     assert told.ledger.horizon == (5).to_bytes(8, "big"), "it only grows"

@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from halog.core.ids import Member
-from halog.core.table.states import TRANSIENT, TRANSITIONS, Life, Sight, State, Step, next_state, teller
+from halog.core.table.states import (
+    TRANSIENT,
+    TRANSITIONS,
+    PartitionSight,
+    State,
+    StateChange,
+    StateTracker,
+    next_state,
+    teller,
+)
 from halog.core.table.table import (
     ASYNC,
     DEFINED,
@@ -17,8 +26,8 @@ from halog.core.table.table import (
     ENABLED,
     OUT,
     SYNC,
-    Definition,
     Group,
+    PartitionDefinition,
     PartitionTable,
     Replica,
     Resync,
@@ -40,12 +49,12 @@ def whole(**changes: Any) -> PartitionTable:
     return table(**{"epoch": epoch(1), "active": A, "replicas": (IN_B, IN_C), **changes})
 
 
-def sight(t: PartitionTable | None = None, me: str = "C", **changes: Any) -> Sight:
-    return Sight(**{"me": me, "table": t or whole(), "up": ABC, **changes})
+def sight(t: PartitionTable | None = None, me: str = "C", **changes: Any) -> PartitionSight:
+    return PartitionSight(**{"me": me, "table": t or whole(), "up": ABC, **changes})
 
 
-def life(*sights: Sight) -> Life:
-    made = Life()
+def life(*sights: PartitionSight) -> StateTracker:
+    made = StateTracker()
     for s in sights:
         made.look(s)
     return made
@@ -57,11 +66,11 @@ def handed(t: PartitionTable, to: Member, *replicas: Replica) -> PartitionTable:
 
 TO_B = Target(("B", "A", "C"), 1)
 TO_AC = Target(("A", "C"), 1)
-OFF_A = {"A": Definition(("A", "B", "C"), 1, DISABLED)}
+OFF_A = {"A": PartitionDefinition(("A", "B", "C"), 1, DISABLED)}
 LONELY = {"configured": ("A",), "replicas": ()}
 
 # (state, happening) → what was seen before, what is seen now
-SEEN: dict[tuple[State | None, str], tuple[list[Sight], Sight]] = {
+SEEN: dict[tuple[State | None, str], tuple[list[PartitionSight], PartitionSight]] = {
     (State.INITIAL, "enable, nothing to copy"): ([], sight()),
     (State.INITIAL, "enable, active node changes"): ([], sight(whole(target=TO_B), me="B")),
     (State.INITIAL, "enable, a replica needs data"): ([], sight(whole(replicas=(IN_B,)))),
@@ -80,7 +89,7 @@ SEEN: dict[tuple[State | None, str], tuple[list[Sight], Sight]] = {
     (State.ACTIVE, "last node gone"): ([sight()], sight(me="D", up=frozenset({D}))),
     (State.ACTIVE, "disabled on its only node"): (
         [sight(whole(**LONELY))],
-        sight(whole(**LONELY, definitions={"A": Definition(("A",), 0, DISABLED)})),
+        sight(whole(**LONELY, definitions={"A": PartitionDefinition(("A",), 0, DISABLED)})),
     ),
     (State.MIGRATING, "done"): ([sight(), sight(up=frozenset({B, C}))], sight(handed(whole(), B, IN_C))),
     (State.MIGRATING, "no node can be active"): ([sight(), sight(whole(target=TO_B))], sight(up=frozenset({D}))),
@@ -101,12 +110,12 @@ def test_this_row_is_taken_when_it_is_seen(state: State, happening: str) -> None
     before, now = SEEN[state, happening]
     made = life(*before)
     assert made.state is state
-    assert made.look(now)[0] == Step(state, happening, TRANSITIONS[state][happening])
+    assert made.look(now)[0] == StateChange(state, happening, TRANSITIONS[state][happening])
 
 
 def test_a_partition_that_becomes_known_is_initial() -> None:
     """The row of `define`."""
-    assert Life().state is next_state(None, "define") is State.INITIAL
+    assert StateTracker().state is next_state(None, "define") is State.INITIAL
 
 
 @pytest.mark.parametrize("state", [None, *State], ids=lambda s: getattr(s, "value", "unknown"))
@@ -126,7 +135,7 @@ def test_every_row_has_a_sight_and_transient_states_have_the_same_ways_out() -> 
 # --- several rows at one look ---
 
 
-def steps(made: Life, now: Sight) -> list[tuple[str, str, str]]:
+def steps(made: StateTracker, now: PartitionSight) -> list[tuple[str, str, str]]:
     return [(s.before.value, s.happening, s.now.value) for s in made.look(now)]
 
 
@@ -173,13 +182,13 @@ def test_the_same_sight_again_is_nothing_new() -> None:
 
 def test_it_stays_initial_until_it_is_enabled_here_and_served() -> None:
     unplaced = table(configured=(), admitted=())
-    assert steps(Life(), sight(unplaced)) == []
-    waits = {"C": Definition(("A", "B", "C"), 1, DEFINED)}
-    assert steps(Life(), sight(whole(admitted=("A", "B"), definitions=waits))) == []
-    assert steps(Life(), sight(whole(active=None))) == [], "nobody serves it yet"
-    assert steps(Life(), sight(up=frozenset({C}))) == [], "nobody has heard of A yet"
+    assert steps(StateTracker(), sight(unplaced)) == []
+    waits = {"C": PartitionDefinition(("A", "B", "C"), 1, DEFINED)}
+    assert steps(StateTracker(), sight(whole(admitted=("A", "B"), definitions=waits))) == []
+    assert steps(StateTracker(), sight(whole(active=None))) == [], "nobody serves it yet"
+    assert steps(StateTracker(), sight(up=frozenset({C}))) == [], "nobody has heard of A yet"
     enabled = {"C": msgspec.structs.replace(waits["C"], said=ENABLED)}
-    assert steps(Life(), sight(whole(admitted=("A", "B", "C"), definitions=enabled))) == [
+    assert steps(StateTracker(), sight(whole(admitted=("A", "B", "C"), definitions=enabled))) == [
         ("Initial", "enable, nothing to copy", "Active")
     ]
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from halog.core.keys.mapping import (
     Layout,
-    Owned,
+    OwnedObject,
     Place,
     PolicyMapping,
     batches,
@@ -95,7 +95,7 @@ def test_batches_hold_everything_once_and_keep_what_shares_its_routing_key(
     given_: list[tuple[int, int, str]], objects: int
 ) -> None:
     """At most so many objects and bytes, unless one object alone has more; a routing key that fits is not torn."""
-    owned = [(Owned(b"%03d" % i, b"%d" % r, size), to) for i, (r, size, to) in enumerate(given_)]
+    owned = [(OwnedObject(b"%03d" % i, b"%d" % r, size), to) for i, (r, size, to) in enumerate(given_)]
     made = batches(owned, objects, 100)
     keys = [(to, key) for to, batch in made for key in batch]
     assert sorted(keys) == sorted((to, o.key) for o, to in owned)

@@ -6,7 +6,7 @@ import pytest
 
 from halog.core import effects as fx
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import Merged
 from restore.replay import Opening, merge_records
 from tests.unit.core.kit import LOG_ID, SITE, Core, Script, create, epoch, replica, tx
@@ -34,7 +34,7 @@ def test_no_position_is_stored_behind_parts() -> None:
     core.land(last)
     applied = core.one(fx.Apply)
     (meant,) = applied.records
-    assert isinstance(meant, MergedIn)
+    assert isinstance(meant, AppliedMerge)
     assert applied.next_offset == core.offset
     assert meant.forgotten == (tx(2),) or meant.decided == ((tx(2), True),)
     assert (core.p.state.chain.state.lsn, core.p.state.ledger.mapping) == (41, 3)

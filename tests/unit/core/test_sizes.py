@@ -11,7 +11,7 @@ from halog.config.check import LOG_BYTES
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.size_limits import SPARE, harmless_bytes, most_bytes, record_limit, too_large
 from halog.core.ids import EpochId
-from halog.core.keys.directory import Standing, entry_key, moved, packed, unpacked
+from halog.core.keys.directory import StoredEntry, entry_key, moved, packed, unpacked
 from halog.core.log import records
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.core.settings import Settings
@@ -69,7 +69,7 @@ def test_an_object_of_the_largest_size_can_be_changed_deleted_and_moved(most: in
     fits([row(UPDATE, key, value, old)])
     fits([row(DELETE, key, None, old), row(DELETE, entry, None, kept)])
     fits([row(CREATE, key, value, None)])
-    found = Standing(named[0], FAR, b"r" * 24, unpacked(here))
+    found = StoredEntry(named[0], FAR, b"r" * 24, unpacked(here))
 
     class Stored:
         ref, version = b"r" * 24, FAR

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from halog.core.placement.level import Step, level
-from halog.core.placement.spread import Zone, spread
+from halog.core.placement.spread import PlacementZone, spread
 
 pytestmark = pytest.mark.feature("P2", "P5")
 
 NODES = "ABCD"
 Hosts = Mapping[str, Sequence[str]]
-Given = tuple[dict[str, tuple[str, ...]], int, Zone, Collection[str]]
+Given = tuple[dict[str, tuple[str, ...]], int, PlacementZone, Collection[str]]
 """What `spread` is asked."""
 
 
@@ -41,14 +41,14 @@ def led(hosts: Hosts) -> Counter[str]:
 
 
 def test_a_new_cluster_is_even_in_copies_and_roles() -> None:
-    there = spread({f"p{i}": () for i in range(12)}, 2, Zone("ABC", "ABC"))
+    there = spread({f"p{i}": () for i in range(12)}, 2, PlacementZone("ABC", "ABC"))
     assert Counter(n for each in there.values() for n in each) == dict.fromkeys("ABC", 8)
     assert led(there) == dict.fromkeys("ABC", 4)
 
 
 def test_a_node_that_joins_takes_its_share_and_nothing_else_moves() -> None:
     now = {f"p{i}": ("ABC"[i % 3], "ABC"[(i + 1) % 3]) for i in range(12)}
-    then = spread(now, 2, Zone("ABCD", "ABCD"))
+    then = spread(now, 2, PlacementZone("ABCD", "ABCD"))
     assert Counter(n for each in then.values() for n in each) == dict.fromkeys("ABCD", 6)
     assert moved(now, then) == 6
     assert led(then) == dict.fromkeys("ABCD", 3)
@@ -56,35 +56,35 @@ def test_a_node_that_joins_takes_its_share_and_nothing_else_moves() -> None:
 
 def test_what_is_even_stays_as_it_is() -> None:
     now = {f"p{i}": ("ABC"[i % 3], "ABC"[(i + 1) % 3]) for i in range(9)}
-    assert spread(now, 2, Zone("ABC", "ABC")) == now
+    assert spread(now, 2, PlacementZone("ABC", "ABC")) == now
 
 
 def test_a_node_that_is_to_get_nothing_keeps_what_it_has() -> None:
     now = {"a": ("A", "B"), "b": ("A", "B"), "c": ("A", "B")}
-    then = spread(now, 2, Zone("ABC", "BC"))
+    then = spread(now, 2, PlacementZone("ABC", "BC"))
     assert moved(now, then) == sum("C" in each for each in then.values()) == 2
 
 
 def test_copies_of_one_partition_are_in_different_domains() -> None:
     racks = {"A": "r1", "B": "r1", "C": "r2", "D": "r2"}
-    then = spread({"a": ("A", "B"), "b": ("C", "D")}, 2, Zone(NODES, NODES, racks))
+    then = spread({"a": ("A", "B"), "b": ("C", "D")}, 2, PlacementZone(NODES, NODES, racks))
     assert all(len({racks[n] for n in each}) == 2 for each in then.values())
     assert moved({"a": ("A", "B"), "b": ("C", "D")}, then) == 2
-    one_rack = spread({"a": ("A",)}, 2, Zone("AB", "AB", racks))
+    one_rack = spread({"a": ("A",)}, 2, PlacementZone("AB", "AB", racks))
     assert one_rack == {"a": ("A", "B")}, "a second copy in the same rack is better than none"
 
 
 def test_more_and_fewer_copies() -> None:
     now = {"a": ("A", "B"), "b": ("B", "A")}
-    more = spread(now, 3, Zone("ABC", "ABC"))
+    more = spread(now, 3, PlacementZone("ABC", "ABC"))
     assert more == {"a": ("A", "B", "C"), "b": ("B", "A", "C")}
-    assert spread(more, 1, Zone("ABC", "ABC")) == {"a": ("A",), "b": ("B",)}
-    assert spread(now, 3, Zone("AB", "AB")) == now, "there are no more nodes"
+    assert spread(more, 1, PlacementZone("ABC", "ABC")) == {"a": ("A",), "b": ("B",)}
+    assert spread(now, 3, PlacementZone("AB", "AB")) == now, "there are no more nodes"
 
 
 def test_what_is_fixed_stays_and_is_counted() -> None:
     now = {"a": ("A", "B"), "b": ("A", "B"), "c": ("A", "B")}
-    then = spread(now, 2, Zone("ABCD", "ABCD"), fixed={"a", "b"})
+    then = spread(now, 2, PlacementZone("ABCD", "ABCD"), fixed={"a", "b"})
     assert then == {"a": ("A", "B"), "b": ("A", "B"), "c": then["c"]}
     assert set(then["c"]) == {"C", "D"}
 
@@ -92,41 +92,41 @@ def test_what_is_fixed_stays_and_is_counted() -> None:
 def test_what_stays_and_prefers_a_node_that_is_gone_counts_for_the_next_of_its_list() -> None:
     """That one is active; whoever is preferred for fewer is not, and the next plan would count anew."""
     now = {"a": ("A", "B"), "b": ("G", "A", "B")}
-    then = spread(now, 2, Zone("AB", "AB"), fixed={"b"})
+    then = spread(now, 2, PlacementZone("AB", "AB"), fixed={"b"})
     assert then["a"] == ("B", "A")
-    assert spread({**now, "a": then["a"]}, 2, Zone("AB", "AB"), fixed={"b"}) == then
+    assert spread({**now, "a": then["a"]}, 2, PlacementZone("AB", "AB"), fixed={"b"}) == then
 
 
 def test_a_node_that_never_leads_is_not_preferred() -> None:
-    then = spread({"a": ("A", "B"), "b": ("A", "B")}, 2, Zone("AB", "AB", never={"b": ("B",)}))
+    then = spread({"a": ("A", "B"), "b": ("A", "B")}, 2, PlacementZone("AB", "AB", never={"b": ("B",)}))
     assert then == {"a": ("B", "A"), "b": ("A", "B")}
 
 
 def test_backup_nodes_have_replicas_and_primary_nodes_are_preferred() -> None:
-    then = spread({f"p{i}": () for i in range(12)}, 2, Zone("ABC", "ABC", backup="C"))
+    then = spread({f"p{i}": () for i in range(12)}, 2, PlacementZone("ABC", "ABC", backup="C"))
     assert Counter(n for each in then.values() for n in each) == dict.fromkeys("ABC", 8)
     assert led(then) == {"A": 6, "B": 6}
-    assert spread(then, 2, Zone("ABC", "ABC", backup="C")) == then
+    assert spread(then, 2, PlacementZone("ABC", "ABC", backup="C")) == then
 
 
 def test_primary_nodes_come_before_backup_nodes_in_a_node_list() -> None:
     """The next of the list is active when the first is gone."""
-    assert spread({"a": ("A", "D", "B")}, 3, Zone("ABD", "ABD", backup="D")) == {"a": ("A", "B", "D")}
+    assert spread({"a": ("A", "D", "B")}, 3, PlacementZone("ABD", "ABD", backup="D")) == {"a": ("A", "B", "D")}
 
 
 def test_what_has_no_copy_on_a_primary_node_gets_one() -> None:
     now = {"a": ("C", "D"), "b": ("D",)}
-    then = spread(now, 2, Zone(NODES, NODES, backup="CD"))
+    then = spread(now, 2, PlacementZone(NODES, NODES, backup="CD"))
     assert led(then) == {"A": 1, "B": 1}
     assert moved(now, then) == 2
-    alone = spread({"a": ("D",)}, 1, Zone("AD", "AD", backup="D"))
+    alone = spread({"a": ("D",)}, 1, PlacementZone("AD", "AD", backup="D"))
     assert alone == {"a": ("A",)}
 
 
 def test_a_copy_that_makes_room_for_a_primary_node_is_one_of_its_domain() -> None:
     """The primary site is back: the copy at the third site stays, and the next plan has nothing to do."""
     sites = {"A": "s1", "B": "s1", "C": "s2", "D": "s3"}
-    zone = Zone(NODES, NODES, sites, backup="BCD")
+    zone = PlacementZone(NODES, NODES, sites, backup="BCD")
     then = spread({"a": ("B", "C")}, 2, zone)
     assert then == {"a": ("A", "C")}
     assert spread(then, 2, zone) == then
@@ -135,17 +135,17 @@ def test_a_copy_that_makes_room_for_a_primary_node_is_one_of_its_domain() -> Non
 def test_backup_nodes_are_better_than_none() -> None:
     """The primary ones are down, or there are too few of them."""
     now = {"a": ("C", "D")}
-    assert spread(now, 2, Zone(NODES, "CD", backup="CD")) == now
-    assert spread({"a": ("A",)}, 3, Zone("ACD", "ACD", backup="CD")) == {"a": ("A", "C", "D")}
-    assert spread({"a": ("A",)}, 1, Zone("CD", "CD", backup="CD")) in ({"a": ("C",)}, {"a": ("D",)})
+    assert spread(now, 2, PlacementZone(NODES, "CD", backup="CD")) == now
+    assert spread({"a": ("A",)}, 3, PlacementZone("ACD", "ACD", backup="CD")) == {"a": ("A", "C", "D")}
+    assert spread({"a": ("A",)}, 1, PlacementZone("CD", "CD", backup="CD")) in ({"a": ("C",)}, {"a": ("D",)})
 
 
 def test_the_copy_on_a_primary_node_comes_into_a_domain_of_its_own() -> None:
     """A would be beside B, a backup node of its rack: B makes room, or the primary node is another one."""
     racks = {"A": "r1", "B": "r1", "C": "r3"}
-    then = spread({"p": ("B",)}, 2, Zone("ABC", "ABC", racks, backup="BC"))
+    then = spread({"p": ("B",)}, 2, PlacementZone("ABC", "ABC", racks, backup="BC"))
     assert then == {"p": ("A", "C")}
-    free = spread({"p": ("B",)}, 2, Zone("ABD", "ABD", {"A": "r1", "B": "r1"}, backup="B"))
+    free = spread({"p": ("B",)}, 2, PlacementZone("ABD", "ABD", {"A": "r1", "B": "r1"}, backup="B"))
     assert free == {"p": ("D", "B")}
 
 
@@ -153,10 +153,13 @@ def test_the_copy_on_a_primary_node_comes_into_a_domain_of_its_own() -> None:
 def test_a_node_that_may_get_none_of_it_is_left_out_and_the_others_are_even() -> None:
     """C may not get p0: it gets more of the others."""
     now = {f"p{i}": ("AB"[i % 2], "BA"[i % 2]) for i in range(6)}
-    then = spread(now, 2, Zone("ABC", "ABC", off={"p0": "C"}))
+    then = spread(now, 2, PlacementZone("ABC", "ABC", off={"p0": "C"}))
     assert Counter(n for each in then.values() for n in each) == dict.fromkeys("ABC", 4)
     assert "C" not in then["p0"]
-    assert spread({"a": ("C",), "b": ()}, 1, Zone("C", "C", off={"a": "C", "b": "C"})) == {"a": ("C",), "b": ()}
+    assert spread({"a": ("C",), "b": ()}, 1, PlacementZone("C", "C", off={"a": "C", "b": "C"})) == {
+        "a": ("C",),
+        "b": (),
+    }
 
 
 def test_a_node_that_joins_many_is_planned_for_without_looking_at_everything_again() -> None:
@@ -204,7 +207,7 @@ def test_a_path_that_stands_in_its_own_way_is_taken_back_and_another_one_is_foun
 def test_of_what_is_as_even_the_one_with_fewer_copies_made_is_taken() -> None:
     """Another node is fuller then, by as much."""
     now = {"v": "EAB", "w": "AC", "x": "E", "y": "ABC"}
-    then = spread(now, 2, Zone("ABCDE", "ABCDE", off={"v": "CBE", "w": "DC", "x": "BCD", "y": "CDA"}))
+    then = spread(now, 2, PlacementZone("ABCDE", "ABCDE", off={"v": "CBE", "w": "DC", "x": "BCD", "y": "CDA"}))
     assert (uneven(then, "ABCDE"), moved(now, then)) == (14, 2)
 
 
@@ -217,10 +220,15 @@ def clusters(draw: st.DrawFn, backups: bool = False, shut: bool = False, most: i
     now = {p: draw(some) for p in "xyzuvw"[: draw(st.integers(1, most))]}
     off = {p: draw(some) for p in now} if shut else {}
     open_ = draw(st.sampled_from([nodes, nodes[:-1]])) if shut else nodes
-    return now, draw(st.integers(1, min(3, len(nodes)))), Zone(nodes, open_, domains, backup=backup, off=off), ()
+    return (
+        now,
+        draw(st.integers(1, min(3, len(nodes)))),
+        PlacementZone(nodes, open_, domains, backup=backup, off=off),
+        (),
+    )
 
 
-def groups(p: str, now: Hosts, copies: int, zone: Zone) -> list[tuple[str, ...]]:
+def groups(p: str, now: Hosts, copies: int, zone: PlacementZone) -> list[tuple[str, ...]]:
     """Every way to place it: as many copies as can be, one on a primary node and in as many domains as can be."""
     able = [n for n in zone.nodes if n in now[p] or (n in zone.open and n not in zone.off.get(p, ()))]
     all_ = list(itertools.combinations(able, min(copies, len(able))))
@@ -230,7 +238,7 @@ def groups(p: str, now: Hosts, copies: int, zone: Zone) -> list[tuple[str, ...]]
     return [g for g in all_ if not apart or len({zone.domain(n) for n in g}) == most]
 
 
-def best(now: Hosts, copies: int, zone: Zone, fixed: Collection[str] = ()) -> tuple[int, int]:
+def best(now: Hosts, copies: int, zone: PlacementZone, fixed: Collection[str] = ()) -> tuple[int, int]:
     """How uneven the best of all placements is, and how many copies it makes: for each load that the nodes can have,
     the fewest that give it, from every way to place the first partition, the first two, and so on."""
     fewest = {(0,) * len(zone.nodes): 0}
@@ -261,13 +269,13 @@ def mixed_clusters(draw: st.DrawFn) -> Given:
     )
     open_ = nodes[draw(st.sampled_from([0, 0, 0, 1])) :]
     fixed = draw(st.sampled_from([(), (), "w", "wx"]))
-    return now, draw(st.integers(1, 3)), Zone(nodes, open_, domains, backup=backup, off=off), fixed
+    return now, draw(st.integers(1, 3)), PlacementZone(nodes, open_, domains, backup=backup, off=off), fixed
 
 
 ONLY_COPY_LEAVES: Given = (
     {"x": ("A",), "y": ()},
     3,
-    Zone("ABCDE", "ABCDE", {"A": "r2", "B": "r2", "C": "r3", "D": "r3", "E": "r1"}, backup="BDE"),
+    PlacementZone("ABCDE", "ABCDE", {"A": "r2", "B": "r2", "C": "r3", "D": "r3", "E": "r1"}, backup="BDE"),
     (),
 )
 """By single steps six copies are made where five suffice."""
@@ -275,7 +283,7 @@ ONLY_COPY_LEAVES: Given = (
 TWO_AT_ONCE: Given = (
     {"x": ("C",), "y": ("B",)},
     2,
-    Zone(NODES, NODES, {"B": "r1", "C": "r2", "D": "r2"}, backup="BC", off={"y": "D"}),
+    PlacementZone(NODES, NODES, {"B": "r1", "C": "r2", "D": "r2"}, backup="BC", off={"y": "D"}),
     (),
 )
 """By single steps A has two copies and D none, where each could have one; two copies more would be made for it."""
@@ -292,16 +300,16 @@ def test_no_other_way_is_more_even_or_moves_less(given: Given) -> None:
     assert (uneven(then, zone.nodes), moved(now, then)) == best(now, copies, zone, fixed)
 
 
-def racks(*sizes: tuple[int, int]) -> Zone:
+def racks(*sizes: tuple[int, int]) -> PlacementZone:
     """Of so many primary and backup nodes each."""
     kinds = {
         f"{kind}{k}-{rack}": rack for rack, each in enumerate(sizes) for kind, n in zip("pb", each) for k in range(n)
     }
     domains = {n: f"r{rack}" for n, rack in kinds.items()}
-    return Zone(list(kinds), list(kinds), domains, backup=[n for n in kinds if n[0] == "b"])
+    return PlacementZone(list(kinds), list(kinds), domains, backup=[n for n in kinds if n[0] == "b"])
 
 
-def loads(hosts: Hosts, zone: Zone) -> list[int]:
+def loads(hosts: Hosts, zone: PlacementZone) -> list[int]:
     load = Counter(n for each in hosts.values() for n in each)
     return [load[n] for n in zone.nodes]
 
@@ -320,7 +328,7 @@ def test_where_primary_nodes_are_few_they_share_what_only_they_can_have() -> Non
     [(racks((1, 4), (3, 2), (0, 3), (2, 0)), 24), (racks((2, 4), (1, 5), (3, 1), (0, 2)), 36)],
     ids=["15 nodes", "18 nodes"],
 )
-def test_many_partitions_over_mixed_racks_are_even_when_a_node_comes(zone: Zone, most: int) -> None:
+def test_many_partitions_over_mixed_racks_are_even_when_a_node_comes(zone: PlacementZone, most: int) -> None:
     """It gets its share, and nothing else moves. Where a third of 18 nodes is primary, no partition may have two there
     for that, and some change places."""
     before = spread({f"p{i}": () for i in range(120)}, 3, zone._replace(nodes=zone.nodes[:-1], open=zone.nodes[:-1]))
@@ -344,7 +352,7 @@ def rooms(triples: Sequence[tuple[int, int, int]], size: int) -> Given:
     there = {f"{n}-{i}": (n,) for n in nodes for i in range(len(triples) - wanted[n])}
     domains = {n: "east" if n[0] in "ab" else "west" for n in nodes}
     backup = [n for n in nodes if n[0] in "bd"]
-    return now | there, 2, Zone(nodes, nodes, domains, backup=backup, off=off), list(there)
+    return now | there, 2, PlacementZone(nodes, nodes, domains, backup=backup, off=off), list(there)
 
 
 @pytest.mark.parametrize("seed", range(40))

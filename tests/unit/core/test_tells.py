@@ -13,7 +13,7 @@ from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
 from halog.core.table.changes import NodeList, group_changes, migration_asked, told_by
-from halog.core.table.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Definition, Group, Replica, Target
+from halog.core.table.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Group, PartitionDefinition, Replica, Target
 from halog.core.table.tell import Tell
 from halog.events import (
     ADDED,
@@ -309,8 +309,8 @@ def told_after(core: Core, ms: int) -> list[Tell]:
     ],
 )
 def test_a_move_says_which_node_has_asked_for_it_by_a_definition(before: str, now: str, cause: str) -> None:
-    def said(what: str) -> dict[str, Definition]:
-        return {"B": Definition(("B", "A"), 1, what)} if what else {}
+    def said(what: str) -> dict[str, PartitionDefinition]:
+        return {"B": PartitionDefinition(("B", "A"), 1, what)} if what else {}
 
     moving = table(definitions=said(now), target=Target(("B", "A"), 1))
     (told,) = migration_asked(table(definitions=said(before)), moving)

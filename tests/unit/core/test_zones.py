@@ -7,17 +7,27 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.table.zones import TRANSITIONS, Count, Sight, State, Zone, count, first_state, happening, next_state
+from halog.core.table.zones import (
+    TRANSITIONS,
+    NodeContacts,
+    QuorumCount,
+    Zone,
+    ZoneState,
+    count,
+    first_state,
+    happening,
+    next_state,
+)
 
 ALL = frozenset("ABCD")
 HAPPENINGS = sorted({h for ways in TRANSITIONS.values() for h in ways})
-WHOLE, PART = Count(3, 2, "votes", ()), Count(2, 2, "votes", ("C",))
-NONE = Count(1, 2, "votes", ("B", "C"))
+WHOLE, PART = QuorumCount(3, 2, "votes", ()), QuorumCount(2, 2, "votes", ("C",))
+NONE = QuorumCount(1, 2, "votes", ("B", "C"))
 
 
-def sees(up: str, *, discovered: str = "BC", offline: str = "") -> Sight:
+def sees(up: str, *, discovered: str = "BC", offline: str = "") -> NodeContacts:
     """A hears `up` and `offline`."""
-    return Sight(frozenset(discovered), frozenset(up + offline), frozenset(up))
+    return NodeContacts(frozenset(discovered), frozenset(up + offline), frozenset(up))
 
 
 def zone(**demand: int) -> Zone:
@@ -25,18 +35,18 @@ def zone(**demand: int) -> Zone:
 
 
 ROWS = [
-    (State.ACTIVE, PART, "a node down", State.PARTIAL),
-    (State.ACTIVE, NONE, "quorum lost", State.DISABLED),
-    (State.PARTIAL, NONE, "quorum lost", State.DISABLED),
-    (State.PARTIAL, WHOLE, "all nodes up", State.ACTIVE),
-    (State.DISABLED, PART, "quorum back, a node down", State.PARTIAL),
-    (State.DISABLED, WHOLE, "quorum back, all nodes up", State.ACTIVE),
+    (ZoneState.ACTIVE, PART, "a node down", ZoneState.PARTIAL),
+    (ZoneState.ACTIVE, NONE, "quorum lost", ZoneState.DISABLED),
+    (ZoneState.PARTIAL, NONE, "quorum lost", ZoneState.DISABLED),
+    (ZoneState.PARTIAL, WHOLE, "all nodes up", ZoneState.ACTIVE),
+    (ZoneState.DISABLED, PART, "quorum back, a node down", ZoneState.PARTIAL),
+    (ZoneState.DISABLED, WHOLE, "quorum back, all nodes up", ZoneState.ACTIVE),
 ]
 
 
 @pytest.mark.feature("Q1")
 @pytest.mark.parametrize(("state", "counted", "what", "after"), ROWS)
-def test_a_row_of_the_table(state: State, counted: Count, what: str, after: State) -> None:
+def test_a_row_of_the_table(state: ZoneState, counted: QuorumCount, what: str, after: ZoneState) -> None:
     assert happening(state, counted, off=False) == what
     assert next_state(state, what) is after
 
@@ -48,34 +58,34 @@ def test_the_table_has_no_other_row() -> None:
 
 @pytest.mark.feature("Q1")
 @pytest.mark.parametrize(
-    ("state", "what"), [(s, h) for s in State for h in HAPPENINGS if h not in TRANSITIONS[s]], ids=str
+    ("state", "what"), [(s, h) for s in ZoneState for h in HAPPENINGS if h not in TRANSITIONS[s]], ids=str
 )
-def test_every_other_pair_is_an_error_naming_both(state: State, what: str) -> None:
+def test_every_other_pair_is_an_error_naming_both(state: ZoneState, what: str) -> None:
     with pytest.raises(AssertionError, match=f"'{state.value}' on '{what}'"):
         next_state(state, what)
 
 
 @pytest.mark.feature("Q1")
 @pytest.mark.parametrize(
-    ("state", "counted"), [(State.ACTIVE, WHOLE), (State.PARTIAL, PART), (State.DISABLED, NONE)], ids=str
+    ("state", "counted"), [(ZoneState.ACTIVE, WHOLE), (ZoneState.PARTIAL, PART), (ZoneState.DISABLED, NONE)], ids=str
 )
-def test_nothing_new_is_nothing(state: State, counted: Count) -> None:
+def test_nothing_new_is_nothing(state: ZoneState, counted: QuorumCount) -> None:
     assert happening(state, counted, off=False) is None
 
 
 @pytest.mark.feature("Q1")
 def test_switched_off_there_is_no_edge_into_disabled_and_one_out_of_it() -> None:
-    assert happening(State.ACTIVE, NONE, off=True) == "a node down"
-    assert happening(State.PARTIAL, NONE, off=True) is None
-    assert happening(State.DISABLED, NONE, off=True) == "quorum back, a node down"
+    assert happening(ZoneState.ACTIVE, NONE, off=True) == "a node down"
+    assert happening(ZoneState.PARTIAL, NONE, off=True) is None
+    assert happening(ZoneState.DISABLED, NONE, off=True) == "quorum back, a node down"
 
 
 @pytest.mark.feature("Q1")
 @pytest.mark.parametrize(
     ("guarded", "off", "state"),
-    [(True, False, State.DISABLED), (True, True, State.ACTIVE), (False, False, State.ACTIVE)],
+    [(True, False, ZoneState.DISABLED), (True, True, ZoneState.ACTIVE), (False, False, ZoneState.ACTIVE)],
 )
-def test_a_node_that_starts_has_reached_nobody(guarded: bool, off: bool, state: State) -> None:
+def test_a_node_that_starts_has_reached_nobody(guarded: bool, off: bool, state: ZoneState) -> None:
     assert first_state(zone(minimum_votes=2 if guarded else 0), off=off) is state
 
 
@@ -123,7 +133,7 @@ def test_a_node_that_is_offline_is_down_and_votes() -> None:
 
 @pytest.mark.feature("P5", "Q1")
 def test_nodes_of_other_zones_count_for_nothing() -> None:
-    counted = count(zone(minimum_votes=2), "A", Sight(ALL, frozenset("D"), frozenset("D")))
+    counted = count(zone(minimum_votes=2), "A", NodeContacts(ALL, frozenset("D"), frozenset("D")))
     assert (counted.have, counted.down) == (1, ("B", "C"))
 
 
@@ -146,7 +156,7 @@ def test_the_count_is_the_rule_read_aloud(
     """In fractions, node by node, against the arithmetic."""
     up &= reached
     made = Zone("z", {"A": mine, **votes}, **({kind: value} if kind else {}))
-    counted = count(made, "A", Sight(frozenset(discovered), frozenset(reached), frozenset(up)))
+    counted = count(made, "A", NodeContacts(frozenset(discovered), frozenset(reached), frozenset(up)))
     there = [n for n in made.votes if n == "A" or n in reached]
     total = sum(made.votes.values())
     rules = {
@@ -166,10 +176,10 @@ def test_whatever_comes_the_state_says_what_is(history: list[tuple[set[str], set
     made = Zone("z", dict.fromkeys("ABCDEF", 1), minimum_votes=value)
     state = first_state(made, off=False)
     for discovered, reached, off in history:
-        sight = Sight(frozenset(discovered | reached), frozenset(reached), frozenset(reached))
+        sight = NodeContacts(frozenset(discovered | reached), frozenset(reached), frozenset(reached))
         counted = count(made, "A", sight)
         what = happening(state, counted, off=off)
         state = state if what is None else next_state(state, what)
-        assert (state is State.DISABLED) == (not off and 1 + len(reached) < value)
-        if state is not State.DISABLED:
-            assert (state is State.ACTIVE) == (discovered <= reached)
+        assert (state is ZoneState.DISABLED) == (not off and 1 + len(reached) < value)
+        if state is not ZoneState.DISABLED:
+            assert (state is ZoneState.ACTIVE) == (discovered <= reached)

@@ -10,7 +10,7 @@ import pytest
 from halog.backend import Found
 from halog.demo import cluster, verify_copies
 from halog.demo.model import Flight, Probe
-from halog.demo.result import Copies
+from halog.demo.result import CopyCheck
 from halog.embedded.model import SiteInfo
 from halog.errors import HalogError
 from halog.runtime.keys.key_owners import Places
@@ -26,7 +26,7 @@ SAME = [obj(b"a"), obj(b"b"), obj(b"c")]
 
 
 def test_equal_copies_have_no_mismatch() -> None:
-    assert verify_copies.compare({"p-0": "AB", "p-1": "AB"}, lambda n, p: SAME) == Copies(2, 6, 0)
+    assert verify_copies.compare({"p-0": "AB", "p-1": "AB"}, lambda n, p: SAME) == CopyCheck(2, 6, 0)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_answer_that_is_no_page_is_an_error() -> None:
 def test_an_object_in_another_partition_than_the_mapper_says_is_misplaced() -> None:
     """Counted once for all copies; equal copies of a misplaced object are equal all the same."""
     found = verify_copies.compare({"p-0": "AB", "p-1": "AB"}, lambda n, p: SAME, lambda key: f"p-{key == b'b':d}")
-    assert found == Copies(2, 6, 0, 1 + 2)
+    assert found == CopyCheck(2, 6, 0, 1 + 2)
 
 
 @pytest.mark.feature("P6")

@@ -15,7 +15,7 @@ from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.records import CREATE, DELETE, Change
 from halog.demo.journal import ACKNOWLEDGED, DENIED, UNKNOWN, Journal, Note, claims, read
-from halog.demo.verify_log import Found, Logged, accepted_ids, judge
+from halog.demo.verify_log import LogContents, LogCounter, accepted_ids, judge
 from halog.ports import Entry, TopicPartition
 
 A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
@@ -24,7 +24,7 @@ Written = Callable[[Callable[[bytes], records.Header]], records.Record]
 
 
 def note(tx: bytes, outcome: str = ACKNOWLEDGED, row: int = 7) -> Note:
-    return Note(row, "flight", "flights-3", tx, outcome)
+    return Note(row, tx.hex(), outcome, "flights-3")
 
 
 def test_notes_are_read_back_but_for_a_line_cut_off(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_notes_are_read_back_but_for_a_line_cut_off(tmp_path: Path) -> None:
     journal.write(note(B, UNKNOWN))
     journal.close()
     with (tmp_path / "j").open("a") as f:
-        f.write("9 flight flights-1 0a0b")
+        f.write('{"number":9,"tx":"0a0b"')
     assert list(read(tmp_path / "j")) == [note(A), note(B, UNKNOWN)]
 
 
@@ -91,8 +91,8 @@ def outcome(tx: bytes, *, happened: bool = True) -> Written:
     return lambda header: records.Outcome(header(tx), happened)
 
 
-def found_in(**logs: list[Entry]) -> Logged:
-    found = Found()
+def found_in(**logs: list[Entry]) -> LogContents:
+    found = LogCounter()
     for partition, entries in logs.items():
         found.read(partition, entries, ChainState(LOG_ID, "home"))
     return found.logged()

@@ -11,7 +11,8 @@ import pytest
 
 from halog.backend import Work
 from halog.demo import journal, rows, totals
-from halog.demo.replay import Gate, Lines, Replay
+from halog.demo.ordered_work import RowGate, WorkLines
+from halog.demo.replay import Replay
 from halog.demo.verify_objects import check_objects
 from halog.errors import ConflictError, OutcomeUnknownError, UnreachableError
 from halog.testing.memory import MemoryBackend, MemoryCluster
@@ -70,7 +71,7 @@ def replayed(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[N
     node = Node(backend)
     notes = journal.Journal(path)
     replay = Replay(node, backend, lambda: defaultdict(lambda: 1), notes, sabotaged)
-    gate = Gate(10)
+    gate = RowGate(10)
     gate.open_to(ROWS)
     try:
         replay.run(rows.parse(records()), gate, workers=4)
@@ -110,7 +111,7 @@ def test_an_error_of_one_thread_ends_the_replay(
     cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while the lines are full: nobody waits for a thread that has given up."""
-    monkeypatch.setattr("halog.demo.replay.QUEUE_ROWS", 2)
+    monkeypatch.setattr("halog.demo.ordered_work.QUEUE_ROWS", 2)
 
     def broken(self: object, partition: str, tx: bytes, work: Work) -> int:
         raise RuntimeError("a bug")
@@ -125,14 +126,14 @@ def test_rows_of_one_name_are_done_in_order_and_hold_up_no_other_name() -> None:
     done: list[int] = []
     first, others = threading.Event(), threading.Event()
 
-    def work(row: rows.Row) -> None:
+    def work(row: rows.FlightRow) -> None:
         if row.number == 0:
             first.wait(10)
         done.append(row.number)
         if row.number == 8:
             others.set()
 
-    lines = Lines(work, 2, lambda job: job())
+    lines = WorkLines(work, 2, lambda job: job())
     for row in every:
         lines.put("slow" if row.number % 2 == 0 and row.number < 8 else f"other {row.number}", row)
     assert others.wait(10)

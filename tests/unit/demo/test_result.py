@@ -8,9 +8,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from halog.demo.report import report
-from halog.demo.result import Change, Copies, Result, RowCounts, Spread
+from halog.demo.result import CopyCheck, Latencies, PlannedChange, Result, RowCounts
 from halog.demo.scene import Rate, Scene
-from halog.demo.view import View, draw
+from halog.demo.view import LiveView, draw
 
 KEYS = [
     "ok",
@@ -46,8 +46,8 @@ def test_the_document_has_exactly_the_agreed_keys() -> None:
 
 
 def test_a_spread_is_median_worst_and_count() -> None:
-    assert Spread.of([30.0, 10.0, 20.04]) == Spread(20.0, 30.0, 3)
-    assert Spread.of([]) == Spread(None, None, 0)
+    assert Latencies.of([30.0, 10.0, 20.04]) == Latencies(20.0, 30.0, 3)
+    assert Latencies.of([]) == Latencies(None, None, 0)
 
 
 def printed(result: Result, scene: Scene) -> str:
@@ -66,8 +66,10 @@ def test_the_table_says_what_was_found_wrong() -> None:
 
 
 def test_the_table_of_a_good_run() -> None:
-    good = Result(ok=True, copies_equal=True, copies=Copies(12, 5, 0), failover_ms=Spread(80.0, 120.0, 4), restart_ms=9)
-    moved = Change(7.0, 2.5, 0, 900, Spread(20.0, 45.0, 12))
+    good = Result(
+        ok=True, copies_equal=True, copies=CopyCheck(12, 5, 0), failover_ms=Latencies(80.0, 120.0, 4), restart_ms=9
+    )
+    moved = PlannedChange(7.0, 2.5, 0, 900, Latencies(20.0, 45.0, 12))
     text = " ".join(printed(replace(good, rebalance=moved), Scene(10)).split())
     assert "80 ms (worst 120, of 4)" in text
     assert "rebalance 2.5 s at 7.0 s: 900 objects" in text
@@ -85,7 +87,7 @@ def test_the_rate_looks_back_two_seconds() -> None:
 def test_without_a_terminal_the_story_is_told_line_by_line() -> None:
     out = io.StringIO()
     scene = Scene(10)
-    with View(scene, Console(file=out)):
+    with LiveView(scene, Console(file=out)):
         scene.tell("kill -9 of node A")
     assert out.getvalue().count("kill -9 of node A") == 1
 

@@ -6,7 +6,7 @@ import csv
 import datetime as dt
 
 from halog.demo import rows, totals
-from halog.demo.model import NO_TAIL, Status
+from halog.demo.model import NO_TAIL, FlightStatus
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"
 HEADER += "origin,dest,air_time,distance,hour,minute,time_hour"
@@ -23,14 +23,19 @@ RECORDS = list(csv.DictReader([HEADER, *LINES]))
 
 def test_a_row_with_air_time_is_a_landing() -> None:
     row = next(rows.parse(RECORDS))
-    assert row.status is Status.LANDED
+    assert row.status is FlightStatus.LANDED
     assert row.key == (dt.datetime(2013, 1, 1, 10, tzinfo=dt.UTC), "UA", 1545, "N14228")
     assert (row.number, row.destination, row.miles, row.minutes) == (0, "IAH", 1400, 227)
 
 
 def test_a_diverted_flight_arrived_without_air_time_a_cancelled_one_did_not_arrive() -> None:
     statuses = [r.status for r in rows.parse(RECORDS)]
-    assert statuses[1:5] == [Status.DIVERTED, Status.CANCELLED, Status.CANCELLED, Status.CANCELLED]
+    assert statuses[1:5] == [
+        FlightStatus.DIVERTED,
+        FlightStatus.CANCELLED,
+        FlightStatus.CANCELLED,
+        FlightStatus.CANCELLED,
+    ]
 
 
 def test_a_missing_tail_is_none_by_name() -> None:

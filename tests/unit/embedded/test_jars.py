@@ -16,7 +16,7 @@ from halog.embedded.java import Java
 from halog.errors import SiteError
 
 JAVA = Java("/nowhere/java", "17", 17)
-WANTED = ivy.Wanted("the servers' jars", "<ivy-module/>", 2)
+WANTED = ivy.IvyRequest("the servers' jars", "<ivy-module/>", 2)
 CONTENT = {"kafka.jar": b"k" * 100, "zookeeper.jar": b"z" * 50}
 
 

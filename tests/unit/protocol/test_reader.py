@@ -80,6 +80,21 @@ class Flight:
     prices: dict[str, Decimal] = dataclasses.field(default_factory=dict)
 
 
+class Port:
+    @dataclasses.dataclass
+    class Berth:
+        colour: Colour
+
+
+@managed(key="name", registry=REGISTRY)
+class Ship:
+    """A name with a dot is a namespace to Avro, in which the other one would be looked for."""
+
+    name: str
+    berth: Port.Berth
+    colour: Colour
+
+
 @managed(registry=REGISTRY)
 class Cargo(Flight):
     tons: float = 0.0
@@ -124,6 +139,14 @@ def test_any_object_is_read_by_its_definition(case: tuple[TypeInfo, Any]) -> Non
     name, key, fields = types.object(info.index_key(info.key_of(obj)), info.encode(obj))
     assert (name, key) == (info.name, info.key_of(obj))
     assert repr(fields) == repr(plain(obj))
+
+
+def test_names_with_dots_are_no_namespaces() -> None:
+    info: TypeInfo = Ship.__halog__  # type: ignore[attr-defined]
+    ship = Ship("Ann", Port.Berth(Colour.RED), Colour.GREEN)
+    types = reader.Types([(info.type_id, info.definition.encode())])
+    _, _, fields = types.object(info.index_key(("Ann",)), info.encode(ship))
+    assert fields == plain(ship)
 
 
 # --- a cluster, and what its logs say ---

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
-from restore.merge import Committed, Instance
+from restore.merge import BranchCommit, Instance
 
 Step = tuple[bytes, bool, bytes]
 """A key; is what is there deleted, if it is; a value."""
@@ -23,7 +23,7 @@ def steps_of(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Step]]:
 STEPS = steps_of(VALUES)
 
 
-def played(base: Objects, steps: list[Step], side: bytes) -> tuple[list[Committed], Objects]:
+def played(base: Objects, steps: list[Step], side: bytes) -> tuple[list[BranchCommit], Objects]:
     """A branch, and what there is at its end."""
     now, log = dict(base), []
     for lsn, (key, gone, value) in enumerate(steps, 1):
@@ -37,14 +37,14 @@ def played(base: Objects, steps: list[Step], side: bytes) -> tuple[list[Committe
         else:
             now[key] = Instance(there.ref, value)
             changes = [Change(UPDATE, there.ref, key, value, 1, there.value)]
-        log.append(Committed(side + b"t%d" % lsn, lsn, lsn, changes))
+        log.append(BranchCommit(side + b"t%d" % lsn, lsn, lsn, changes))
     return log, now
 
 
 class World(NamedTuple):
     base: Objects
-    source: list[Committed]
-    initiating: list[Committed]
+    source: list[BranchCommit]
+    initiating: list[BranchCommit]
     ends: tuple[Objects, Objects]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from halog.core.ids import NO_EPOCH, NO_HASH, NO_TX, EpochId, digest
-from restore.divergence import Accepted, Behind, Fork, History, Opened, Place, Same, compare
+from restore.divergence import AcceptedRecord, Behind, Fork, History, OpenedEpoch, Place, Same, compare
 
 LOG_ID = b"0123456789abcdef"
 SITES = 3
@@ -134,14 +134,14 @@ def history(site: Site, keep: float = 1.0, seed: int = 0) -> History:
     """A site's branch: its whole lineage, and those records of its log that were kept."""
     chance = random.Random(seed)
     lineage = {
-        n.epoch: Opened(n.epoch, n.lsn, tuple(p.place for p in n.parents)) for n in ancestors(site.head) if n.opens
+        n.epoch: OpenedEpoch(n.epoch, n.lsn, tuple(p.place for p in n.parents)) for n in ancestors(site.head) if n.opens
     }
     return History(
         LOG_ID,
         site.head.place,
         tuple(sorted(lineage.values())),
         [
-            Accepted(n.epoch, n.lsn, n.hash, n.tx, n.origin)
+            AcceptedRecord(n.epoch, n.lsn, n.hash, n.tx, n.origin)
             for n in log(site)
             if n is not ROOT and chance.random() < keep
         ],

@@ -11,7 +11,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import CREATE, UPDATE, Change
 from halog.ports import TopicPartition
 from restore.branch import aborted, side
-from restore.branches import Compared, compared
+from restore.branches import BranchComparison, compared
 from restore.merge import Difference, Instance, Kind
 from tests.unit.restore.test_divergence import LOG_ID, Branch
 
@@ -73,7 +73,7 @@ def parted(before: bytes | None) -> tuple[Site, Site]:
     return west, east
 
 
-def found(source: Site, initiating: Site) -> Compared:
+def found(source: Site, initiating: Site) -> BranchComparison:
     sides = [side(s.name, s.log, TP, ChainState(LOG_ID, "home")) for s in (source, initiating)]
     return compared(*sides, decide=aborted)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from restore.compensation import Defer, Delete, KeepInitiating, KeepSource, Verdict
-from restore.creating import Decided, Into, New, reference, with_created
+from restore.creating import CreatedObject, KeyDecision, TargetMerge, reference, with_created
 from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import entry, merged
@@ -18,21 +18,26 @@ from tests.unit.core.merging_copy import Held
 pytestmark = pytest.mark.feature("M3")
 
 OURS, THEIRS = Instance(b"s" * 24, b"source"), Instance(b"i" * 24, b"initiating")
-INTO = Into("p", b"merge", lambda key: OURS if key == b"held" else None)
+INTO = TargetMerge("p", b"merge", lambda key: OURS if key == b"held" else None)
 
 
-def new(key: bytes, partition: str = "p") -> New:
-    return New(key, b"new " + key, partition, key.decode())
+def new(key: bytes, partition: str = "p") -> CreatedObject:
+    return CreatedObject(key, b"new " + key, partition, key.decode())
 
 
 def decided(
-    key: bytes, *also: New, source: State = OURS, then: State = OURS, kind: Kind = Kind.STATE_CONFLICT, by: str = "by"
-) -> Decided:
+    key: bytes,
+    *also: CreatedObject,
+    source: State = OURS,
+    then: State = OURS,
+    kind: Kind = Kind.STATE_CONFLICT,
+    by: str = "by",
+) -> KeyDecision:
     verdict: Verdict = Delete() if then is None else KeepSource() if then == source else KeepInitiating()
-    return Decided(Choice(Difference(key, kind, None, source, THEIRS, (), ()), verdict, then), by, also)
+    return KeyDecision(Choice(Difference(key, kind, None, source, THEIRS, (), ()), verdict, then), by, also)
 
 
-def whys(found: list[Decided]) -> dict[bytes, str]:
+def whys(found: list[KeyDecision]) -> dict[bytes, str]:
     return {d.key: d.choice.deferred for d in found if d.choice.deferred}
 
 
@@ -73,7 +78,7 @@ def test_it_has_a_reference_of_its_own_the_same_each_time() -> None:
         ([new(b"d")], "d is to be created, and is there"),
     ],
 )
-def test_one_that_cannot_have_all_has_nothing_and_nothing_else_is_changed(also: list[New], why: str) -> None:
+def test_one_that_cannot_have_all_has_nothing_and_nothing_else_is_changed(also: list[CreatedObject], why: str) -> None:
     """`b` stands at the source, `c` goes there, `d` comes from the initiating branch."""
     others = [
         decided(b"b"),
@@ -119,7 +124,7 @@ ALSO = st.lists(st.builds(new, st.sampled_from([*KEYS, b"held"]), st.sampled_fro
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.tuples(STATES, ALSO), min_size=1))
 def test_each_has_all_it_wants_or_is_deferred_and_undoing_leaves_nothing(
-    wanted: dict[bytes, tuple[tuple[State, State], list[New]]],
+    wanted: dict[bytes, tuple[tuple[State, State], list[CreatedObject]]],
 ) -> None:
     some = [
         decided(key, *(n for n in also if n.key != key), source=source, then=then)

@@ -14,11 +14,11 @@ from halog.core.log.chain import Chain, ChainState
 from halog.errors import DivergedError
 from restore.divergence import (
     BEGINNING,
-    Accepted,
+    AcceptedRecord,
     Behind,
     Fork,
     History,
-    Opened,
+    OpenedEpoch,
     Place,
     Point,
     Same,
@@ -95,18 +95,18 @@ def epoch(number: int, site: str = "home") -> EpochId:
 
 
 E1, E2, W2 = epoch(1), epoch(2), epoch(2, "west")
-BEGUN = Opened(E1, 1, (BEGINNING,))
+BEGUN = OpenedEpoch(E1, 1, (BEGINNING,))
 
 
-def record(e: EpochId, lsn: int, hash_: bytes = b"", tx: int = 0, origin: Place | None = None) -> Accepted:
-    return Accepted(e, lsn, hash_ or b"%d" % lsn, tx.to_bytes(16, "big"), origin)
+def record(e: EpochId, lsn: int, hash_: bytes = b"", tx: int = 0, origin: Place | None = None) -> AcceptedRecord:
+    return AcceptedRecord(e, lsn, hash_ or b"%d" % lsn, tx.to_bytes(16, "big"), origin)
 
 
 @pytest.mark.feature("M2", "M5")
 def test_a_home_that_went_on_behind_what_the_other_site_took_over_is_a_fork() -> None:
     """Scenario of F3: home wrote lsn 4 and 5, which West never saw; West took over at lsn 3."""
     home = History(LOG_ID, (E1, 5), (BEGUN,), [record(E1, n) for n in range(1, 6)])
-    west = History(LOG_ID, (W2, 6), (BEGUN, Opened(W2, 4, ((E1, 3),))), [record(E1, 3), record(W2, 4)])
+    west = History(LOG_ID, (W2, 6), (BEGUN, OpenedEpoch(W2, 4, ((E1, 3),))), [record(E1, 3), record(W2, 4)])
     assert compare(home, west) == Fork((Point(E1, 3, b"3"),), ())
     assert compare(west, home) == Fork((Point(E1, 3, b"3"),), ())
     mirror = History(LOG_ID, (E1, 3), (BEGUN,))
@@ -120,7 +120,7 @@ def test_a_transaction_one_branch_accepted_and_the_other_recovered_is_common() -
     ours = [record(E1, 4, tx=7), record(E1, 5, tx=8)]
     theirs = [record(W2, 5, b"r", 7, (E1, 4)), record(W2, 6, b"s", 8)]
     home = History(LOG_ID, (E1, 5), (BEGUN,), ours)
-    west = History(LOG_ID, (W2, 6), (BEGUN, Opened(W2, 4, ((E1, 3),))), theirs)
+    west = History(LOG_ID, (W2, 6), (BEGUN, OpenedEpoch(W2, 4, ((E1, 3),))), theirs)
     relation = compare(home, west)
     assert isinstance(relation, Fork)
     assert relation.common == ((ours[0], theirs[0]),)
@@ -129,11 +129,11 @@ def test_a_transaction_one_branch_accepted_and_the_other_recovered_is_common() -
 @pytest.mark.feature("M2", "X3")
 def test_a_branch_that_merged_the_other_has_all_of_it() -> None:
     """F5: home, closed at lsn 5, is an ancestor of the merge; a home that goes on alone forks at its closing record."""
-    lineage = (BEGUN, Opened(W2, 4, ((E1, 3),)), Opened(epoch(3, "west"), 7, ((W2, 6), (E1, 5))))
+    lineage = (BEGUN, OpenedEpoch(W2, 4, ((E1, 3),)), OpenedEpoch(epoch(3, "west"), 7, ((W2, 6), (E1, 5))))
     merged = History(LOG_ID, (epoch(3, "west"), 7), lineage)
     closed = History(LOG_ID, (E1, 5), (BEGUN,), [record(E1, 5)])
     assert compare(closed, merged) == Behind(True, Point(E1, 5, b"5"))
-    alone = History(LOG_ID, (E2, 8), (BEGUN, Opened(E2, 6, ((E1, 5),))), [record(E1, 5)])
+    alone = History(LOG_ID, (E2, 8), (BEGUN, OpenedEpoch(E2, 6, ((E1, 5),))), [record(E1, 5)])
     assert compare(merged, alone) == Fork((Point(E1, 5, b"5"),), ())
 
 
@@ -153,7 +153,7 @@ def test_an_empty_history_is_behind_every_other() -> None:
     full = History(LOG_ID, (E1, 3), (BEGUN,))
     assert compare(empty, full) == Behind(True, Point(*BEGINNING, None))
     assert compare(empty, empty) == Same()
-    apart = compare(History(LOG_ID, (E1, 1), (BEGUN,)), History(LOG_ID, (W2, 1), (Opened(W2, 1, (BEGINNING,)),)))
+    apart = compare(History(LOG_ID, (E1, 1), (BEGUN,)), History(LOG_ID, (W2, 1), (OpenedEpoch(W2, 1, (BEGINNING,)),)))
     assert apart == Fork((Point(*BEGINNING, None),), ())
 
 
@@ -166,13 +166,13 @@ def test_an_empty_history_is_behind_every_other() -> None:
             "lsn 2 of epoch 1 has two hashes",
         ),
         (
-            History(LOG_ID, (E2, 5), (BEGUN, Opened(E2, 4, ((E1, 3),)))),
-            History(LOG_ID, (E2, 5), (BEGUN, Opened(E2, 5, ((E1, 4),)))),
+            History(LOG_ID, (E2, 5), (BEGUN, OpenedEpoch(E2, 4, ((E1, 3),)))),
+            History(LOG_ID, (E2, 5), (BEGUN, OpenedEpoch(E2, 5, ((E1, 4),)))),
             "epoch 2 began in two ways",
         ),
         (History(LOG_ID, (E2, 5), (BEGUN,)), History(LOG_ID, (E1, 5), (BEGUN,)), "the lineage has a hole"),
         (
-            History(LOG_ID, (E2, 3), (BEGUN, Opened(E2, 4, ((E1, 3),)))),
+            History(LOG_ID, (E2, 3), (BEGUN, OpenedEpoch(E2, 4, ((E1, 3),)))),
             History(LOG_ID, (E1, 5), (BEGUN,)),
             "the lineage has a hole",
         ),
@@ -193,8 +193,8 @@ class Branch:
 
     def __init__(self, before: Branch | None = None) -> None:
         self.chain: Chain = Chain(before.chain.state if before else ChainState(LOG_ID, "home"))
-        self.accepted: list[Accepted] = list(before.accepted) if before else []
-        self.opened: list[Opened] = list(before.opened) if before else []
+        self.accepted: list[AcceptedRecord] = list(before.accepted) if before else []
+        self.opened: list[OpenedEpoch] = list(before.opened) if before else []
 
     def add(self, made: records.Record) -> None:
         data = records.encode(made)

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from restore import results
-from restore.branch import Side, Since, aborted
+from restore.branch import BranchReader, Side, aborted
 from restore.branches import merged_at
 from restore.divergence import Fork, compare, history_of
-from restore.results import Found
+from restore.results import JobFindings
 from tests.unit.core.merging_copy import TP, Copy
 from tests.unit.core.merging_play import by_chance
 from tests.unit.core.merging_site import Site
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.feature("M2", "M3"), pytest.mark.timeout(120)]
 class Looking(Judged):
     """No job does, but whoever merges."""
 
-    def _job(self, site: Site, theirs: Side, end: int) -> Found | None:
+    def _job(self, site: Site, theirs: Side, end: int) -> JobFindings | None:
         one = self.begun[site.name]
         assert one.fork is not None
         assert one.read is not None
@@ -36,7 +36,7 @@ class Looking(Judged):
         relation = compare(history_of(now.state), history_of(theirs.state))
         if not isinstance(relation, Fork) or relation.at != one.fork.at:  # another merge was made here since
             return None
-        own = Since(one.fork)
+        own = BranchReader(one.fork)
         own.read(now)
         branch = own.branch(now, aborted)
         return results.seen_of(

@@ -10,12 +10,12 @@ from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import DivergedError
 from restore.merge import (
     AGREED,
-    Committed,
+    BranchCommit,
     Difference,
     Instance,
+    KeyTouches,
     Kind,
     State,
-    Touched,
     changes_to,
     differences,
     touched,
@@ -55,8 +55,8 @@ TABLE: list[tuple[State, State, State, Kind, Kind]] = [
 ]
 
 
-def did(base: State, now: State, lsn: int = 1) -> dict[bytes, Touched]:
-    return {} if now == base else {KEY: Touched(base, now, (Committed(b"t", lsn, 0, ()),))}
+def did(base: State, now: State, lsn: int = 1) -> dict[bytes, KeyTouches]:
+    return {} if now == base else {KEY: KeyTouches(base, now, (BranchCommit(b"t", lsn, 0, ()),))}
 
 
 @pytest.mark.parametrize(("base", "source", "initiating", "kind", "without_base"), TABLE)
@@ -75,13 +75,13 @@ def test_every_row(base: State, source: State, initiating: State, kind: Kind, wi
 def test_what_was_changed_back_was_not_changed() -> None:
     """But where the policy keeps no before-images nobody knows: then it was."""
     back = [
-        Committed(b"t1", 1, 0, [Change(UPDATE, b"a", KEY, b"2", 5, b"1")]),
-        Committed(b"t2", 2, 0, [Change(UPDATE, b"a", KEY, b"1", 6, b"2")]),
+        BranchCommit(b"t1", 1, 0, [Change(UPDATE, b"a", KEY, b"2", 5, b"1")]),
+        BranchCommit(b"t2", 2, 0, [Change(UPDATE, b"a", KEY, b"1", 6, b"2")]),
     ]
     (found,) = differences(touched(back), did(A, A3))
     assert found.kind is Kind.TAKEN
     blind = [
-        Committed(c.tx, c.lsn, 0, [Change(x.op, x.ref, x.key, x.value, x.replaced) for x in c.changes]) for c in back
+        BranchCommit(c.tx, c.lsn, 0, [Change(x.op, x.ref, x.key, x.value, x.replaced) for x in c.changes]) for c in back
     ]
     assert touched(blind)[KEY].base == Instance(b"a", None)
     (found,) = differences(touched(blind), did(A, A3))
@@ -182,7 +182,7 @@ def test_two_ways_are_the_manuals_rule(world: World) -> None:
     ],
 )
 def test_a_branch_of_which_something_is_missing_is_none(changes: list[Change]) -> None:
-    branch = [Committed(b"t%d" % lsn, lsn, 0, [change]) for lsn, change in enumerate(changes, 1)]
+    branch = [BranchCommit(b"t%d" % lsn, lsn, 0, [change]) for lsn, change in enumerate(changes, 1)]
     with pytest.raises(DivergedError, match=r"lsn 2 .* a part of the branch is missing"):
         touched(branch)
 
@@ -195,5 +195,5 @@ def test_branches_that_began_with_other_objects_are_no_fork(other: State) -> Non
 
 def test_a_transaction_that_changes_a_key_twice_is_named_once() -> None:
     """Deleted and created anew in one go."""
-    both = Committed(b"t", 1, 0, [Change(DELETE, b"a", KEY, None, 5, b"1"), Change(CREATE, b"n", KEY, b"1", ABSENT)])
-    assert touched([both])[KEY] == Touched(A, N, (both,))
+    both = BranchCommit(b"t", 1, 0, [Change(DELETE, b"a", KEY, None, 5, b"1"), Change(CREATE, b"n", KEY, b"1", ABSENT)])
+    assert touched([both])[KEY] == KeyTouches(A, N, (both,))

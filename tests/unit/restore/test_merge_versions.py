@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from restore import results
-from restore.branches import Compared, outcomes
+from restore.branches import BranchComparison, outcomes
 from restore.divergence import Same
-from restore.merge import Committed, Instance, Kind, State, Touched, differences, touched, two_way
+from restore.merge import BranchCommit, Instance, KeyTouches, Kind, State, differences, touched, two_way
 from restore.plan import Fate, totals
 from tests.unit.restore.branches import World, worlds
 from tests.unit.restore.test_results import FORK, bare, carried, later
@@ -46,14 +46,14 @@ TABLE: list[tuple[State, State, State, Kind, Kind]] = [
 @pytest.mark.parametrize(("base", "source", "initiating", "kind", "without_base"), TABLE)
 def test_every_row(base: State, source: State, initiating: State, kind: Kind, without_base: Kind) -> None:
     """What stands, and what is told, is as it was written."""
-    ours, theirs = ({KEY: Touched(base, now, (Committed(b"t", 1, 0, ()),))} for now in (source, initiating))
+    ours, theirs = ({KEY: KeyTouches(base, now, (BranchCommit(b"t", 1, 0, ()),))} for now in (source, initiating))
     (found,) = differences(ours, theirs, even)
     assert (found.kind, found.base, found.source, found.initiating) == (kind, base, source, initiating)
     (found,) = two_way(ours, theirs, even)
     assert (found.kind, found.base, found.source, found.initiating) == (without_base, base, source, initiating)
 
 
-def by_the_newest(branch: Sequence[Committed]) -> list[Committed]:
+def by_the_newest(branch: Sequence[BranchCommit]) -> list[BranchCommit]:
     """As if both sites had run the new version all along."""
     return [
         c._replace(changes=[replace(x, value=newest(x.value), before=newest(x.before)) for x in c.changes])
@@ -67,7 +67,7 @@ def test_each_key_is_what_it_would_be_had_all_of_it_been_written_by_the_new_vers
     found = list(rule(touched(world.source), touched(world.initiating), even))
     one = list(rule(touched(by_the_newest(world.source)), touched(by_the_newest(world.initiating))))
     assert [(d.key, d.kind) for d in found] == [(d.key, d.kind) for d in one]
-    written, plain = (totals(outcomes(Compared(Same(), tuple(keys)))) for keys in (found, one))
+    written, plain = (totals(outcomes(BranchComparison(Same(), tuple(keys)))) for keys in (found, one))
     assert (written.conflicts, written.deferred) == (plain.conflicts, plain.deferred)
     assert sum(written.writes.values()) == sum(plain.writes.values())
     assert written.writes.get(Fate.OVERRULED) == plain.writes.get(Fate.OVERRULED)

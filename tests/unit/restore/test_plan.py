@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, DELETE, UPDATE
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.merge import AGREED, Committed, Difference, Instance, Kind, State, differences, touched
-from restore.plan import Choice, Fate, Written, chosen, fates, totals
+from restore.merge import AGREED, BranchCommit, Difference, Instance, Kind, State, differences, touched
+from restore.plan import BranchWrite, Choice, Fate, chosen, fates, totals
 from tests.unit.restore.branches import World, worlds
 
 pytestmark = pytest.mark.feature("M2", "M3")
@@ -36,7 +36,7 @@ def planned(world: World, verdicts: list[Verdict]) -> list[Choice]:
 def test_every_write_of_both_branches_has_one_fate(world: World, verdicts: list[Verdict]) -> None:
     plan = planned(world, verdicts)
     writes = [w for choice in plan for w in fates(choice)]
-    sides: list[tuple[bool, list[Committed]]] = [(True, world.source), (False, world.initiating)]
+    sides: list[tuple[bool, list[BranchCommit]]] = [(True, world.source), (False, world.initiating)]
     assert Counter((w.source, w.commit.tx, w.key) for w in writes) == Counter(
         (source, commit.tx, commit.changes[0].key) for source, log in sides for commit in log
     )
@@ -68,7 +68,7 @@ def test_with_everything_kept_nothing_of_the_source_is_overruled(world: World) -
             assert choice.changes(1) == ()
 
 
-T1, T2, T3 = (Committed(b"t%d" % i, i, i, ()) for i in (1, 2, 3))
+T1, T2, T3 = (BranchCommit(b"t%d" % i, i, i, ()) for i in (1, 2, 3))
 A, A2, A3 = (Instance(b"a", b"%d" % i) for i in (1, 2, 3))
 
 
@@ -95,9 +95,9 @@ def test_a_state_conflict(verdict: Verdict, then: State, of_source: Fate, of_ini
     choice = only(conflict(Kind.STATE_CONFLICT, A2, A3), lambda d: verdict)
     assert choice.then == then
     assert list(fates(choice)) == [
-        Written(True, T1, b"k", of_source),
-        Written(False, T2, b"k", Fate.SUPERSEDED),
-        Written(False, T3, b"k", of_initiating),
+        BranchWrite(True, T1, b"k", of_source),
+        BranchWrite(False, T2, b"k", Fate.SUPERSEDED),
+        BranchWrite(False, T3, b"k", of_initiating),
     ]
     assert choice.deferred == ("why" if isinstance(verdict, Defer) else "")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from halog.errors import DivergedError, LogError
-from restore.branch import Since, aborted, branch, read_on, side
+from restore.branch import BranchReader, aborted, branch, read_on, side
 from restore.branches import compared, completed, merged_at
 from restore.divergence import Fork, compare, history_of
 from restore.merge import Instance, Kind
@@ -35,7 +35,7 @@ def test_a_branch_that_grows_is_read_on_and_not_anew(piece: int) -> None:
     west, east = side_of(world, "west"), side_of(world, "east")
     fork = compare(history_of(west.state), history_of(east.state))
     assert isinstance(fork, Fork)
-    since, log = Since(fork), world.sites["west"].log
+    since, log = BranchReader(fork), world.sites["west"].log
     assert since.read(west) == len(branch(west, fork, aborted).committed)
     for n in range(3):
         for more in range(piece if piece < 9 else 2):
@@ -63,7 +63,7 @@ def test_what_was_prepared_before_anything_that_was_read_is_looked_for(piece: in
     west, east = side_of(world, "west"), side_of(world, "east")
     fork = compare(history_of(west.state), history_of(east.state))
     assert isinstance(fork, Fork)
-    since = Since(fork)
+    since = BranchReader(fork)
     since.read(west)
     assert not since.branch(west._replace(in_doubt=()), aborted).decided
     world.decide("west")
@@ -77,7 +77,7 @@ def test_what_was_prepared_before_anything_that_was_read_is_looked_for(piece: in
 def test_histories_that_parted_behind_several_records_are_refused_by_name() -> None:
     fork = read(forked())[0].relation
     with pytest.raises(DivergedError, match=r"several records \(lsn \d of epoch 1 of west, \d"):
-        Since(Fork(fork.at * 2, ()))
+        BranchReader(Fork(fork.at * 2, ()))
 
 
 def test_both_branches_are_what_is_behind_the_fork() -> None:

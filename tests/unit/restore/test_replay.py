@@ -13,9 +13,9 @@ from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.records import Branch, EpochMerged, Merged, MergePart
 from restore import replay
 from restore.branch import Branch as Read
-from restore.branches import Compared
+from restore.branches import BranchComparison
 from restore.divergence import Same
-from restore.merge import Committed, Difference, Instance, Kind, State
+from restore.merge import BranchCommit, Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.replay import Opening, is_merged, merge_records, name_of
 from restore.report import changes_of, entry, merged
@@ -98,7 +98,7 @@ def test_transactions_have_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -
     happened = [tx(9, n) for n in range(7)]
     source = Read([], {tx(5, 1): False, tx(7): True}, 6, (), happened=happened[:4])
     other = Read([], {tx(5, 1): True, tx(8): True, tx(9): False}, 4, (), happened=happened[3:])
-    found = Compared(Same(), (), source, other)
+    found = BranchComparison(Same(), (), source, other)
     made = merge_records(opening(horizon=2, decided={tx(9): False, tx(6): True}), [T], found, [], b"name")
     parts, last = of(made)
     assert [t for p in parts for t in p.happened] == happened, "each is named once"
@@ -110,7 +110,7 @@ def test_transactions_have_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -
 def test_a_commit_of_either_branch_is_one() -> None:
     for ours, theirs in product([False, True], repeat=2):
         sides = (Read([], {tx(1): c}, 0, ()) for c in (ours, theirs))
-        made = merge_records(opening(), [T], Compared(Same(), (), *sides), [], b"name")
+        made = merge_records(opening(), [T], BranchComparison(Same(), (), *sides), [], b"name")
         assert of(made)[0][0].decided == ((tx(1), ours or theirs),)
 
 
@@ -133,7 +133,7 @@ def test_merges_before_are_remembered() -> None:
 
 STATES = st.one_of(st.none(), st.builds(Instance, st.binary(min_size=1), st.one_of(st.none(), st.binary())))
 KNOWN = st.one_of(st.none(), st.builds(Instance, st.binary(min_size=1), st.binary()))
-BY = st.lists(st.builds(Committed, st.binary(), st.integers(0, 9), st.integers(0, 9), st.just(())), max_size=2).map(
+BY = st.lists(st.builds(BranchCommit, st.binary(), st.integers(0, 9), st.integers(0, 9), st.just(())), max_size=2).map(
     tuple
 )
 
@@ -144,8 +144,8 @@ def test_what_is_told_of_a_key_is_read_back(
     base: State,
     s: State,
     i: State,
-    mine: tuple[Committed, ...],
-    yours: tuple[Committed, ...],
+    mine: tuple[BranchCommit, ...],
+    yours: tuple[BranchCommit, ...],
     then: State,
     verdict: str,
 ) -> None:

@@ -9,16 +9,16 @@ from halog.config.check import LOG_BYTES
 from halog.core.commit.size_limits import most_bytes
 from halog.core.ids import EpochId
 from halog.core.log import records
-from restore.merge import Committed, Difference, Instance, Kind
+from restore.merge import BranchCommit, Difference, Instance, Kind
 from restore.plan import Choice
 from restore.report import entry, merged
 
 HEADER = records.Header(b"l" * 16, EpochId(2**40, "x" * 100, 2**40), 2**40, b"h" * 16, b"t" * 16)
 
 
-def written(first: int, times: int) -> tuple[Committed, ...]:
+def written(first: int, times: int) -> tuple[BranchCommit, ...]:
     return tuple(
-        Committed(n.to_bytes(16, "big"), first + n, 1_800_000_000_000 + n, ()) for n in range(2**40, 2**40 + times)
+        BranchCommit(n.to_bytes(16, "big"), first + n, 1_800_000_000_000 + n, ()) for n in range(2**40, 2**40 + times)
     )
 
 

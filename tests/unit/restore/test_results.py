@@ -13,9 +13,9 @@ from halog.core.log.chain import ChainState
 from halog.errors import RefusedError
 from restore import results
 from restore.branch import Branch
-from restore.divergence import Accepted, Fork, Point
-from restore.merge import Committed, Difference, differences, touched, two_way
-from restore.results import Found, Manifest, Settled
+from restore.divergence import AcceptedRecord, Fork, Point
+from restore.merge import BranchCommit, Difference, differences, touched, two_way
+from restore.results import BranchTransactions, JobFindings, Manifest
 from tests.unit.restore.branches import World, worlds
 
 pytestmark = pytest.mark.feature("S1", "M3")
@@ -26,18 +26,20 @@ FORK = Fork((Point(NO_EPOCH, 0, None),), ())
 
 def manifest(chunks: Sequence[bytes], keys: int) -> Manifest:
     names = tuple(digest(chunk) for chunk in chunks)
-    return Manifest(1, b"m", (NO_EPOCH, 0), b"f", NO_EPOCH, 1, b"h", keys, names, Settled(()), Settled(()))
+    return Manifest(
+        1, b"m", (NO_EPOCH, 0), b"f", NO_EPOCH, 1, b"h", keys, names, BranchTransactions(()), BranchTransactions(())
+    )
 
 
-def carried(keys: Sequence[Difference]) -> Found:
+def carried(keys: Sequence[Difference]) -> JobFindings:
     """Written and read."""
     chunks = [chunk for _, chunk in results.chunks_of(map(results.told, keys))]
     packed = results.packed(manifest(chunks, len(keys)))
     return results.read([v for c in (*chunks, packed) for v in results.records_of(RUN, c)], RUN, digest(packed))
 
 
-def later(commits: Sequence[Committed]) -> Branch:
-    done = [(Accepted(NO_EPOCH, c.lsn, b"", c.tx), c) for c in commits]
+def later(commits: Sequence[BranchCommit]) -> Branch:
+    done = [(AcceptedRecord(NO_EPOCH, c.lsn, b"", c.tx), c) for c in commits]
     return Branch(done, {}, 0, (), b"h", written={x.key: None for c in commits for x in c.changes})
 
 
@@ -50,7 +52,7 @@ def bare(found: Difference) -> Difference:
     return found._replace(source_by=by[0], initiating_by=by[1])
 
 
-def blind(branch: Sequence[Committed]) -> list[Committed]:
+def blind(branch: Sequence[BranchCommit]) -> list[BranchCommit]:
     """The same by a policy that keeps no before-images."""
     return [c._replace(changes=[replace(x, before=None) for x in c.changes]) for c in branch]
 

@@ -9,7 +9,7 @@ from halog.core.log import records
 from halog.core.log.records import EpochMerged
 from halog.errors import LogError
 from restore import thread as thread_module
-from restore.branch import Since, aborted, branch, side
+from restore.branch import BranchReader, aborted, branch, side
 from restore.divergence import Fork, Point
 from restore.undoing import report_of
 from tests.unit.core.merging_copy import TP, Copy
@@ -75,7 +75,7 @@ def test_a_branch_is_read_and_hardly_anything_before_it(monkeypatch: pytest.Monk
     of, log = side_of(world, "west"), world.sites["west"].log
     fork = Fork((Point(of.state.head[0], of.state.lsn - 5, None),), ())
     log.read_so_far = 0
-    since = Since(fork)
+    since = BranchReader(fork)
     assert since.read(of) == 5
     assert log.read_so_far <= 5 + 4  # a piece of three more
     for n in range(3):

@@ -12,7 +12,7 @@ from halog.errors import LogError
 from restore import thread as thread_module, touched as touched_module
 from restore.branches import Side, aborted, branch
 from restore.divergence import Fork, Place, compare, history_of
-from restore.touched import Touched
+from restore.touched import TouchCounter
 from tests.unit.core.merging_copy import TP
 from tests.unit.core.merging_kit import bring, forked, land_all, merged, parted_again
 from tests.unit.core.merging_site import Site
@@ -50,16 +50,16 @@ def done(steps: Iterator[None]) -> int:
     return sum(1 for _ in steps)
 
 
-def of(side: Side, world: World, most: int = 1_000) -> Touched:
+def of(side: Side, world: World, most: int = 1_000) -> TouchCounter:
     undecided = world.sites[side.site].copy.ledger.undecided.values()
-    return Touched(side.site, side.log, side.tp, side.state, side.end, tuple(undecided), most)
+    return TouchCounter(side.site, side.log, side.tp, side.state, side.end, tuple(undecided), most)
 
 
 def counted(world: World, at: str) -> int:
     """As whoever holds the copy counts it; and as the other site does, who reads the log from some place."""
     here = of(side_of(world, at), world)
     done(here.count_behind(place_of(world)))
-    there = Touched(at, world.sites[at].log, TP, Site.beginning(at), 0)  # type: ignore[arg-type]
+    there = TouchCounter(at, world.sites[at].log, TP, Site.beginning(at), 0)  # type: ignore[arg-type]
     done(there.read_on(len(world.sites[at].log.entries)))
     done(there.count_behind(place_of(world)))
     assert (there.objects, there.state, there.at_least) == (here.objects, here.state, False)
@@ -113,7 +113,7 @@ def test_a_merge_touches_all_that_it_settles() -> None:
 def test_a_merge_is_counted_when_it_comes_too() -> None:
     world = merged()
     bring(world, "east")
-    followed = Touched("east", world.sites["east"].log, TP, Site.beginning("east"), 0)  # type: ignore[arg-type]
+    followed = TouchCounter("east", world.sites["east"].log, TP, Site.beginning("east"), 0)  # type: ignore[arg-type]
     done(followed.count_behind(followed.state.head))
     done(followed.read_on(len(world.sites["east"].log.entries)))
     assert followed.objects == len(world.sites["east"].copy.objects)

@@ -26,7 +26,7 @@ from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import merged
 from restore.undoings import undoing
-from restore.waiting import CHANGED, MERGED, SETTLED, UNDONE, Closed, Reports, ending
+from restore.waiting import CHANGED, MERGED, SETTLED, UNDONE, ConflictEnd, MergeReports, ending
 
 pytestmark = pytest.mark.feature("M2", "M3")
 
@@ -40,7 +40,7 @@ class Log:
     """What a reader has read, one record behind the other."""
 
     def __init__(self) -> None:
-        self.reports = Reports()
+        self.reports = MergeReports()
         self.lsn = 0
 
     def head(self, tx: bytes = NO_TX, epoch: int = 1) -> Header:
@@ -67,7 +67,7 @@ class Log:
         self.lsn += 1
         self.read(Commit(self.head(tx), changes), counts=counts)
 
-    def closed(self, name: bytes) -> dict[bytes, Closed | None]:
+    def closed(self, name: bytes) -> dict[bytes, ConflictEnd | None]:
         report = self.reports.found[name]
         told = {key: report.closing(key) for key in report.deferred}
         assert [e.found.key for e in report.open] == sorted(key for key, closed in told.items() if closed is None)
@@ -90,7 +90,7 @@ def test_what_is_written_waits_no_more_whoever_wrote_it(log: Log) -> None:
     log.commit(TX, change(b"a"), change(b"other"))
     log.commit(STAMP + ending(FIRST), change(b"b", CREATE))
     log.commit(TX, change(b"a"), change(b"b", DELETE))
-    assert log.closed(FIRST) == {b"a": Closed(CHANGED, 101), b"b": Closed(SETTLED, 102), b"c": None}
+    assert log.closed(FIRST) == {b"a": ConflictEnd(CHANGED, 101), b"b": ConflictEnd(SETTLED, 102), b"c": None}
 
 
 def test_readers_go_by_what_counts(log: Log) -> None:
@@ -108,7 +108,7 @@ def test_a_transaction_over_several_partitions_counts_where_it_is_decided(log: L
     assert log.closed(FIRST)[b"a"] is None
     log.lsn = 102
     log.read(Outcome(log.head(TX), commit))
-    assert log.closed(FIRST)[b"a"] == (Closed(CHANGED, 102) if commit else None)
+    assert log.closed(FIRST)[b"a"] == (ConflictEnd(CHANGED, 102) if commit else None)
 
 
 def test_where_nothing_stands_nor_is_to_an_id_says_that_it_is_settled(log: Log) -> None:
@@ -119,14 +119,14 @@ def test_where_nothing_stands_nor_is_to_an_id_says_that_it_is_settled(log: Log) 
     log.commit(STAMP + ending(FIRST, b"b"), change(b"other"))
     assert log.closed(FIRST)[b"b"] is None
     log.commit(STAMP + ending(FIRST, b"b"))
-    assert log.closed(FIRST) == {b"a": None, b"b": Closed(SETTLED, 105), b"c": None}
+    assert log.closed(FIRST) == {b"a": None, b"b": ConflictEnd(SETTLED, 105), b"c": None}
 
 
 def test_another_merge_of_the_key_closes_what_was_before(log: Log) -> None:
     log.merge(SECOND, [(b"b", None)], at=200)
     log.merge(b"third", [(b"a", OURS)], why="", at=300)
     log.commit(STAMP + ending(FIRST, b"b"))  # late
-    assert log.closed(FIRST) == {b"a": Closed(MERGED, 300), b"b": Closed(MERGED, 200), b"c": None}
+    assert log.closed(FIRST) == {b"a": ConflictEnd(MERGED, 300), b"b": ConflictEnd(MERGED, 200), b"c": None}
     assert log.closed(SECOND) == {b"b": None}
     assert log.closed(b"third") == {}
 
@@ -134,9 +134,9 @@ def test_another_merge_of_the_key_closes_what_was_before(log: Log) -> None:
 def test_a_merge_that_was_undone_waits_for_nobody_until_that_is_undone(log: Log) -> None:
     log.commit(TX, change(b"a"))
     log.merge(undoing(FIRST), [(b"x", OURS)], why="", at=200)
-    assert log.closed(FIRST) == dict.fromkeys((b"a", b"b", b"c"), Closed(UNDONE, 0))
+    assert log.closed(FIRST) == dict.fromkeys((b"a", b"b", b"c"), ConflictEnd(UNDONE, 0))
     log.merge(undoing(undoing(FIRST)), [(b"x", OURS)], why="", at=300)
-    assert log.closed(FIRST) == {b"a": Closed(CHANGED, 101), b"b": None, b"c": None}
+    assert log.closed(FIRST) == {b"a": ConflictEnd(CHANGED, 101), b"b": None, b"c": None}
 
 
 def test_what_was_undone_in_another_branch_is_undone(log: Log) -> None:
@@ -144,4 +144,4 @@ def test_what_was_undone_in_another_branch_is_undone(log: Log) -> None:
     log.lsn = 200
     branch = Branch(EpochId(1, "west", 1), 1, b"h" * 16, ())
     log.read(EpochMerged(log.head(epoch=200), SECOND, (branch, branch), (), (undoing(FIRST),), 0, b"", 0, 0))
-    assert log.closed(FIRST)[b"a"] == Closed(UNDONE, 0)
+    assert log.closed(FIRST)[b"a"] == ConflictEnd(UNDONE, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from halog.backend import Work
 from halog.cli.shared.connection import ClusterConnection
-from halog.demo.exactly import Exactly
+from halog.demo.exactly import ExactlyOnce
 from halog.errors import ClosedError, DeadlineError, LockedError, OutcomeUnknownError, UnreachableError
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
@@ -172,7 +172,7 @@ def test_a_tool_is_told_the_epoch_too() -> None:
     assert caught.value.evidence["epoch"] == 6
 
 
-class Once(Exactly[str]):
+class Once(ExactlyOnce[str]):
     """The demo's client, on a node of its own making."""
 
     def work(self, tx: Any, what: str) -> None:

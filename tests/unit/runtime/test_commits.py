@@ -21,7 +21,7 @@ from halog.errors import (
     RecordTooLargeError,
 )
 from halog.runtime.client.commits import Commits, says_nothing
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.frame_limit import too_large
 from halog.runtime.rpc.request import Open
@@ -142,7 +142,7 @@ def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: fr
 def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
     node: Any = Outsized(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = Deliveries(lambda: node, list)
+    commits.deliveries = DeliveryReports(lambda: node, list)
     node.answers_early = lambda durability: False
     tx = commits.new_id()
     assert commits.begin("p", tx, WORK, lambda lsn: False)
@@ -177,7 +177,7 @@ def test_what_was_begun_without_waiting_is_unknown_too() -> None:
     """An event loop's commit: begun here, then nobody is active. A site that only mirrors says so at once."""
     node: Any = Node(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = Deliveries(lambda: node, list)
+    commits.deliveries = DeliveryReports(lambda: node, list)
     node.answers_early = lambda durability: False
     tx, told = commits.new_id(), []
     assert commits.begin("p", tx, WORK, lambda lsn: bool(told.append(lsn)))
@@ -211,7 +211,7 @@ def test_what_was_begun_is_never_taken_for_unsent_wherever_its_commit_is_interru
 def _given(begun: bool) -> tuple[Commits, bytes]:
     node: Any = Node(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = Deliveries(lambda: node, list)
+    commits.deliveries = DeliveryReports(lambda: node, list)
     node.answers_early = lambda durability: False
     tx = commits.new_id()
     assert not begun or commits.begin("p", tx, WORK, lambda lsn: False)

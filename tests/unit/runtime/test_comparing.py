@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from halog.runtime.merge.comparison import Comparing
+from halog.runtime.merge.comparison import MergeComparison
 from halog.runtime.merge.compensation import by_the_rules
-from halog.runtime.merge.decisions import Deciding
-from restore.branch import Side, Since, aborted
-from restore.branches import Compared, merged_at
+from halog.runtime.merge.decisions import MergeDecisions
+from restore.branch import BranchReader, Side, aborted
+from restore.branches import BranchComparison, merged_at
 from tests.unit.core.merging_begun import Begun
 from tests.unit.core.merging_kit import land_all
 from tests.unit.core.merging_world import World
@@ -45,20 +45,20 @@ def begun() -> tuple[World, Begun]:
     return world, world.begun["east"]
 
 
-def at_once(world: World, one: Begun) -> Compared:
+def at_once(world: World, one: Begun) -> BranchComparison:
     assert one.fork is not None
     assert one.theirs is not None
     assert one.read is not None
-    own, ours = Since(one.fork), Own(world).now()
+    own, ours = BranchReader(one.fork), Own(world).now()
     own.read(ours)
     return merged_at(one.fork, ours, one.theirs, own.branch(ours, aborted), one.read)
 
 
-def looked(world: World, one: Begun) -> Callable[[Side], Compared]:
+def looked(world: World, one: Begun) -> Callable[[Side], BranchComparison]:
     assert one.fork is not None
     assert one.theirs is not None
     assert one.read is not None
-    comparing = Comparing(cast(Any, Own(world)), Deciding(by_the_rules), None, three_way=True)
+    comparing = MergeComparison(cast(Any, Own(world)), MergeDecisions(by_the_rules), None, three_way=True)
     return comparing.by_itself(one.fork, one.theirs, one.read, one.name)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import halog
 from halog.runtime.merge import compensation as compensating
-from halog.runtime.merge.compensation import Asking, Compensation
+from halog.runtime.merge.compensation import Compensation, TriggerCalls
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import Registry
 from halog.testing.cluster import wait_until
@@ -50,7 +50,7 @@ def conflict_of(cls: type[Any], number: int, *values: Any) -> Difference:
     return Difference(info.index_key((number,)), Kind.STATE_CONFLICT, None, ours, theirs, (), ())
 
 
-def compensation(known: Registry = registry, asking: Asking | None = None) -> Compensation:
+def compensation(known: Registry = registry, asking: TriggerCalls | None = None) -> Compensation:
     """`known`: what the node that merges has declared."""
     definitions: Any = SimpleNamespace(
         of=lambda value: registry.info(value[:ID_BYTES]).parsed, find=lambda id_: registry.info(id_).parsed
@@ -181,7 +181,7 @@ def test_a_type_that_this_node_does_not_know_is_left_to_an_operator() -> None:
 def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one execution of it is running; about other objects it is asked, and about this one when it has ended."""
     monkeypatch.setattr(compensating, "HANGS_S", 0.2)
-    goes_on, asked, asking = threading.Event(), list[int](), Asking()
+    goes_on, asked, asking = threading.Event(), list[int](), TriggerCalls()
 
     def hangs(conflict: Conflict) -> Verdict:
         asked.append(conflict.key["number"])

@@ -12,7 +12,7 @@ from halog.core.ids import REF_BYTES, EpochId
 from halog.core.keys.directory import entry_key, packed
 from halog.core.log import records
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Commit, Header, Merged
 from halog.core.log.transactions import Applied, Ledger
@@ -282,7 +282,7 @@ def test_what_was_shown_early_and_came_is_no_damage(rig: Rig, lost_with_active: 
 def test_what_a_merge_has_put_there_is_no_damage(rig: Rig) -> None:
     """In one batch with records that go on from it."""
     merged = (Merged(b"a", change(CREATE, b"a", None).ref, None), Merged(b"m", b"m" * REF_BYTES, b"m2"))
-    merge = MergedIn(header(2), b"name", merged, (), (), 0, 0)
+    merge = AppliedMerge(header(2), b"name", merged, (), (), 0, 0)
     gone, again = change(DELETE, b"m", None, 2), change(CREATE, b"a", b"a3", ref=b"z")
     moved = Change(CREATE, change(CREATE, b"a", None).ref, b"c", b"c3", -1)
     rig.take_all(merge, Commit(header(3), (gone, moved)), Commit(header(4), (again,)))

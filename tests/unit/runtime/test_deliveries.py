@@ -10,7 +10,7 @@ import pytest
 
 from halog.ports import Delivery, TopicPartition
 from halog.runtime.replica import delivery_reports as deliveries
-from halog.runtime.replica.delivery_reports import Deliveries
+from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.testing.cluster import wait_until
 
 pytestmark = pytest.mark.feature("R1")
@@ -62,7 +62,7 @@ class Copy:
     def awaited(self) -> int:
         return self.appended - self.later
 
-    def report(self, deliveries: Deliveries, tag: int) -> Callable[[], None]:
+    def report(self, deliveries: DeliveryReports, tag: int) -> Callable[[], None]:
         def report() -> None:
             self.delivered = tag
             deliveries.reported(self)
@@ -77,7 +77,7 @@ class Rig:
     def __init__(self) -> None:
         self.session = Session()
         self.copy = Copy(self.session)
-        self.deliveries = Deliveries(lambda: self.session, lambda: [self.copy])
+        self.deliveries = DeliveryReports(lambda: self.session, lambda: [self.copy])
         self.closing = threading.Event()
         self.kept = threading.Thread(target=self.deliveries.run, args=(self.closing,), name="kept", daemon=True)
 
@@ -213,7 +213,7 @@ def test_a_commit_the_replicas_answer_is_pushed_at_once_and_polled_by_the_kept_t
     pushed: list[str] = []
     rig = Rig()
     rig.copy.appended = 1
-    rig.deliveries = Deliveries(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
+    rig.deliveries = DeliveryReports(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
     rig.deliveries.follow(rig.copy, 0, lambda: False, time.monotonic() + 5)
     assert pushed == ["now"]
     assert rig.session.polled_by == set()
@@ -224,7 +224,7 @@ def test_a_turn_sends_the_pushes_also_where_another_thread_polls() -> None:
     """He may be waiting for the log, which replicas are not to be told behind."""
     pushed: list[str] = []
     rig = Rig()
-    rig.deliveries = Deliveries(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
+    rig.deliveries = DeliveryReports(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
     with rig.deliveries._polling:
         rig.deliveries.turn()
     assert pushed == ["now"]
@@ -312,7 +312,7 @@ def test_a_session_that_has_failed_is_told_though_nobody_waits_for_it() -> None:
     """What failed may be of an epoch that was given up."""
     told: list[tuple[object, str]] = []
     session = Session()
-    deliveries = Deliveries(lambda: session, list, failed=lambda failed, why: told.append((failed, why)))
+    deliveries = DeliveryReports(lambda: session, list, failed=lambda failed, why: told.append((failed, why)))
     deliveries.turn()
     assert not told
     session.failed = "refused"

@@ -13,7 +13,7 @@ from halog.core import events as ev, results as res
 from halog.core.roles import Role
 from halog.errors import HalogError, OverloadedError, StoreError, UnreachableError
 from halog.runtime.host.host import Host
-from halog.runtime.replica.delivery_reports import Reporting
+from halog.runtime.replica.delivery_reports import ReportDuty
 from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -191,7 +191,7 @@ def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_who
     monkeypatch.setattr(copy.objects.store, "get", failing(StoreError("EIO"), 1, copy.objects.store.get))
     with pytest.raises(StoreError), node.transaction() as tx:
         tx.create(Counter("new"))
-    assert copy._reporting is Reporting.KEPT
+    assert copy._reporting is ReportDuty.KEPT
 
 
 @pytest.mark.feature("P8", "R4")

@@ -67,5 +67,5 @@ def test_a_loss_that_was_accepted_without_an_answer_is_not_accepted_again(*, led
     assert coordinator.sets == 1
     assert found.active == (Member("C", 3) if led else None)
     assert (giving_up.names, giving_up.epoch) == (["A", "B"], 3)
-    with pytest.raises(RefusedError, match="is up: wait for it" if led else "waits for nobody's memory"):
+    with pytest.raises(RefusedError, match="is up: wait for it" if led else "has nothing to give up"):
         GiveUpUnlogged({"B": 9, "C": 3})(found)

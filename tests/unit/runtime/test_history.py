@@ -16,10 +16,10 @@ from halog.core.roles import Role
 from halog.core.table.table import Group, PartitionTable
 from halog.errors import UnreachableError
 from halog.events import DISCARDED, INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
-from halog.ports import Noted, TopicPartition
+from halog.ports import JournalResult, TopicPartition
 from halog.runtime.events import history as history_module, reporter as telling_module
 from halog.runtime.events.history import History
-from halog.runtime.events.reporter import Telling
+from halog.runtime.events.reporter import EventReporter
 
 TP = TopicPartition("fleet.events", 0)
 
@@ -38,17 +38,17 @@ class Journal:
         self.blocked = threading.Event()
         self.blocked.set()
 
-    def note(self, values: Sequence[bytes]) -> Noted:
+    def note(self, values: Sequence[bytes]) -> JournalResult:
         self.attempts += 1
         self.blocked.wait()
         if self.error is not None:
             raise self.error
         if self.away.is_set():
-            return Noted(len(values))
+            return JournalResult(len(values))
         kept = values[: self.keeps]
         fit = [v for v in kept if len(v) <= self.largest]
         self.taken += [Event.from_bytes(v) for v in fit]
-        return Noted(len(values) - len(kept), len(kept) - len(fit))
+        return JournalResult(len(values) - len(kept), len(kept) - len(fit))
 
     def close(self) -> None:
         self.closed = True
@@ -215,7 +215,7 @@ def test_a_log_that_goes_away_between_two_runs_gets_the_rest_later(journal: Jour
     takes = iter([2, 0, 1, 0])
     note = journal.note
 
-    def noted(values: Sequence[bytes]) -> Noted:
+    def noted(values: Sequence[bytes]) -> JournalResult:
         journal.keeps = next(takes, 10_000)
         return note(values)
 
@@ -284,7 +284,7 @@ def test_closing_writes_what_waits_and_does_not_wait_for_a_log_that_is_away(jour
 def test_a_text_that_cannot_be_made_hurts_nobody(history: History, caplog: pytest.LogCaptureFixture) -> None:
     """A missing fact is a defect of halog's, not a reason to stop a copy."""
     history.tell(TOO_FEW, "B left", more={})
-    assert "HALOG-1009 could not be told" in caplog.text
+    assert "HALOG-1009 could not be reported" in caplog.text
 
 
 def test_a_long_cause_is_cut(journal: Journal, history: History) -> None:
@@ -340,7 +340,7 @@ def some_copy(required: int = 0) -> Any:
 def test_an_epoch_that_half_of_a_group_may_begin_is_told_to_be_one(required: int, may_fork: dict[str, bool]) -> None:
     """Whoever looks for where two histories part finds it; the end of such an epoch parts nothing."""
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     copy = some_copy(required)
     telling.role_changed(copy, Role.ACTIVE.value, "B left")
     telling.role_changed(copy, Role.FOLLOWING.value, "fenced")
@@ -354,7 +354,7 @@ def test_an_epoch_that_half_of_a_group_may_begin_is_told_to_be_one(required: int
 def test_only_changes_between_active_replica_and_failed_are_role_changes() -> None:
     """An election's many steps are the log file's; operators hear of its outcome."""
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     copy = some_copy()
     for role in (
         Role.FOLLOWING,
@@ -385,7 +385,7 @@ def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatc
     now = 1_000.0
     monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     for _ in range(100):
         telling.intruder("X", "it is unknown")
     telling.intruder("Y", "it is unknown")
@@ -402,7 +402,7 @@ def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond(
     now = 1_000.0
     monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
-    telling = Telling(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard)  # type: ignore[arg-type]
     for n in range(telling_module.INTRUDERS + 30):
         telling.intruder(f"Z{n}", "it is unknown")
     assert len(heard.told) == len(telling._refused) == telling_module.INTRUDERS

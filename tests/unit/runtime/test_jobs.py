@@ -11,7 +11,7 @@ from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.keys.mapping import Layout, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError, RemappedError
 from halog.metadata import mapped_policies, move_jobs as jobs
-from halog.metadata.move_jobs import Announced, Jobs
+from halog.metadata.move_jobs import JobAnnouncement, MoveJobs
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.announcement import Announcement
 from halog.runtime.rpc import frames
@@ -44,12 +44,12 @@ def put(coordinator: MemoryCoordinator, data: bytes) -> None:
 
 
 def said(by: str = "job", version: int = 3, for_ms: int = 10_000) -> bytes:
-    return msgspec.json.encode(Announced(by, version, for_ms))
+    return msgspec.json.encode(JobAnnouncement(by, version, for_ms))
 
 
 def test_a_node_believes_an_announcement_for_its_time_behind_each_renewal(coordinator: MemoryCoordinator) -> None:
     clock = Clock()
-    believed = Jobs(coordinator, clock)
+    believed = MoveJobs(coordinator, clock)
     assert believed.at_work("p", 3) is None
     put(coordinator, said())
     assert believed.at_work("p", 3) == "job"
@@ -68,14 +68,14 @@ def test_a_node_believes_an_announcement_for_its_time_behind_each_renewal(coordi
 
 def test_it_is_believed_of_one_version_and_of_no_other(coordinator: MemoryCoordinator) -> None:
     put(coordinator, said(version=3))
-    believed = Jobs(coordinator)
+    believed = MoveJobs(coordinator)
     assert [believed.at_work("p", version) for version in (2, 3, 4)] == [None, "job", None]
     assert believed.at_work("q", 3) is None
 
 
 def test_whatever_it_says_it_is_not_believed_for_ever(coordinator: MemoryCoordinator) -> None:
     clock = Clock()
-    believed = Jobs(coordinator, clock)
+    believed = MoveJobs(coordinator, clock)
     put(coordinator, said(for_ms=1 << 50))
     assert believed.at_work("p", 3) == "job"
     clock.now += jobs.LONGEST_MS / 1_000
@@ -85,12 +85,12 @@ def test_whatever_it_says_it_is_not_believed_for_ever(coordinator: MemoryCoordin
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"by":"j","version":3,"for_ms":1000,"more":1}', b'["j",3,1000]'])
 def test_what_is_no_announcement_is_left_nothing(coordinator: MemoryCoordinator, data: bytes) -> None:
     put(coordinator, data)
-    assert Jobs(coordinator).at_work("p", 3) is None
+    assert MoveJobs(coordinator).at_work("p", 3) is None
 
 
 def test_while_nobody_answers_what_was_seen_is_believed_for_its_time(coordinator: MemoryCoordinator) -> None:
     clock = Clock()
-    believed = Jobs(coordinator, clock)
+    believed = MoveJobs(coordinator, clock)
     put(coordinator, said())
     assert believed.at_work("p", 3) == "job"
     coordinator.suspend()
@@ -108,11 +108,11 @@ def test_a_job_that_works_is_renewed_and_one_that_hangs_is_not(coordinator: Memo
         assert found is not None
         return found.version
 
-    with Announcement(coordinator, "p", Announced("job", 3, 30)) as announcement:
+    with Announcement(coordinator, "p", JobAnnouncement("job", 3, 30)) as announcement:
         wait_until(lambda: version() > 3, "it is not renewed")
         announcement.beat()
     assert coordinator.get(jobs.path_of("p")) is None, "taken back at the end"
-    with Announcement(coordinator, "p", Announced("job", 3, 30), silent_s=0.0) as hanging:
+    with Announcement(coordinator, "p", JobAnnouncement("job", 3, 30), silent_s=0.0) as hanging:
         assert not hanging._ended.wait(0.2)
         assert version() == 0
         with pytest.MonkeyPatch.context() as patched:
@@ -123,18 +123,18 @@ def test_a_job_that_works_is_renewed_and_one_that_hangs_is_not(coordinator: Memo
 @pytest.mark.parametrize("lost", [1, 3])
 def test_a_lost_answer_is_looked_up(coordinator: MemoryCoordinator, lost: int) -> None:
     coordinator.lose_reply(lost)
-    with Announcement(coordinator, "p", Announced("job", 3)):
-        assert Jobs(coordinator).at_work("p", 3) == "job"
+    with Announcement(coordinator, "p", JobAnnouncement("job", 3)):
+        assert MoveJobs(coordinator).at_work("p", 3) == "job"
 
 
 def test_whoever_comes_later_is_the_one_and_the_earlier_one_hears_of_it(coordinator: MemoryCoordinator) -> None:
-    with Announcement(coordinator, "p", Announced("later", 3)) as later:
-        with Announcement(coordinator, "p", Announced("first", 3, 30)) as first:
+    with Announcement(coordinator, "p", JobAnnouncement("later", 3)) as later:
+        with Announcement(coordinator, "p", JobAnnouncement("first", 3, 30)) as first:
             put(coordinator, said("later", for_ms=30_000))
             wait_until(lambda: first._lost, "it does not hear of it")
             with pytest.raises(RefusedError, match="another job was started later"):
                 first.beat()
-        assert Jobs(coordinator).at_work("p", 3) == "later", "the earlier one took nothing back"
+        assert MoveJobs(coordinator).at_work("p", 3) == "later", "the earlier one took nothing back"
         later.beat()
 
 
@@ -189,7 +189,7 @@ def test_nodes_leave_the_objects_to_a_job_and_go_on_when_it_ends() -> None:
     with cluster_of(2) as cluster:
         traffic = Traffic(cluster.client(), 100)
         traffic.fill()
-        with Announcement(coordinator_of(cluster), POLICY, Announced("job", 1)), traffic.running():
+        with Announcement(coordinator_of(cluster), POLICY, JobAnnouncement("job", 1)), traffic.running():
             configured(cluster, ring_size=999)
             cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
             wait_until(lambda: left(cluster) == [{POLICY: "job"}] * 2, "a node does not leave them to the job")
@@ -214,7 +214,7 @@ def test_nodes_go_on_by_themselves_when_an_announcement_is_over() -> None:
         clock = Clock()
         for name in cluster.names:
             cluster.node(name).runtime.remapping._jobs._clock = clock
-        coordinator_of(cluster).create(jobs.path_of(POLICY), msgspec.json.encode(Announced("dead", 1)))
+        coordinator_of(cluster).create(jobs.path_of(POLICY), msgspec.json.encode(JobAnnouncement("dead", 1)))
         configured(cluster, ring_size=999)
         cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
         wait_until(lambda: left(cluster) == [{POLICY: "dead"}] * 2, "a node does not leave them to the job")
@@ -227,7 +227,7 @@ def test_a_change_that_is_turned_back_is_left_to_nobody() -> None:
     with cluster_of(1, sync_replicas=0) as cluster:
         cluster.client().load([Counter(f"c{i}") for i in range(40)])
         old = cluster.config
-        with Announcement(coordinator_of(cluster), POLICY, Announced("job", 1)):
+        with Announcement(coordinator_of(cluster), POLICY, JobAnnouncement("job", 1)):
             configured(cluster, ring_size=999)
             operators = cluster.node("A").runtime.operators
             operators.rebalance(POLICY, cluster.config)
@@ -242,7 +242,7 @@ def test_objects_changed_since_they_were_found_are_told() -> None:
     with cluster_of(1, sync_replicas=0) as cluster:
         client = cluster.client()
         client.load([Counter(f"c{i}") for i in range(60)])
-        with Announcement(coordinator_of(cluster), POLICY, Announced("job", 1)):
+        with Announcement(coordinator_of(cluster), POLICY, JobAnnouncement("job", 1)):
             configured(cluster, ring_size=999)
             cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
             wait_until(lambda: mapping(cluster).next is not None, "the change is not open")

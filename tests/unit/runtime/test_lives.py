@@ -17,7 +17,7 @@ from halog.errors import ClosedError
 from halog.ports import TopicPartition
 from halog.runtime.events import partition_states as lives
 from halog.runtime.events.history import History
-from halog.runtime.events.partition_states import Lives, PartitionChange, partition_notifier
+from halog.runtime.events.partition_states import PartitionChange, PartitionStates, partition_notifier
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.core.kit import A, B, C, epoch, table
@@ -223,10 +223,10 @@ def test_declared_notifiers_are_installed_on_every_node_of_the_registry() -> Non
 # --- one part alone ---
 
 
-def alone(me: str = "A", log: MemoryLog | None = None, **more: Any) -> Lives:
+def alone(me: str = "A", log: MemoryLog | None = None, **more: Any) -> PartitionStates:
     log = log or MemoryLog(MemoryBroker())
     history = History("c", me, 1, lambda: log.journal(TopicPartition("c.events", 0)))
-    made = Lives(me, history, **more)
+    made = PartitionStates(me, history, **more)
     made.begin()
     made.members_seen(frozenset({A, B}), "")
     return made
@@ -323,7 +323,7 @@ def test_what_notifiers_cannot_keep_up_with_is_logged_and_not_kept(
     made.close()
 
 
-def changing(made: Lives, versions: range) -> None:
+def changing(made: PartitionStates, versions: range) -> None:
     """One change with each version from the second one."""
     for version in versions:
         made.table_seen("p", version, replaced(Target(("A",), 0)) if version % 2 == 0 else WHOLE)

@@ -12,7 +12,7 @@ import pytest
 from halog.core.keys.directory import is_entry
 from halog.errors import UnreachableError, ZoneQuorumError
 from halog.runtime.keys import loads
-from halog.runtime.keys.loads import Loads
+from halog.runtime.keys.loads import PartitionLoads
 from halog.runtime.node.node_load import Counting, memory
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
@@ -73,11 +73,11 @@ def told(**objects: int) -> frames.LoadsAre:
     return frames.LoadsAre(objects, 0.5, 0.25)
 
 
-def made(router: Any) -> Loads:
-    return Loads(router)
+def made(router: Any) -> PartitionLoads:
+    return PartitionLoads(router)
 
 
-def ended(it: Loads) -> None:
+def ended(it: PartitionLoads) -> None:
     wait_until(it._done.is_set, "it asks on")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from halog.core.ids import Member
-from halog.core.table.zones import Sight
+from halog.core.table.zones import NodeContacts
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
 from halog.runtime.membership import members
@@ -95,16 +95,16 @@ def test_one_that_begins_offline_comes_up_quietly(seen: Seen) -> None:
 @pytest.mark.feature("Q1")
 def test_offline_is_counted_by_whom_it_reaches(seen: Seen) -> None:
     """An offline node is in sight: reached, discovered, and not up."""
-    sights: list[Sight] = []
+    sights: list[NodeContacts] = []
 
-    def judge(sight: Sight) -> str:
+    def judge(sight: NodeContacts) -> str:
         sights.append(sight)
         return ""
 
     seen.made.judge = judge
     seen.made.heard("B", 1, WHY)
     both = frozenset("BC")
-    assert sights == [Sight(both, both, frozenset("C"))]
+    assert sights == [NodeContacts(both, both, frozenset("C"))]
 
 
 @pytest.mark.feature("Q1")

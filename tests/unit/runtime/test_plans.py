@@ -17,7 +17,7 @@ def of(moves: int) -> plans.Plan:
     target = Target(("warehouse-2.example.com", "warehouse-3.example.com"), 1)
     why = "node warehouse-1.example.com has more than its share"
     before = ("warehouse-1.example.com", "warehouse-2.example.com")
-    moved = (plans.Planned(f"p-{i}", before, target, i, why) for i in range(moves))
+    moved = (plans.PlannedMove(f"p-{i}", before, target, i, why) for i in range(moves))
     return plans.new(tuple(moved), {"p-x": "it is down"})
 
 

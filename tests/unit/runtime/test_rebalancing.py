@@ -14,7 +14,7 @@ import pytest
 
 from halog.adapters.memory import MemoryLog
 from halog.config import Config, TimingConfig
-from halog.core.table.definitions import Differing
+from halog.core.table.definitions import DifferingLists
 from halog.core.table.table import Target
 from halog.errors import RefusedError
 from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
@@ -35,8 +35,10 @@ PARTITIONS = 8
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Nodes A to D, one active and one replica of each of eight partitions. Nobody plans before all are up."""
     monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
-    started, real = threading.Event(), rebalancing.Rebalancing._mine
-    monkeypatch.setattr(rebalancing.Rebalancing, "_mine", lambda self: real(self) if started.is_set() else ([], set()))
+    started, real = threading.Event(), rebalancing.AutoRebalance._mine
+    monkeypatch.setattr(
+        rebalancing.AutoRebalance, "_mine", lambda self: real(self) if started.is_set() else ([], set())
+    )
     made: list[Cluster] = []
 
     def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, **own: int) -> Cluster:
@@ -182,10 +184,10 @@ def test_node_lists_that_differ_are_told_when_nodes_rebalance_and_stay(make: Mak
 @pytest.mark.feature("P10")
 def test_node_lists_that_differ_are_told_once_as_long_as_they_do() -> None:
     told: list[str | None] = []
-    looked = rebalancing.Rebalancing.__new__(rebalancing.Rebalancing)
+    looked = rebalancing.AutoRebalance.__new__(rebalancing.AutoRebalance)
     looked._differing = {}
     looked._history = SimpleNamespace(tell=lambda kind, cause, *, node, more, partition: told.append(partition))  # type: ignore[assignment]
-    one, other = (Differing(name, "C", ("C", "A"), ("A", "B")) for name in ("p-0", "p-1"))
+    one, other = (DifferingLists(name, "C", ("C", "A"), ("A", "B")) for name in ("p-0", "p-1"))
     for found in ([one], [one], [one, other], [other], [one, other]):
         looked._tell_lists("p", found)
     assert told == ["p-0", "p-1", "p-0"], "what had ended is told anew"
@@ -283,7 +285,7 @@ def test_an_operators_plan_that_waits_is_not_overtaken(make: Make) -> None:
     table = tables[0]
     spare = next(n for n in "ABCD" if n not in table.configured)
     wish = Target((spare, *table.configured[1:]), 1)
-    plans.store(tree, plans.Plan("mine", 0, (plans.Planned(table.name, table.configured, wish, 0, ""),)), tables)
+    plans.store(tree, plans.Plan("mine", 0, (plans.PlannedMove(table.name, table.configured, wish, 0, ""),)), tables)
     with pytest.raises(RefusedError, match="plan mine is not done"):
         plans.store(tree, plans.Plan("nodes", 0, (), made_for="test"), tables)
     plans.store(tree, plans.Plan("better", 0, ()), tables)

@@ -14,7 +14,7 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import Config, TimingConfig
 from halog.config.static import StaticPartition
 from halog.core.ids import Member
-from halog.core.table.table import DISABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DISABLED, PartitionDefinition, PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Kind
 from halog.runtime.placement import auto_rebalance as rebalancing, plan as plans
@@ -47,7 +47,7 @@ class Alone:
         router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
         history: Any = SimpleNamespace(tell=self.told)
         self.versions: Any = SimpleNamespace(active=0)
-        self.it = rebalancing.Rebalancing(
+        self.it = rebalancing.AutoRebalance(
             lambda: self.config, lambda: self.versions.active, self.tree, router, self.members, history
         )
 
@@ -169,7 +169,7 @@ def test_who_cannot_be_replaced_where_it_is_disabled_is_replaced_once_it_is_enab
     """Nothing else changes then, so the definitions are to be looked at."""
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
     alone.members.me = SimpleNamespace(name="A")
-    off = {"A": Definition(("A", "B", "C"), 1, DISABLED)}
+    off = {"A": PartitionDefinition(("A", "B", "C"), 1, DISABLED)}
     alone.put(kit.table(name="p", policy="test", configured=("B", "C"), definitions=off))
     alone.look(0, "A", "B")
     alone.look(310, "A", "B")
@@ -198,7 +198,7 @@ def test_a_move_of_their_own_to_a_node_that_is_gone_is_planned_again(alone: Alon
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
     target = Target(("B", "C"), 1)
     alone.put(kit.table(name="p", policy="test", configured=("B",), target=target, config_version=1))
-    moves = (plans.Planned("p", ("B",), target, 0, ""),)
+    moves = (plans.PlannedMove("p", ("B",), target, 0, ""),)
     alone.tree.create("plan", plans.Plan("x", 0, moves, made_for="test").to_bytes())
     assert alone.look(0, "A", "B") == ["C is still to be replaced"]
     assert alone.wishes() == {"p": ("B", "A")}
@@ -210,7 +210,7 @@ def test_an_operators_plan_that_nobody_applies_is_overtaken_in_the_end(alone: Al
     alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
     alone.put(kit.table(name="q", policy="test", configured=("A", "B")))
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
-    looked = plans.Plan("looked", 0, (plans.Planned("q", ("A", "B"), Target(("B", "A"), 1), 0, ""),))
+    looked = plans.Plan("looked", 0, (plans.PlannedMove("q", ("A", "B"), Target(("B", "A"), 1), 0, ""),))
     alone.tree.create("plan", looked.to_bytes())
     assert alone.look(1_000, "A", "B") == []
     assert alone.look(1_299, "A", "B") == []
@@ -227,7 +227,7 @@ def test_another_plan_of_the_operators_is_given_as_long_again(alone: Alone) -> N
     alone.members.me = SimpleNamespace(name="A")
     alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
-    move = (plans.Planned("p", ("B", "C"), Target(("C", "B"), 1), 0, ""),)
+    move = (plans.PlannedMove("p", ("B", "C"), Target(("C", "B"), 1), 0, ""),)
     plans.store(alone.tree, plans.Plan("one", 0, move), [])
     assert alone.look(0, "A", "B") == []
     plans.store(alone.tree, plans.Plan("two", 0, move), [])
@@ -318,7 +318,7 @@ def test_what_an_operator_has_rolled_back_does_not_go_forth_again_by_itself(
     assert undone is not None
     for number, name in enumerate(rolled, 1):
         was = alone.tables[name][1].configured
-        back = plans.Planned(name, was, Target(was[:1], 0), 1, "", sync=1)
+        back = plans.PlannedMove(name, was, Target(was[:1], 0), 1, "", sync=1)
         plan = msgspec.structs.replace(plans.new((back,), {}, undoes=undone.id), made_ms=undone.made_ms + number)
         plans.store(alone.tree, plan, [t for _, t in alone.tables.values()])
         there = {"configured": was[:1], "config_version": 2, "active": Member(was[0], 1)}
@@ -348,7 +348,7 @@ def test_an_operators_plan_is_done_before_a_version_is_planned_for(alone: Alone)
     alone.members.me = SimpleNamespace(name="A")
     alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
     alone.look(0, "A", "B", "C")
-    mine = plans.Plan("mine", 0, (plans.Planned("p", ("A", "B"), Target(("B", "A"), 1), 0, ""),))
+    mine = plans.Plan("mine", 0, (plans.PlannedMove("p", ("A", "B"), Target(("B", "A"), 1), 0, ""),))
     alone.tree.create("plan", mine.to_bytes())
     alone.activate(alone.copies(3))
     assert alone.look(10, "A", "B", "C") == []

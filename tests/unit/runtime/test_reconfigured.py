@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
-from halog.core.table.zones import Sight, Zone
+from halog.core.table.zones import NodeContacts, Zone
 from halog.errors import UnreachableError
 from halog.metadata.zone_switches import ZoneSwitch, set_switch
 from halog.runtime.membership.node_quorum import Zoning
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.feature("P11", "Q1")
 VOTES = {"A": 1, "B": 1, "C": 1}
 FREE = Zone("home", VOTES)
 TWO = Zone("home", VOTES, minimum_votes=2)
-ALONE = Sight(frozenset("BC"), frozenset(), frozenset())
-PAIR = Sight(frozenset("BC"), frozenset("B"), frozenset("B"))
+ALONE = NodeContacts(frozenset("BC"), frozenset(), frozenset())
+PAIR = NodeContacts(frozenset("BC"), frozenset("B"), frozenset("B"))
 
 
 class Told:
@@ -35,7 +35,7 @@ class Told:
 class Node:
     """Zoning as a node has it: it is judged anew whenever something changed."""
 
-    def __init__(self, tree: MemoryTree, zones: list[Zone], sight: Sight) -> None:
+    def __init__(self, tree: MemoryTree, zones: list[Zone], sight: NodeContacts) -> None:
         self.coordinator = MemoryCoordinator(tree)
         self.coordinator.connect(lambda state: None)
         self.told = Told()

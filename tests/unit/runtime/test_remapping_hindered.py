@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from halog.backend import Work
-from halog.core.keys.mapping import Changing
+from halog.core.keys.mapping import MappingChange
 from halog.errors import HalogError, MapperError, RecordTooLargeError, RefusedError
 from halog.runtime.remap.mover import Mover
-from halog.runtime.remap.remap_driver import Remapping
+from halog.runtime.remap.remap_driver import RemapDriver
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import (
     POLICY,
@@ -111,8 +111,10 @@ def test_only_the_change_whose_partitions_were_made_is_opened(monkeypatch: pytes
         monkeypatch.setattr(remapping, "_open", lambda *args: None)
         begin(cluster, ring_size=999)
         begun = mapping(cluster)
-        other = msgspec.structs.replace(begun, changing=Changing(msgspec.structs.replace(begun.now, ring_size=500)))
-        Remapping._open(remapping, POLICY, other)
+        other = msgspec.structs.replace(
+            begun, changing=MappingChange(msgspec.structs.replace(begun.now, ring_size=500))
+        )
+        RemapDriver._open(remapping, POLICY, other)
         assert mapping(cluster) == begun
         monkeypatch.undo()
         wait_done(cluster, 1)

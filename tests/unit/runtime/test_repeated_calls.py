@@ -16,7 +16,7 @@ from halog import aio, errors
 from halog.backend import Found
 from halog.core.ids import Member
 from halog.errors import DeadlineError, HalogError, RefusedError, RemoteCallError
-from halog.runtime.replica.repeated_requests import KEPT_BYTES, KEPT_S, Call, Repeats
+from halog.runtime.replica.repeated_requests import KEPT_BYTES, KEPT_S, RepeatedRequest, RepeatedRequests
 from halog.runtime.rpc import frames
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
@@ -320,18 +320,18 @@ class _Peer:
 
 @pytest.fixture
 def repeats() -> Any:
-    made: Any = Repeats(lambda: made.now)
+    made: Any = RepeatedRequests(lambda: made.now)
     made.now = 0.0
     return made
 
 
-def _begun(repeats: Repeats, peer: Any, number: bytes = b"1", node: str = "A") -> Call:
+def _begun(repeats: RepeatedRequests, peer: Any, number: bytes = b"1", node: str = "A") -> RepeatedRequest:
     call = repeats.begin(Member(node, 1), number, peer)
     assert call is not None
     return call
 
 
-def _again(repeats: Repeats, peer: Any, number: bytes = b"1", node: str = "A") -> Any:
+def _again(repeats: RepeatedRequests, peer: Any, number: bytes = b"1", node: str = "A") -> Any:
     return repeats.begin(Member(node, 1), number, peer)
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
-from halog.core.table.table import DEFINED, DISABLED, Definition, PartitionTable, Target
+from halog.core.table.table import DEFINED, DISABLED, PartitionDefinition, PartitionTable, Target
 from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.runtime.placement import plan as plans
-from halog.runtime.placement.plan import Plan, Planned
+from halog.runtime.placement.plan import Plan, PlannedMove
 from halog.runtime.placement.plan_rollback import Situation, chosen, copies_of, roll_back, under_way
 
 pytestmark = pytest.mark.feature("X10", "P12")
@@ -38,8 +38,8 @@ def table(name: str, at: Target, version: int, **more: Any) -> PartitionTable:
     return PartitionTable(name, "0" * 32, "t", 0, "p", at.nodes, at.sync_replicas, config_version=version, **more)
 
 
-def move(name: str, version: int = 0, **more: Any) -> Planned:
-    return Planned(name, HERE.nodes, THERE, version, "", **{"sync": HERE.sync_replicas, **more})
+def move(name: str, version: int = 0, **more: Any) -> PlannedMove:
+    return PlannedMove(name, HERE.nodes, THERE, version, "", **{"sync": HERE.sync_replicas, **more})
 
 
 def way(
@@ -48,7 +48,7 @@ def way(
     return roll_back(plan, Situation(config(zone), {t.name: t for t in tables}, up, up, (plan, *others)))
 
 
-def plan(*moves: Planned, id_: str = "x", **more: Any) -> Plan:
+def plan(*moves: PlannedMove, id_: str = "x", **more: Any) -> Plan:
     return Plan(id_, 0, moves, **more)
 
 
@@ -85,12 +85,16 @@ def test_a_record_of_an_older_halog_has_no_sync_replicas_of_before() -> None:
         (None, {}, "there is no partition p any more"),
         (table("p", THERE, 1), {"up": "BC"}, "A was to have it again, and cannot get a copy now"),
         (table("p", THERE, 1), {"zone": "BC"}, "A is not in zone z of policy p"),
-        (table("p", THERE, 1, definitions={"A": Definition(("A",), 0, DISABLED)}), {}, "p is disabled on A"),
-        (table("p", THERE, 1, definitions={"B": Definition(("B",), 0, DEFINED)}), {}, "B has defined p on B and not"),
+        (table("p", THERE, 1, definitions={"A": PartitionDefinition(("A",), 0, DISABLED)}), {}, "p is disabled on A"),
+        (
+            table("p", THERE, 1, definitions={"B": PartitionDefinition(("B",), 0, DEFINED)}),
+            {},
+            "B has defined p on B and not",
+        ),
         (table("p", Target(("B",), 0), 2), {}, "now, and not where plan x had it: it was moved by no plan"),
         (table("p", Target(("A",), 0), 2, target=Target(("B",), 0)), {}, "it is on B now"),
         (
-            table("p", Target(("B",), 0), 2, definitions={"C": Definition(THERE.nodes, 0, DISABLED)}),
+            table("p", Target(("B",), 0), 2, definitions={"C": PartitionDefinition(THERE.nodes, 0, DISABLED)}),
             {},
             "C disabled it since",
         ),
@@ -197,7 +201,7 @@ def test_a_way_back_that_was_cancelled_unbegun_is_not_taken_for_a_way_forth(tree
     with pytest.raises(RefusedError, match="has not rolled back all of plan x yet: `halog plan rollback x` goes on"):
         chosen(tree, there)
     assert chosen(tree, there, "x")[0].id == "x"
-    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` goes forth again"):
+    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` moves all there again"):
         chosen(tree, [table("p", HERE, 2, owner="A")])
 
 

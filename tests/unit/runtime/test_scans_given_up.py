@@ -12,7 +12,7 @@ import pytest
 
 from halog.errors import PartitionUnavailableError
 from halog.runtime.client import moment_release as letting_go
-from halog.runtime.client.moment_release import LettingGo
+from halog.runtime.client.moment_release import MomentRelease
 from halog.runtime.rpc import frames
 from halog.testing.cluster import wait_until
 
@@ -34,8 +34,8 @@ class Asker:
 
 
 @contextmanager
-def letting(asker: Any) -> Iterator[LettingGo]:
-    made = LettingGo(asker)
+def letting(asker: Any) -> Iterator[MomentRelease]:
+    made = MomentRelease(asker)
     made.begin()
     try:
         yield made

@@ -12,7 +12,7 @@ import pytest
 
 from halog.core import effects as fx, events as ev
 from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
-from halog.runtime.client.outcome_delivery import Settling
+from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.rpc import frames
 from halog.runtime.support import keyed_executor as lanes
 from halog.runtime.support.keyed_executor import Lanes
@@ -72,12 +72,12 @@ class Copy:
         action()
 
 
-Parts = tuple[Settling, Ballots, Any]
+Parts = tuple[DecisionDelivery, Ballots, Any]
 
 
 @pytest.fixture
 def settling() -> Iterator[Parts]:
-    made, ballots = Settling(), Ballots()
+    made, ballots = DecisionDelivery(), Ballots()
     made.ballots = ballots  # type: ignore[assignment]
     yield made, ballots, Copy()
     made.close()
@@ -161,7 +161,7 @@ def test_an_error_is_no_end_of_an_errand(settling: Parts, caplog: pytest.LogCapt
     s.ballots = SimpleNamespace(tell=lambda r, told: False, decide=lambda r, until: 1 // 0)  # type: ignore[assignment]
     s.spread(copy, spread("healthy", 0, 1)[0])
     wait_until(lambda: s._errands.pending() == 0, "it is pending for ever")
-    assert "could not be told" in caplog.text
+    assert "an errand to partition" in caplog.text
 
 
 def test_a_lane_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import halog
 from halog.errors import ConflictError
-from halog.runtime.client.outcome_delivery import Settling
+from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -56,8 +56,10 @@ def test_a_commit_whose_first_partition_fails_over_before_it_is_told_holds_nothi
         cluster.settle()
     create(cluster, names)
     nothing_in_doubt(cluster, names)
-    real = Settling._tell
-    monkeypatch.setattr(Settling, "_tell", lambda self, c, e, p: c.node.me.node == victim or real(self, c, e, p))
+    real = DecisionDelivery._tell
+    monkeypatch.setattr(
+        DecisionDelivery, "_tell", lambda self, c, e, p: c.node.me.node == victim or real(self, c, e, p)
+    )
     half_done(cluster, names, decided=True)
     assert active_copy(cluster, names[1]).core.state.ledger.undecided
     cluster.kill(victim)

@@ -17,7 +17,7 @@ from halog.errors import StoreError
 from halog.ports import Store
 from halog.runtime.store import pushed_records as stowed
 from halog.runtime.store.object_table import ObjectTable
-from halog.runtime.store.pushed_records import Stowed
+from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.store.unlogged_tail import found, leave
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
 
@@ -153,7 +153,7 @@ def test_a_copy_that_is_dropped_has_stowed_nothing_and_stands_for_nobody(disk: D
 def test_another_history_is_not_ours(disk: Disk) -> None:
     disk.objects.stowed.stow(pushed(run_of([5, 6]), anew=True))
     disk.objects.stowed.stand(fx.Stand((7,), flush=False))
-    other = Stowed(disk.store, b"another!")
+    other = PushedRecords(disk.store, b"another!")
     assert (other.load(), other.stood()) == ([], ())
 
 
@@ -199,7 +199,7 @@ def test_a_store_of_a_version_without_it_stands_for_nobody(disk: Disk) -> None:
 @pytest.mark.parametrize("data", [b"\xc1", msgspec.msgpack.encode(["of a later format"])])
 def test_whom_it_stands_for_cannot_be_read(disk: Disk, data: bytes) -> None:
     disk.store.write([(LOG_ID[:8] + b"w", data)])
-    with pytest.raises(StoreError, match=r"for whom the local store stands.*delete the data directory"):
+    with pytest.raises(StoreError, match=r"note of whom it stands for.*delete the data directory"):
         found(disk.objects, stands_at(4))
 
 

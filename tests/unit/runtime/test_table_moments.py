@@ -13,9 +13,9 @@ from halog.adapters.memory.store import MemoryStore
 from halog.backend import Found
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
-from halog.core.log.merge_parts import MergedIn
+from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import DELETE, UPDATE, Change, Commit, EpochOpened, Header, Merged
-from halog.core.log.transactions import Applied, Decided, Decision
+from halog.core.log.transactions import Applied, DecidedTransaction, Decision
 from halog.core.replica.moments import OverError, Past
 from halog.runtime.store.object_table import ObjectTable
 
@@ -95,11 +95,11 @@ class Table:
                 self.take(self.next_one(values), self.next_one(dict.fromkeys(values, b"next")))
             case "decide" if not self.early:
                 made = commit(self.next_lsn(), values)
-                self.take(Decided(made.header, Decision(True, self.lsn, self.lsn), made))
+                self.take(DecidedTransaction(made.header, Decision(True, self.lsn, self.lsn), made))
             case "merge":
                 self.early.clear()
                 merged = tuple(Merged(key, REF, value) for key, value in values.items())
-                self.take(MergedIn(header(self.next_lsn()), b"m", merged, (), (), 0, 0))
+                self.take(AppliedMerge(header(self.next_lsn()), b"m", merged, (), (), 0, 0))
             case "open":
                 self.early.clear()
                 self.take(EpochOpened(header(self.next_lsn()), ()))

@@ -11,7 +11,7 @@ import pytest
 from halog.cli.shared import txn_views as doubts
 from halog.core.ids import EpochId
 from halog.core.log import records
-from halog.core.log.transactions import Ledger, Undecided
+from halog.core.log.transactions import Ledger, UndecidedTransaction
 from halog.runtime.client import vote_calls as ballots
 from halog.runtime.rpc import frames
 
@@ -23,7 +23,7 @@ def in_doubt(count: int) -> Any:
     found = []
     for i in range(count):
         header = records.Header(b"l" * 16, EpochId(1, "s", 1), i + 1, b"h" * 16, i.to_bytes(16, "big"))
-        found.append(Undecided(records.Prepare(header, PARTITIONS[0], PARTITIONS, 0, b"d", (), ()), i))
+        found.append(UndecidedTransaction(records.Prepare(header, PARTITIONS[0], PARTITIONS, 0, b"d", (), ()), i))
     return SimpleNamespace(lock=threading.RLock(), core=SimpleNamespace(state=SimpleNamespace(ledger=Ledger(found))))
 
 

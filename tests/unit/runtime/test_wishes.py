@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
-from halog.core.keys.mapping import Changing, Layout, PolicyMapping, begun, opened, turned_back
+from halog.core.keys.mapping import Layout, MappingChange, PolicyMapping, begun, opened, turned_back
 from halog.errors import RefusedError
 from halog.metadata import mapped_policies
 from halog.runtime.remap import remap_request as wishes
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.feature("P13")
 OLD, NEW, OTHER = (Layout("consistent_hash", 2, ring) for ring in (1_000, 2_000, 3_000))
 NOW = PolicyMapping(OLD)
 OPEN = opened(begun(NOW, NEW))
-BACK = PolicyMapping(NEW, 2, Changing(OLD, open=True, back=True))
+BACK = PolicyMapping(NEW, 2, MappingChange(OLD, open=True, back=True))
 ROUTER: Any = SimpleNamespace(nodes={}, tables={}, me="tool")
 
 

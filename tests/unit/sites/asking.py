@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.switchover import Switchover
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 
@@ -15,14 +15,14 @@ AT_ONCE_S: Final = 4.0
 
 def promote(cluster: Cluster, *names: str, may_fork: bool = False) -> None:
     adapters = cluster.node(cluster.names[0]).runtime.adapters
-    switching = Switching(adapters.coordinator, cluster.site, adapters.reach, 10)
+    switching = Switchover(adapters.coordinator, cluster.site, adapters.reach, 10)
     switching.promote(names or NAMES, may_fork=may_fork)
     cluster.settle()
 
 
 def demote(cluster: Cluster, to: str) -> None:
     adapters = cluster.node(cluster.names[0]).runtime.adapters
-    Switching(adapters.coordinator, cluster.site, adapters.reach, 10).demote(NAMES, to)
+    Switchover(adapters.coordinator, cluster.site, adapters.reach, 10).demote(NAMES, to)
     wait_until(lambda: not any(t.active for t in cluster.tables().values()), "it stops")
 
 

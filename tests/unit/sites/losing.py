@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from halog.errors import HalogError
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.switchover import Switchover
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 
@@ -64,7 +64,7 @@ def lost_with_the_site() -> str:
         told = set(acknowledged)
         node = east.node(east.names[0]).runtime
         names = [f"test-{i}" for i in range(3)]
-        Switching(node.adapters.coordinator, "east", node.adapters.reach, 10).promote(names, may_fork=True)
+        Switchover(node.adapters.coordinator, "east", node.adapters.reach, 10).promote(names, may_fork=True)
         east.settle()
         with east.client().transaction() as tx:
             missing = told - {f.number for f in tx.extent(Flight)}

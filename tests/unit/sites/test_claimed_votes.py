@@ -10,7 +10,7 @@ import pytest
 
 from halog.core.ids import NO_HASH, EpochId
 from halog.core.log.record_types import Branch, Joined
-from halog.runtime.sites.voting import Held
+from halog.runtime.sites.voting import SiteVote
 from tests.unit.sites.test_site_votes import MINE, OLD, Rig
 
 pytestmark = pytest.mark.feature("Q1", "M5")
@@ -39,7 +39,7 @@ def test_one_that_was_claimed_right_before_the_line_was_cut_comes_back() -> None
         assert one.ask() == "west"
         assert one.ask(after_s=9.9) == "west"
         assert one.ask(after_s=0.2) == "east"
-        assert one.vote() == Held("east", "E", 2, MINE)
+        assert one.vote() == SiteVote("east", "E", 2, MINE)
 
 
 def test_one_that_was_renewed_since_it_was_claimed_does_not() -> None:

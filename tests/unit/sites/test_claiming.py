@@ -13,8 +13,8 @@ from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.ids import EpochId
 from halog.core.sites.takeover_candidate import Candidate
 from halog.errors import UnreachableError
-from halog.runtime.sites.takeover import TakenOver, Takeovers
-from halog.runtime.sites.voting import Desks, held, write
+from halog.runtime.sites.takeover import TakeoverRule, Takeovers
+from halog.runtime.sites.voting import SiteContacts, held, write
 from halog.runtime.support.adapters import Remote
 from tests.unit.core.kit import table
 
@@ -34,8 +34,8 @@ class Rig:
         self.cut: set[str] = set()
         host: Any = SimpleNamespace(site="east", coordinator=self.at["east"], me=SimpleNamespace(node="E"))
         mirroring: Any = None
-        self.desks = Desks(host, self._reach, ("west", "north"))
-        self.takeovers = Takeovers(host, mirroring, self.desks, self._reach, VOTES, {"q": TakenOver(0, True)})
+        self.desks = SiteContacts(host, self._reach, ("west", "north"))
+        self.takeovers = Takeovers(host, mirroring, self.desks, self._reach, VOTES, {"q": TakeoverRule(0, True)})
         self.candidate = self.takeovers._candidates["p"] = Candidate("east", VOTES, 0, binding=True)
         self.copy: Any = SimpleNamespace(
             name="p", core=SimpleNamespace(state=SimpleNamespace(table=table(owner="west")))

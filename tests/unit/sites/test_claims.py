@@ -14,8 +14,8 @@ from halog.errors import DeadlineError, RefusedError
 from halog.metadata import site_ownership as claims
 from halog.metadata.partition_tables import table_of
 from halog.runtime.sites import switchover_recovery as unfinished
-from halog.runtime.sites.mirror_link import Line
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.mirror_link import MirrorLink
+from halog.runtime.sites.switchover import Switchover
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching
@@ -46,7 +46,7 @@ class GivesUp:
         if self._now.is_set():
             raise DeadlineError("not level in time")
 
-    def _run(self, command: Switching) -> None:
+    def _run(self, command: Switchover) -> None:
         with pytest.raises(DeadlineError):
             command.promote(NAMES)
 
@@ -55,17 +55,17 @@ class GivesUp:
         self._thread.join()
 
 
-def before_it_takes(monkeypatch: pytest.MonkeyPatch, command: Switching, happens: Callable[[], None]) -> None:
+def before_it_takes(monkeypatch: pytest.MonkeyPatch, command: Switchover, happens: Callable[[], None]) -> None:
     """Behind its last look at how far the mirror is, once: it was stopped with Ctrl-Z, say."""
-    claim, met = Switching._claim, list[str]()
+    claim, met = Switchover._claim, list[str]()
 
-    def claims(self: Switching, one: Any) -> None:
+    def claims(self: Switchover, one: Any) -> None:
         if self is command and not met:
             met.append(one.table.name)
             happens()
         claim(self, one)
 
-    monkeypatch.setattr(Switching, "_claim", claims)
+    monkeypatch.setattr(Switchover, "_claim", claims)
 
 
 @pytest.mark.parametrize("back", ["taken back", "given back"])
@@ -84,7 +84,7 @@ def test_what_was_level_and_was_served_again_since_is_not_level(
         else:
             other.gives_up()
         west.settle()
-        monkeypatch.setattr(Line, "turn", lambda self: self._host.pause(0.1))
+        monkeypatch.setattr(MirrorLink, "turn", lambda self: self._host.pause(0.1))
         time.sleep(0.5)  # the turn that was under way
         fly(west, *range(5, 30))
         switching(west).demote(NAMES, "east")  # it is asked for again
@@ -133,7 +133,7 @@ def test_what_is_called_off_before_it_is_ended_stays(
 def test_who_gives_overrules_nobody_who_has_said_otherwise_meanwhile(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give, met = Switching._give, list[str]()
+    give, met = Switchover._give, list[str]()
 
     def gives(there: object, seen: PartitionTable, to: str) -> None:
         if not met:
@@ -141,7 +141,7 @@ def test_who_gives_overrules_nobody_who_has_said_otherwise_meanwhile(
             switching(west).demote(NAMES, "south")
         give(there, seen, to)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Switching, "_give", staticmethod(gives))
+    monkeypatch.setattr(Switchover, "_give", staticmethod(gives))
     with pytest.raises(RefusedError, match="made south serve it"):
         switching(east).promote(NAMES)
     assert owners(west) == {"south"}

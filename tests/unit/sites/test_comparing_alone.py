@@ -14,12 +14,12 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
-from halog.metadata.mirrors import COMPARES, Standing, standing
+from halog.metadata.mirrors import COMPARES, MirrorStatus, standing
 from halog.ports import TopicPartition
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
-from halog.runtime.sites.mirror_assignment import STALE_S, Mirroring
-from halog.runtime.sites.mirror_link import Line
-from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.mirror_assignment import STALE_S, MirrorAssignment
+from halog.runtime.sites.mirror_link import MirrorLink
+from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.support.adapters import nowhere
 
 pytestmark = pytest.mark.feature("M1", "M5")
@@ -48,7 +48,7 @@ class Node:
 
 def compares(node: Any) -> None:
     """It has been at it for some time."""
-    Line(node, Succession(node, "east", nowhere, ()), DEFINITIONS)._compares(node.copy)
+    MirrorLink(node, OwnerTracker(node, "east", nowhere, ()), DEFINITIONS)._compares(node.copy)
 
 
 def test_whoever_compares_says_so_and_the_others_wait(
@@ -61,7 +61,7 @@ def test_whoever_compares_says_so_and_the_others_wait(
     monkeypatch.setattr(line, "time", clock)
     monkeypatch.setattr(line, "REPORT_S", 0.0)
     host: Any = other
-    waiting = Mirroring(host, nowhere, DEFINITIONS, ())
+    waiting = MirrorAssignment(host, nowhere, DEFINITIONS, ())
     for _ in range(10):
         compares(first)
         now[0] += STALE_S / 3
@@ -79,7 +79,7 @@ def test_what_was_told_of_a_split_stays_told(coordinator: MemoryCoordinator, mon
     found = standing(coordinator, "p")
     assert found is not None
     assert (found.error, found.parted, found.by) == (COMPARES, False, "A")
-    before = Standing(site="east", by="B", at_ms=1, checkpoint=checkpoint, error="parted at 5", parted=True)
+    before = MirrorStatus(site="east", by="B", at_ms=1, checkpoint=checkpoint, error="parted at 5", parted=True)
     there = coordinator.get("mirrors/p")
     assert there is not None
     coordinator.set("mirrors/p", msgspec.json.encode(before), there.version)

@@ -13,13 +13,13 @@ import halog.aio
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Merged
 from halog.errors import RefusedError
-from halog.metadata.restore_requests import DONE, NOTHING, Restore
+from halog.metadata.restore_requests import DONE, NOTHING, RestoreRequest
 from halog.runtime.merge import restore_driver as restoring
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
 from halog.transactions.writing import Read
 from restore.branch import Side
-from restore.branches import Compared
+from restore.branches import BranchComparison
 from restore.compensation import (
     Conflict,
     Defer,
@@ -228,7 +228,7 @@ class GivenUp(BaseException):
     """As other loops than asyncio's end a task."""
 
 
-def whys(source: Cluster, found: Mapping[str, Restore]) -> list[str]:
+def whys(source: Cluster, found: Mapping[str, RestoreRequest]) -> list[str]:
     """What an operator reads of the conflicts that wait for him."""
     node, told = source.node(source.names[0]).runtime, list[str]()
     for name, one in found.items():
@@ -335,11 +335,11 @@ def test_both_are_kept_one_under_a_key_of_its_own_and_undone(
         return said.get(number, KeepSource(also))
 
     def die(
-        opening: Opening, others: list[ChainState], found: Compared, merged: list[Merged], name: bytes
+        opening: Opening, others: list[ChainState], found: BranchComparison, merged: list[Merged], name: bytes
     ) -> list[bytes]:
         if name not in died:
             died.append(name)
-            raise restoring.Lost  # as if the process were no more
+            raise restoring.EpochLost  # as if the process were no more
         return made(opening, others, found, merged, name)
 
     made = restoring.merge_records

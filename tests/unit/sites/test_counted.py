@@ -15,7 +15,7 @@ from halog.metadata import log_holds as retention
 from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import UnknownResult
 from halog.runtime.sites import home_tables as sites, switchover as switching_module
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M5")
@@ -70,10 +70,10 @@ def east() -> Site:
     return Site("east", "west", 2)
 
 
-def command(at: Site, other: Site) -> Switching:
+def command(at: Site, other: Site) -> Switchover:
     """To which the site at which it is seems level at once."""
     here: Any = at
-    switching = Switching(here, at.name, lambda name: reached(other), 1.0)
+    switching = Switchover(here, at.name, lambda name: reached(other), 1.0)
     switching._is_level = lambda *asked, **how: True  # type: ignore[method-assign]
     return switching
 
@@ -92,7 +92,7 @@ def reached(site: Site) -> Remote:
     return Remote(site.name, there, there)
 
 
-def before(monkeypatch: pytest.MonkeyPatch, what: str, command: Switching, happens: Callable[[], object]) -> None:
+def before(monkeypatch: pytest.MonkeyPatch, what: str, command: Switchover, happens: Callable[[], object]) -> None:
     """Of that command, once: it was stopped with Ctrl-Z, say."""
     real = getattr(command, what)
 
@@ -129,10 +129,10 @@ def test_a_claim_of_somebody_else_is_not_taken_for_ones_own(west: Site, east: Si
 def test_a_claim_that_comes_to_nothing_is_given_back(west: Site, east: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one's own, and nothing was taken."""
 
-    def refused(self: Switching, table: PartitionTable) -> None:
+    def refused(self: Switchover, table: PartitionTable) -> None:
         raise RefusedError("the log is trimmed faster than it can be held")
 
-    monkeypatch.setattr(Switching, "_hold", refused)
+    monkeypatch.setattr(Switchover, "_hold", refused)
     with pytest.raises(RefusedError, match="trimmed"):
         command(east, west).promote(["p-0"])
     assert (east.table().owner, west.table().owner, west.table().claims) == ("west", "", 2)
@@ -186,7 +186,7 @@ def test_a_node_that_closes_takes_nothing_over(west: Site, east: Site, asked_for
     west.change(owner="" if asked_for == "the site that serves" else "south")
     here: Any = east
     with pytest.raises(ClosedError):
-        Switching(here, "east", closes, 1.0).promote(["p-0"], may_fork=True)
+        Switchover(here, "east", closes, 1.0).promote(["p-0"], may_fork=True)
     assert east.table().owner == "west"
 
 

@@ -7,23 +7,23 @@ import pytest
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, Change
 from halog.runtime.merge import decisions as deciding
-from halog.runtime.merge.decisions import Deciding
-from halog.runtime.merge.epoch_reopening import Lost
+from halog.runtime.merge.decisions import MergeDecisions
+from halog.runtime.merge.epoch_reopening import EpochLost
 from restore.compensation import KeepSource
-from restore.creating import Decided, Into, New
-from restore.merge import Committed, Difference, Instance, Kind
+from restore.creating import CreatedObject, KeyDecision, TargetMerge
+from restore.merge import BranchCommit, Difference, Instance, Kind
 from restore.plan import Choice
 from restore.report import merged
 
 pytestmark = pytest.mark.feature("M3", "S1")
 
 REF = b"r" * 24
-INTO = Into("p", b"merge", lambda key: None)
+INTO = TargetMerge("p", b"merge", lambda key: None)
 
 
 def found(key: int, value: bytes | None = b"1") -> Difference:
     base, source, initiating = (Instance(REF, v) for v in (b"0", value, b"2"))
-    by = (Committed(b"t" * 16, 7, 8, (Change(CREATE, REF, b"k", b"1", ABSENT),)),)
+    by = (BranchCommit(b"t" * 16, 7, 8, (Change(CREATE, REF, b"k", b"1", ABSENT),)),)
     return Difference(b"%08d" % key, Kind.STATE_CONFLICT, base, source, initiating, by, by)
 
 
@@ -33,9 +33,9 @@ class Triggers:
     def __init__(self) -> None:
         self.asked: list[bytes] = []
 
-    def __call__(self, differences: tuple[Difference, ...]) -> list[Decided]:
+    def __call__(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
         self.asked += [d.key for d in differences]
-        return [Decided(Choice(d, KeepSource(), d.source), "by") for d in differences]
+        return [KeyDecision(Choice(d, KeepSource(), d.source), "by") for d in differences]
 
 
 def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(deciding, "PIECE", 2)
     triggers, keys = Triggers(), [found(n) for n in range(5)]
     keys[4] = found(4, None)
-    some = Deciding(triggers)
+    some = MergeDecisions(triggers)
     some.ahead(keys, lambda: False)
     assert triggers.asked == [d.key for d in keys[:4]]
     triggers.asked.clear()
@@ -57,7 +57,7 @@ def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyP
 def test_what_was_compared_anew_and_is_as_it_was_is_not_asked_of_again() -> None:
     """A merge that has to compare everything at once: most of it was decided ahead, while the partition served."""
     triggers = Triggers()
-    some = Deciding(triggers)
+    some = MergeDecisions(triggers)
     some.ahead([found(n) for n in range(3)], lambda: False)
     triggers.asked.clear()
     again = [found(0), found(1, b"another"), found(2)]
@@ -68,15 +68,16 @@ def test_what_was_compared_anew_and_is_as_it_was_is_not_asked_of_again() -> None
 
 def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
     """Two verdicts, given ahead in pieces of their own and later, create the same object: the first key has it."""
-    new = New(b"new", b"3", "p", "Flight [9]")
+    new = CreatedObject(b"new", b"3", "p", "Flight [9]")
 
-    def triggers(differences: tuple[Difference, ...]) -> list[Decided]:
+    def triggers(differences: tuple[Difference, ...]) -> list[KeyDecision]:
         return [
-            Decided(Choice(d, KeepSource(), d.source), "by", (new,) if d is not keys[1] else ()) for d in differences
+            KeyDecision(Choice(d, KeepSource(), d.source), "by", (new,) if d is not keys[1] else ())
+            for d in differences
         ]
 
     keys = [found(n) for n in range(3)]
-    some = Deciding(triggers)
+    some = MergeDecisions(triggers)
     some.ahead(keys[1:], lambda: False)
     settled = some.settled(keys, INTO)
     assert [s.merged.key for s in settled] == [*(d.key for d in keys), b"new"]
@@ -93,6 +94,6 @@ def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
 def test_a_node_that_ends_decides_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deciding, "PIECE", 2)
     triggers = Triggers()
-    with pytest.raises(Lost):
-        Deciding(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
+    with pytest.raises(EpochLost):
+        MergeDecisions(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
     assert len(triggers.asked) == 4

@@ -13,9 +13,9 @@ from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
-from halog.metadata.mirrors import COMPARES, Standing, write
+from halog.metadata.mirrors import COMPARES, MirrorStatus, write
 from halog.runtime.sites import catch_up as drawing_level
-from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M5")
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.feature("M5")
 TABLE = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0, epoch=EpochId(9, "west", 1), owner="east")
 
 
-class Fenced(DrawingLevel):
+class Fenced(CatchUp):
     """The fence of epoch 5 stands in west's log, which was given to east, at offset 3."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: MirrorStatus) -> None:
         here, there = MemoryCoordinator(MemoryTree()), MemoryCoordinator(MemoryTree())
         for coordinator in (here, there):
             coordinator.connect(lambda state: None)
@@ -43,8 +43,8 @@ class Fenced(DrawingLevel):
         self.fences += 1
 
 
-def stands(error: str, state: ChainState) -> Standing:
-    return Standing(site="west", by="E", at_ms=0, checkpoint=Checkpoint(7, state), error=error)
+def stands(error: str, state: ChainState) -> MirrorStatus:
+    return MirrorStatus(site="west", by="E", at_ms=0, checkpoint=Checkpoint(7, state), error=error)
 
 
 GIVEN_BACK = stands(COMPARES, TABLE.beginning("west"))
@@ -55,7 +55,7 @@ OPENED = stands("", msgspec.structs.replace(TABLE.beginning("west"), owner="", o
 
 @pytest.mark.parametrize("standing", [GIVEN_BACK, OPENED])
 def test_it_is_not_fenced_while_as_many_others_are_as_may_be(
-    standing: Standing, monkeypatch: pytest.MonkeyPatch
+    standing: MirrorStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And as soon as it is its turn."""
     monkeypatch.setattr(drawing_level, "AGAIN_S", 0.0)

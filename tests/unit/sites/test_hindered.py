@@ -15,9 +15,9 @@ from halog.metadata.nodes import running
 from halog.metadata.partition_tables import change_table
 from halog.ports import LogSession
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line, switchover as switching_module
-from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.home_tables import returned
-from halog.runtime.sites.relinquish import GivingAway
+from halog.runtime.sites.relinquish import Relinquishment
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_switching import NAMES, owners, switching
 from tests.unit.sites.two import east, flights, fly, heads, level, stands, states, west
@@ -158,12 +158,12 @@ def test_a_site_that_is_slow_to_give_is_given_the_log_again(
     west.see(east)
     fly(west, *range(5))
     level(west, east)
-    real, slow = GivingAway.step, threading.Event()
+    real, slow = Relinquishment.step, threading.Event()
 
-    def step(self: GivingAway) -> bool:
+    def step(self: Relinquishment) -> bool:
         return real(self) if self._host.site == "east" or slow.is_set() else True
 
-    monkeypatch.setattr(GivingAway, "step", step)
+    monkeypatch.setattr(Relinquishment, "step", step)
     for name in NAMES:
         change_table(coordinator(west), name, lambda t: msgspec.structs.replace(t, owner="east"))
     wait_until(lambda: {t.active for t in west.tables().values()} == {None}, "west stops")
@@ -214,12 +214,12 @@ def test_a_log_that_does_not_take_its_fence_holds_up_no_other_though_few_fence_a
     fly(west, *range(5))
     level(west, east)
 
-    def await_fence(self: DrawingLevel, session: LogSession) -> None:
+    def await_fence(self: CatchUp, session: LogSession) -> None:
         if self.partition != "test-0":
             real(self, session)
 
-    real = DrawingLevel._await_fence
-    monkeypatch.setattr(DrawingLevel, "_await_fence", await_fence)
+    real = CatchUp._await_fence
+    monkeypatch.setattr(CatchUp, "_await_fence", await_fence)
     begun, taken = time.monotonic(), dict[str, float]()
     found = switching(east, 3.0).promote(
         NAMES, may_fork=True, done=lambda s: taken.update({s.partition: time.monotonic() - begun})
@@ -301,7 +301,7 @@ def test_a_mirror_whose_log_was_fenced_gives_it_away_again(west: Cluster, east: 
     level(west, east)
     remote = west.node(west.names[0]).runtime.adapters.reach("east")
     for name in NAMES:
-        one = DrawingLevel(coordinator(west), remote, name)
+        one = CatchUp(coordinator(west), remote, name)
         wait_until(lambda one=one: one.step() or one.fenced is not None, "the fence is there")
     remote.close()
 

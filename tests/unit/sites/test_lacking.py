@@ -7,9 +7,9 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
-from halog.metadata.mirrors import COMPARES, Standing, write
+from halog.metadata.mirrors import COMPARES, MirrorStatus, write
 from halog.metadata.site_lag import lacking
-from halog.metadata.sync_waits import FRESH_S, Awaited, note
+from halog.metadata.sync_waits import FRESH_S, SyncWait, note
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -22,9 +22,9 @@ def told(asked_s_before: float, error: str = "", **more: bool) -> str:
     coordinator = MemoryCoordinator()
     coordinator.connect(lambda state: None)
     waits, may_drop = more.get("waits", True), more.get("may_drop", False)
-    note(coordinator, "p", Awaited("west", waits, may_drop, int(MIRRORED_MS - asked_s_before * 1000)))
+    note(coordinator, "p", SyncWait("west", waits, may_drop, int(MIRRORED_MS - asked_s_before * 1000)))
     checkpoint = Checkpoint(7, ChainState(b"l" * 16, "west"))
-    now = Standing(site="west", by="east-A", at_ms=MIRRORED_MS, checkpoint=checkpoint, behind=2, error=error)
+    now = MirrorStatus(site="west", by="east-A", at_ms=MIRRORED_MS, checkpoint=checkpoint, behind=2, error=error)
     write(coordinator, "p", now)
     return lacking(coordinator, "p", "west")
 

@@ -12,7 +12,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import EpochStarted, Header, encode
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.ports import TopicPartition
-from halog.runtime.sites.mirror_link import POLL_S, Line, _Way
+from halog.runtime.sites.mirror_link import POLL_S, MirrorLink, _Connection
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_switching import NAMES
@@ -71,7 +71,7 @@ def test_that_histories_have_parted_is_told_over_a_line_that_is_always_behind(
     level(west, east)
     east.cut()
 
-    def connected(self: Line) -> _Way:
+    def connected(self: MirrorLink) -> _Connection:
         way = real(self)
         session, bounds = way.remote.log.session(), way.remote.log.bounds
 
@@ -87,8 +87,8 @@ def test_that_histories_have_parted_is_told_over_a_line_that_is_always_behind(
     def something_else(self: Mirror, start: Checkpoint, own: ChainState) -> None:
         init(self, start, msgspec.structs.replace(own, hash=b"another record.."))
 
-    real, init = Line._connected, Mirror.__init__
-    monkeypatch.setattr(Line, "_connected", connected)
+    real, init = MirrorLink._connected, Mirror.__init__
+    monkeypatch.setattr(MirrorLink, "_connected", connected)
     monkeypatch.setattr(Mirror, "__init__", something_else)
     east.mend()
     wait_until(lambda: all(s is not None and s.parted for s in (stands(east, n) for n in NAMES)), "east tells it")

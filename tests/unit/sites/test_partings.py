@@ -8,7 +8,7 @@ from halog.core.log.chain import ChainState
 from halog.events import Event
 from halog.ports import TopicPartition
 from halog.runtime.sites import divergence_count as partings, split_watch as splits
-from halog.runtime.sites.split_watch import Parted
+from halog.runtime.sites.split_watch import Split
 from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore import touched
@@ -28,7 +28,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partings, "REFRESH_S", 0.1)
 
 
-def told(cluster: Cluster) -> dict[str, Parted]:
+def told(cluster: Cluster) -> dict[str, Split]:
     return splits.parted(cluster.node(cluster.names[0]).runtime.adapters.coordinator, cluster.tables().values())
 
 
@@ -138,7 +138,7 @@ def test_another_node_counts_on_where_the_active_one_died(west: Cluster, east: C
 
 
 def test_beyond_the_limit_it_is_a_lower_bound(west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(touched.Touched.__init__, "__defaults__", ((), 4))
+    monkeypatch.setattr(touched.TouchCounter.__init__, "__defaults__", ((), 4))
     fly(west, *range(6))
     split(west, east)
     fly(west, *range(10, 60)), fly(east, *range(60, 63))
@@ -154,20 +154,20 @@ def test_a_log_that_cannot_be_read_up_to_the_fork_is_said(
 ) -> None:
     """And looked at again later, not again and again; that they have parted is told all the same."""
     begun: list[str] = []
-    count_behind = touched.Touched.count_behind
+    count_behind = touched.TouchCounter.count_behind
 
-    def broken(self: touched.Touched, place: object) -> object:
+    def broken(self: touched.TouchCounter, place: object) -> object:
         begun.append(self.site)
         raise partings.LogError("it was trimmed")
 
-    monkeypatch.setattr(touched.Touched, "count_behind", broken)
+    monkeypatch.setattr(touched.TouchCounter, "count_behind", broken)
     fly(west, *range(6))
     split(west, east)
     fly(west, 10), fly(east, 11)
     mend(west, east)
     wait_until(lambda: [p.why for p in told(west).values()] == ["it was trimmed"] * len(NAMES), "it is not said")
     assert not any(p.fork for p in told(west).values())
-    monkeypatch.setattr(touched.Touched, "count_behind", count_behind)
+    monkeypatch.setattr(touched.TouchCounter, "count_behind", count_behind)
     counts(west, 1, 1)
 
 

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import DONE, Restore
+from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime.sites import split_watch as splits
 from halog.testing.cluster import Cluster, wait_until
-from spark_jobs.history import Carried, History
+from spark_jobs.history import History, HistoryState
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES, owners, switching, told_parted
 from tests.unit.sites.two import east, fly, level, west
@@ -55,11 +55,11 @@ def mend(west: Cluster, east: Cluster) -> None:
     east.mend()
 
 
-def restore(initiating: Cluster, source: Cluster, **more: object) -> dict[str, Restore]:
+def restore(initiating: Cluster, source: Cluster, **more: object) -> dict[str, RestoreRequest]:
     """As the command does: the one site's branch is closed, the other one merges it."""
     switching(initiating).demote(NAMES, source.site)
     for name in NAMES:
-        wanted = Restore(site=initiating.site, by="test", at_ms=time.time_ns() // 1_000_000, **more)
+        wanted = RestoreRequest(site=initiating.site, by="test", at_ms=time.time_ns() // 1_000_000, **more)
         restores.ask(coordinator(source), name, wanted)
 
     def ended() -> bool:
@@ -129,10 +129,10 @@ def read_from_outside(cluster: Cluster, piece: int) -> dict[int, str]:
     log, objects = cluster.node(cluster.names[0]).runtime.adapters.log, {}
     for table in cluster.tables().values():
         tp = TopicPartition(table.topic, table.index)
-        carried = Carried(0, table.beginning(cluster.site))
+        carried = HistoryState(0, table.beginning(cluster.site))
         entries = list(log.read(tp, 0, log.bounds(tp)[1]))
         for at in range(0, len(entries), piece):
-            history = History(Carried.unpack(carried.pack()))
+            history = History(HistoryState.unpack(carried.pack()))
             for step in filter(None, [history.read(entry) for entry in entries[at : at + piece]]):
                 for change in step.changes:
                     objects[change.key, change.ref] = change.value

@@ -15,11 +15,11 @@ from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, MERGING, READING, Closed, Restore, restore_of
+from halog.metadata.restore_requests import DONE, FAILED, MERGING, READING, ClosedBranch, RestoreRequest, restore_of
 from halog.ports import Coordinator
 from halog.runtime.merge import restore_driver as restoring
 from halog.runtime.merge.restore_command import undo
-from halog.runtime.sites.mirror_link import Line
+from halog.runtime.sites.mirror_link import MirrorLink
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.core.merging_site import Site
 from tests.unit.sites.model import registry
@@ -32,7 +32,7 @@ from tests.unit.sites.two import east, fly, level, stands, west
 pytestmark = pytest.mark.feature("M2", "X3")
 __all__ = ["east", "west"]
 
-ASKED = Restore(site="west", by="test", at_ms=7)
+ASKED = RestoreRequest(site="west", by="test", at_ms=7)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def begun(coordinator: Coordinator, tries: int, phase: str = READING) -> Restore:
+def begun(coordinator: Coordinator, tries: int, phase: str = READING) -> RestoreRequest:
     one = msgspec.structs.replace(ASKED, tries=tries, phase=phase)
     restores.progress(coordinator, "p", one)
     return one
@@ -95,7 +95,7 @@ def test_the_end_of_a_branch_that_cannot_be_told_is_an_error(
     def refuse(path: str, data: bytes, version: int) -> None:
         raise VersionError(f"{path} has another version")
 
-    closed = Closed(Checkpoint(3, Site.beginning("west")))
+    closed = ClosedBranch(Checkpoint(3, Site.beginning("west")))
     restores.close(alone, "p", closed)
     monkeypatch.setattr(alone, "set", refuse)
     with pytest.raises(CoordinatorError, match="closed/p cannot be written"):
@@ -105,14 +105,14 @@ def test_the_end_of_a_branch_that_cannot_be_told_is_an_error(
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked for goes on, and on."""
-    monkeypatch.setattr(restoring.Restoring, "_begin", lambda self, copy, asked: None)
+    monkeypatch.setattr(restoring.RestoreDriver, "_begin", lambda self, copy, asked: None)
 
 
 @pytest.mark.usefixtures("idle")
 def test_a_restore_of_which_one_part_is_refused_closes_nothing(west: Cluster, east: Cluster) -> None:
     fly(west, *range(6))
     part(west, east)
-    restores.ask(coordinator(east), NAMES[-1], Restore(site="west", by="somebody", at_ms=now_ms(), two_way=True))
+    restores.ask(coordinator(east), NAMES[-1], RestoreRequest(site="west", by="somebody", at_ms=now_ms(), two_way=True))
     with pytest.raises(RefusedError, match="somebody has asked for another restore"):
         reuniting(west, east)
     assert [t.owner for t in west.tables().values()] == [""] * len(NAMES)
@@ -121,7 +121,7 @@ def test_a_restore_of_which_one_part_is_refused_closes_nothing(west: Cluster, ea
 
 @pytest.mark.usefixtures("idle")
 def test_an_undo_of_which_one_part_is_refused_asks_for_nothing(west: Cluster) -> None:
-    restores.ask(coordinator(west), NAMES[-1], Restore(site="east", by="somebody", at_ms=now_ms()))
+    restores.ask(coordinator(west), NAMES[-1], RestoreRequest(site="east", by="somebody", at_ms=now_ms()))
     with pytest.raises(RefusedError, match="somebody has asked for another restore"):
         undo(coordinator(west), dict.fromkeys(NAMES, "ab"), 1, lambda name, now: None)
     assert [restore_of(coordinator(west), name) for name in NAMES[:-1]] == [None] * (len(NAMES) - 1)
@@ -159,13 +159,13 @@ def test_a_site_that_was_told_to_stop_does_not_follow_because_it_did_before_it_s
     for number in range(6):
         note(west, number, "west"), note(east, number, "east")
     mend(west, east)
-    go_on, give_away = threading.Event(), Line._give_away
+    go_on, give_away = threading.Event(), MirrorLink._give_away
 
-    def later(self: Line, *args: Any) -> None:
+    def later(self: MirrorLink, *args: Any) -> None:
         if go_on.is_set():
             give_away(self, *args)
 
-    monkeypatch.setattr(Line, "_give_away", later)
+    monkeypatch.setattr(MirrorLink, "_give_away", later)
     switching(west).demote(NAMES, "east")
     threading.Timer(0.5, go_on.set).start()
     assert set(reuniting(west, east).values()) == {DONE}
@@ -179,7 +179,7 @@ def test_what_was_asked_for_long_ago_is_not_done_whether_or_not_somebody_began(
 ) -> None:
     fly(west, *range(6))
     for name in NAMES:
-        restores.ask(coordinator(west), name, Restore(site="", by="test", at_ms=1, undo="00", tries=tries))
+        restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=1, undo="00", tries=tries))
     found = ended(west)
     assert {r.phase for r in found.values()} == {FAILED}
     assert all("too long ago" in r.why for r in found.values())
@@ -192,7 +192,7 @@ def test_what_cannot_be_read_for_a_while_is_told_once(
     looks: list[str] = []
     away = [True]
 
-    def read(coordinator: Coordinator, partition: str) -> Restore | None:
+    def read(coordinator: Coordinator, partition: str) -> RestoreRequest | None:
         looks.append(partition)
         if away[0]:
             raise CoordinatorError("it is away")
@@ -206,7 +206,7 @@ def test_what_cannot_be_read_for_a_while_is_told_once(
     monkeypatch.setattr(restoring.restores, "restore_of", read)
     caplog.set_level(logging.INFO, "halog.merge")
     for name in NAMES:
-        restores.ask(coordinator(west), name, Restore(site="", by="test", at_ms=now_ms(), undo="00"))
+        restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=now_ms(), undo="00"))
     wait_until(lambda: min(looks.count(name) for name in NAMES) >= 5, "it is looked at")
     assert [text.split(":")[0] for text in told()] == NAMES
     away[0] = False

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from halog.errors import RefusedError
-from halog.metadata.restore_requests import DONE, Restore, restore_of
-from halog.runtime.merge.restore_command import Reuniting
+from halog.metadata.restore_requests import DONE, RestoreRequest, restore_of
+from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
@@ -27,7 +27,7 @@ __all__ = ["dr", "east", "west"]
 
 def asked(
     at: Cluster, others: list[str], *, last: str = "", back: Collection[str] = (), timeout_s: float = 20
-) -> tuple[dict[str, str], dict[str, Restore]]:
+) -> tuple[dict[str, str], dict[str, RestoreRequest]]:
     """Which sources are chosen, and what becomes of it. `last`: the site that answers last."""
     adapters = at.node(at.names[0]).runtime.adapters
     own = Remote(at.site, adapters.log, adapters.coordinator)
@@ -37,7 +37,7 @@ def asked(
             time.sleep(0.5)
         return adapters.reach(site)
 
-    with Reuniting(own, partial(state_topic, at.config), reach, others, timeout_s) as command:
+    with RestoreCommand(own, partial(state_topic, at.config), reach, others, timeout_s) as command:
         tables = list(at.tables().values())
         sources = command.sources(tables, {}, back)
         return sources, command.restore(tables, sources, told=lambda name, now: None)

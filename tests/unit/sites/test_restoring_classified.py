@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, SETTLING, Restore
+from halog.metadata.restore_requests import DONE, FAILED, SETTLING, RestoreRequest
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.merge import closed_branch, restore_driver as restoring, spark_results as classified
-from halog.runtime.merge.spark_results import Classified
+from halog.runtime.merge.spark_results import ClassifiedResult
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
@@ -77,7 +77,7 @@ def job(initiating: Cluster, source: Cluster, name: str) -> None:
         places[s] = Place("p-0", 0, table.topic, "", table.log_id, cluster.site, table.home)
     one = Job(logs, places, 7)
 
-    def decide(place: Place, undecided: Undecided) -> int | None:
+    def decide(place: Place, undecided: UndecidedTransaction) -> int | None:
         raise AssertionError("nothing is in doubt")
 
     one.decide = decide
@@ -91,7 +91,7 @@ def job(initiating: Cluster, source: Cluster, name: str) -> None:
     begin = log.bounds(tp)[1]
     for value in values:
         log.put(tp, b"", value)
-    told = Classified(
+    told = ClassifiedResult(
         theirs.state.hash.hex(),
         RUN.hex(),
         manifest.hex(),
@@ -191,14 +191,14 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
         classified.hold(coordinator(east), name, "west", 0)
     died: list[str] = []
 
-    def die(self: restoring._OneRestore, phase: str, *more: object, **fields: object) -> None:
+    def die(self: restoring._PartitionRestore, phase: str, *more: object, **fields: object) -> None:
         if phase == before and self._copy.name not in died:
             died.append(self._copy.name)
-            raise restoring.Lost  # as if the process were no more
+            raise restoring.EpochLost  # as if the process were no more
         say(self, phase, *more, **fields)
 
-    say = restoring._OneRestore._say
-    monkeypatch.setattr(restoring._OneRestore, "_say", die)
+    say = restoring._PartitionRestore._say
+    monkeypatch.setattr(restoring._PartitionRestore, "_say", die)
     ended = restore(west, east, classified=True)
     assert sorted(died) == NAMES
     assert {(r.phase, r.tries) for r in ended.values()} == {(DONE, 2)}
@@ -206,7 +206,7 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
     wait_until(lambda: not held(east), "the source's log is held")
 
 
-def said(ended: dict[str, Restore]) -> str:
+def said(ended: dict[str, RestoreRequest]) -> str:
     """Why all of them failed, alike."""
     assert {r.phase for r in ended.values()} == {FAILED}, ended
     (why,) = {re.sub("[0-9a-f]{32}", "HEX", r.why.replace(name, "NAME")) for name, r in ended.items()}
@@ -267,7 +267,7 @@ def alone() -> Coordinator:
     return made
 
 
-ONE = Classified("aa", "bb", "cc", "t", 1, 2, "test", 3)
+ONE = ClassifiedResult("aa", "bb", "cc", "t", 1, 2, "test", 3)
 
 
 def test_the_last_one_to_find_something_is_believed(alone: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def test_a_znode_that_is_something_else_is_told(alone: Coordinator) -> None:
 
 def test_by_a_job_and_without_one_are_two_restores(alone: Coordinator) -> None:
     """While the one goes on the other one is refused."""
-    asked = Restore(site="west", by="test", at_ms=7, classified=True)
+    asked = RestoreRequest(site="west", by="test", at_ms=7, classified=True)
     restores.ask(alone, "p", asked)
     restores.ask(alone, "p", asked)
     with pytest.raises(RefusedError, match="has asked for another restore"):

@@ -14,7 +14,7 @@ from halog.core.ids import EpochId
 from halog.errors import HalogError
 from halog.metadata.restore_requests import DONE, FAILED, NOTHING
 from halog.runtime.merge import epoch_reopening as reopening, restore_driver as restoring
-from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
@@ -59,7 +59,7 @@ def reuniting_of(
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = [table for name, table in initiating.tables().items() if name in partitions]
     own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
-    with Reuniting(own, topics, adapters.reach, [source.site], timeout_s) as asked:
+    with RestoreCommand(own, topics, adapters.reach, [source.site], timeout_s) as asked:
         ended = asked.restore(tables, asked.sources(tables, {}), told=lambda name, now: None)
     return {name: r.phase for name, r in ended.items()}
 

@@ -11,7 +11,7 @@ import pytest
 import halog
 from halog.errors import RefusedError
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, NOTHING, Restore, restore_of
+from halog.metadata.restore_requests import DONE, FAILED, NOTHING, RestoreRequest, restore_of
 from halog.runtime.merge import compensation as compensating, restore_driver as restoring
 from halog.runtime.merge.restore_command import undo
 from halog.schema.registry import Registry
@@ -37,12 +37,12 @@ def epochs(cluster: Cluster) -> int:
     return sum(table.epoch.number for table in cluster.tables().values())
 
 
-def ended(cluster: Cluster, seconds: float = 20) -> dict[str, Restore]:
-    def all_ended() -> dict[str, Restore] | None:
+def ended(cluster: Cluster, seconds: float = 20) -> dict[str, RestoreRequest]:
+    def all_ended() -> dict[str, RestoreRequest] | None:
         found = {name: restore_of(coordinator(cluster), name) for name in NAMES}
         return {n: r for n, r in found.items() if r is not None} if all(r and r.ended for r in found.values()) else None
 
-    found: dict[str, Restore] = wait_until(all_ended, "a restore goes on", seconds)
+    found: dict[str, RestoreRequest] = wait_until(all_ended, "a restore goes on", seconds)
     return found
 
 
@@ -69,7 +69,7 @@ def test_an_undo_of_what_was_never_merged_ends_nothing(west: Cluster, east: Clus
     before = epochs(east)
     for name in NAMES:
         now_ms = time.time_ns() // 1_000_000
-        restores.ask(coordinator(east), name, Restore(site="", by="test", at_ms=now_ms, undo="abcd"))
+        restores.ask(coordinator(east), name, RestoreRequest(site="", by="test", at_ms=now_ms, undo="abcd"))
     assert {r.phase for r in ended(east).values()} == {FAILED}
     assert epochs(east) == before
 
@@ -85,7 +85,7 @@ def test_an_undo_is_refused_where_nobody_serves_and_what_was_asked_long_ago_is_n
         undo(coordinator(west), merges, 1, lambda name, now: None)
     monkeypatch.setattr(restoring, "STALE_MS", 100)
     for name, merge in merges.items():
-        restores.ask(coordinator(west), name, Restore(site="", by="test", at_ms=1, undo=merge))
+        restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=1, undo=merge))
     before = noted(east)
     switching(west).promote(NAMES)
     west.settle()
@@ -179,15 +179,15 @@ def test_a_merge_that_nobody_could_tell_of_is_known_all_the_same(
     part(west, east)
     died: list[str] = []
 
-    def die(self: restoring._OneRestore, phase: str, *more: object, **fields: object) -> None:
+    def die(self: restoring._PartitionRestore, phase: str, *more: object, **fields: object) -> None:
         if phase == DONE and self._copy.name not in died:
             died.append(self._copy.name)
             wait_until(lambda: states(west)[self._copy.name].owner == "east", "west follows")
-            raise restoring.Lost  # as if the process were no more
+            raise restoring.EpochLost  # as if the process were no more
         say(self, phase, *more, **fields)
 
-    say = restoring._OneRestore._say
-    monkeypatch.setattr(restoring._OneRestore, "_say", die)
+    say = restoring._PartitionRestore._say
+    monkeypatch.setattr(restoring._PartitionRestore, "_say", die)
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}
     assert sorted(died) == NAMES

@@ -9,10 +9,10 @@ import pytest
 
 from halog.errors import RefusedError
 from halog.metadata import restore_requests as restores
-from halog.metadata.restore_requests import DONE, Restore
+from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch
-from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
@@ -59,7 +59,9 @@ def merged_and_gone_on(one: Cluster, source: Cluster) -> None:
         kill_all(one)
     remote.close()
     for name in NAMES:
-        restores.ask(coordinator(source), name, Restore(site=one.site, by="test", at_ms=time.time_ns() // 1_000_000))
+        restores.ask(
+            coordinator(source), name, RestoreRequest(site=one.site, by="test", at_ms=time.time_ns() // 1_000_000)
+        )
 
     def is_done() -> bool:
         found = [restores.restore_of(coordinator(source), name) for name in NAMES]
@@ -76,7 +78,7 @@ def named(initiating: Cluster, source: str, others: list[str]) -> dict[str, str]
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = list(initiating.tables().values())
     own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
-    with Reuniting(own, topics, adapters.reach, others, TAKES_S) as asked:
+    with RestoreCommand(own, topics, adapters.reach, others, TAKES_S) as asked:
         sources = asked.sources(tables, dict.fromkeys(NAMES, source))
         ended = asked.restore(tables, sources, told=lambda name, now: None)
     return {name: r.phase for name, r in ended.items()}

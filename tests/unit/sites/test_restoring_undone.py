@@ -11,10 +11,10 @@ import pytest
 
 from halog.core.log.records import EpochMerged, decode
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import DONE, FAILED, NOTHING, READING, SETTLING, Restore
+from halog.metadata.restore_requests import DONE, FAILED, NOTHING, READING, SETTLING, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import restore_driver as restoring
-from halog.runtime.merge.epoch_reopening import Reopening
+from halog.runtime.merge.epoch_reopening import EpochReopening
 from halog.testing.cluster import Cluster, wait_until
 from restore.undoing import Undoing
 from restore.undoings import undoing
@@ -47,10 +47,10 @@ def notes(cluster: Cluster) -> set[tuple[int, str]]:
         return {(f.number, f.note) for f in tx.extent(Flight)}
 
 
-def undo(cluster: Cluster, merges: dict[str, str], **more: Any) -> dict[str, Restore]:
+def undo(cluster: Cluster, merges: dict[str, str], **more: Any) -> dict[str, RestoreRequest]:
     now_ms = time.time_ns() // 1_000_000
     for name, merge in merges.items():
-        one = Restore(site="", by="test", at_ms=now_ms, undo=merge, **more)
+        one = RestoreRequest(site="", by="test", at_ms=now_ms, undo=merge, **more)
         restores.ask(coordinator(cluster), name, one)
     return ended(cluster)
 
@@ -89,21 +89,21 @@ def test_an_undo_that_another_node_was_quicker_with_is_not_made_twice(
     merges = taken(west, east)
     before, first, one_by_one = notes(east), set[str](), threading.Lock()
 
-    def say(self: restoring._OneRestore, phase: str, why: str = "", **more: Any) -> None:
+    def say(self: restoring._PartitionRestore, phase: str, why: str = "", **more: Any) -> None:
         if phase == SETTLING and self._copy.name not in first:
             first.add(self._copy.name)
             with one_by_one:
                 quicker = copy.copy(self)
                 quicker._say = lambda *said, **more: None  # type: ignore[method-assign]
-                quicker._reopening = Reopening(self._host, self._copy, self._reopening._due)
+                quicker._reopening = EpochReopening(self._host, self._copy, self._reopening._due)
                 quicker._undo(Undoing(bytes.fromhex(merges[self._copy.name])))
                 wait_until(lambda: self._copy.serving, "it serves again")
                 for number, text in before - notes(east):
                     note(east, number, text)
         real(self, phase, why, **more)
 
-    real = restoring._OneRestore._say
-    monkeypatch.setattr(restoring._OneRestore, "_say", say)
+    real = restoring._PartitionRestore._say
+    monkeypatch.setattr(restoring._PartitionRestore, "_say", say)
     found = undo(east, merges)
     assert first == set(NAMES)
     assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}

@@ -14,7 +14,7 @@ from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.runtime.sites import voting as site_votes
-from halog.runtime.sites.voting import Desks, Held, SiteVoting, held, write
+from halog.runtime.sites.voting import SiteContacts, SiteVote, SiteVoting, held, write
 from halog.runtime.support.adapters import Remote
 from tests.unit.core.kit import table
 
@@ -37,7 +37,7 @@ class Rig:
         clock = SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(site_votes, "time", clock)
         host: Any = SimpleNamespace(site="east", coordinator=self.at["east"], me=SimpleNamespace(node="E"))
-        desks = Desks(host, self._reach, ("west",))
+        desks = SiteContacts(host, self._reach, ("west",))
         for desk in desks.all.values():
             monkeypatch.setattr(desk, "submit", _at_once)
         self.voting = SiteVoting(host, desks, {"q": AFTER_MS})
@@ -67,7 +67,7 @@ class Rig:
         self.voting.ask(copy, fx.AskVote(1, site))
         return self.answers[-1]
 
-    def vote(self, site: str = "east") -> Held:
+    def vote(self, site: str = "east") -> SiteVote:
         found, _ = held(self.at[site], "p")
         assert found is not None
         return found
@@ -92,7 +92,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 def test_who_serves_first_has_the_vote_and_renews_it(rig: Rig) -> None:
     assert rig.ask() == rig.ask() == "east"
-    assert rig.vote() == Held("east", "E", 1, MINE)
+    assert rig.vote() == SiteVote("east", "E", 1, MINE)
 
 
 def test_another_sites_vote_is_not_taken(rig: Rig) -> None:

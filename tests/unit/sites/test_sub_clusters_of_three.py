@@ -9,7 +9,7 @@ import pytest
 
 from halog.errors import RefusedError, UnreachableError
 from halog.metadata.restore_requests import DONE, NOTHING
-from halog.runtime.merge.restore_command import Reuniting
+from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
@@ -102,13 +102,13 @@ def test_the_source_is_the_last_to_answer_and_nobody_waits_for_who_does_not(
         return remote
 
     own = Remote("west", adapters.log, adapters.coordinator)
-    with Reuniting(own, lambda policy: "state", reach, ["lost", "east", "dr"], 10) as asked:
+    with RestoreCommand(own, lambda policy: "state", reach, ["lost", "east", "dr"], 10) as asked:
         tables = list(west.tables().values())
         assert asked.sources(tables, {}) == dict.fromkeys(NAMES, last)
         assert asked.sources(tables, {NAMES[0]: "east"})[NAMES[0]] == "east"
     west.cut_off()
     with (
-        Reuniting(own, lambda policy: "state", adapters.reach, ["east", "dr"], 10) as asked,
+        RestoreCommand(own, lambda policy: "state", adapters.reach, ["east", "dr"], 10) as asked,
         pytest.raises(RefusedError, match="no other site serves partition test-0") as error,
     ):
         asked.sources(tables, {})

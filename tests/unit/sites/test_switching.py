@@ -12,9 +12,9 @@ from halog.errors import DeadlineError, RefusedError
 from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import Coordinator
 from halog.runtime.sites import split_watch as splits
-from halog.runtime.sites.catch_up import DrawingLevel
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.mirror_link import POLL_S
-from halog.runtime.sites.switchover import Switching
+from halog.runtime.sites.switchover import Switchover
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 from tests.unit.sites.two import east, flights, fly, heads, level, stands, states, west
@@ -24,9 +24,9 @@ __all__ = ["east", "west"]
 NAMES = [f"test-{i}" for i in range(3)]
 
 
-def switching(cluster: Cluster, timeout_s: float = 10) -> Switching:
+def switching(cluster: Cluster, timeout_s: float = 10) -> Switchover:
     adapters = cluster.node(cluster.names[0]).runtime.adapters
-    return Switching(adapters.coordinator, cluster.site, adapters.reach, timeout_s)
+    return Switchover(adapters.coordinator, cluster.site, adapters.reach, timeout_s)
 
 
 def owners(cluster: Cluster) -> set[str]:
@@ -184,7 +184,7 @@ def test_two_operators_who_make_each_site_take_over_do_not_both_get_it(
     """While east's waits until it is level, somebody has west serve again."""
     west.see(east)
     there = west.node(west.names[0]).runtime.adapters.coordinator
-    monkeypatch.setattr(DrawingLevel, "step", lambda self, **how: not _own(there, self.partition, ""))
+    monkeypatch.setattr(CatchUp, "step", lambda self, **how: not _own(there, self.partition, ""))
     with pytest.raises(RefusedError, match="somebody else has made site west serve it meanwhile"):
         switching(east).promote(NAMES[:1])
     here = east.node(east.names[0]).runtime.adapters.coordinator
@@ -198,11 +198,11 @@ def test_a_switch_that_failed_takes_nothing_back_that_another_one_has_reached(
     west.see(east)
     here, there = (c.node(c.names[0]).runtime.adapters.coordinator for c in (east, west))
 
-    def too_late(self: DrawingLevel, **how: bool) -> bool:
+    def too_late(self: CatchUp, **how: bool) -> bool:
         _own(here, self.partition, "")
         raise DeadlineError("not level")
 
-    monkeypatch.setattr(DrawingLevel, "step", too_late)
+    monkeypatch.setattr(CatchUp, "step", too_late)
     with pytest.raises(DeadlineError):
         switching(east).promote(NAMES[:1])
     assert (table_of(here, NAMES[0]).owner, table_of(there, NAMES[0]).owner) == ("", "east")

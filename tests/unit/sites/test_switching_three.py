@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halog.errors import RefusedError
-from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.testing.cluster import Cluster
 from tests.unit.sites.test_switching import NAMES, switching
 from tests.unit.sites.test_three import dr, east, west
@@ -18,7 +18,7 @@ __all__ = ["dr", "east", "west"]
 @pytest.fixture(autouse=True)
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody finds out by himself that another site serves now."""
-    monkeypatch.setattr(Succession, "is_given", lambda *of: False)
+    monkeypatch.setattr(OwnerTracker, "is_given", lambda *of: False)
 
 
 def owned(cluster: Cluster) -> set[str]:

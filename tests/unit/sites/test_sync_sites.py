@@ -18,7 +18,7 @@ from halog.errors import HalogError, RefusedError, SitesError
 from halog.metadata.restore_requests import DONE
 from halog.metadata.sync_waits import awaited
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.sites.acknowledgements import Arrived
+from halog.runtime.sites.acknowledgements import MirroredPositions
 from halog.runtime.sites.mirror_link import POLL_S
 from halog.runtime.sites.split_watch import parted
 from halog.testing.cluster import Cluster, wait_until
@@ -255,8 +255,8 @@ def test_what_is_no_word_of_a_site_is_passed_over(west: Cluster, east: Cluster) 
         b"\xff no JSON",
         b"{}",
         b'{"site":"east","by":"x","items":[["test-0",["a"],1]]}',
-        msgspec.json.encode(Arrived("north", "x", far)),
-        msgspec.json.encode(Arrived("east", "x", far)),
+        msgspec.json.encode(MirroredPositions("north", "x", far)),
+        msgspec.json.encode(MirroredPositions("east", "x", far)),
     ):
         session.append(TopicPartition("test.arrived", 0), data, lambda offset, why: None)
     for number in range(10):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from halog.core.ids import EpochId
-from halog.runtime.sites.owner_tracking import Succession
+from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_switching import NAMES, owners, switching
@@ -50,8 +50,8 @@ def test_a_third_site_confirms_though_it_began_to_follow_in_the_middle_of_an_epo
 ) -> None:
     """It has fenced its own log for that; what has arrived there is of the epoch that the other site opened."""
     west, east, dr = sites
-    follows, is_given = threading.Event(), Succession.is_given
-    monkeypatch.setattr(Succession, "is_given", lambda *of: follows.is_set() and is_given(*of))
+    follows, is_given = threading.Event(), OwnerTracker.is_given
+    monkeypatch.setattr(OwnerTracker, "is_given", lambda *of: follows.is_set() and is_given(*of))
     fly(west, 1)
     switching(east).promote(NAMES)
     east.settle()

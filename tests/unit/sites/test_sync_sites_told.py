@@ -59,13 +59,13 @@ def test_what_arrives_while_a_word_is_under_way_is_told_right_behind_it(
 ) -> None:
     """Not when all is told once more, which is hardly ever here."""
     monkeypatch.setattr(arrivals, "REPEAT_S", 60.0)
-    opened = arrivals.Confirming._opened
+    opened = arrivals.AcknowledgementSender._opened
 
-    def gathering(self: arrivals.Confirming) -> LogSession:
+    def gathering(self: arrivals.AcknowledgementSender) -> LogSession:
         self._session = Gathers(opened(self))  # type: ignore[assignment]
         return self._session  # type: ignore[return-value]
 
-    monkeypatch.setattr(arrivals.Confirming, "_opened", gathering)
+    monkeypatch.setattr(arrivals.AcknowledgementSender, "_opened", gathering)
     for name in east.names:
         east.kill(name)
     east.start()

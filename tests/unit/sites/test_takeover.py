@@ -256,7 +256,7 @@ def test_sites_that_go_by_different_votes_take_nothing_over(caplog: pytest.LogCa
         assert not serves(east)
         fly(west, 1)
     assert (
-        "it goes by (quorum 2000 ms, east: 2, west: 1), and site west by (quorum 2000 ms, east: 1, west: 2)"
+        "its rule is (quorum 2000 ms, east: 2, west: 1), that of site west is (quorum 2000 ms, east: 1, west: 2)"
         in caplog.text
     )
 

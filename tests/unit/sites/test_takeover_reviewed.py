@@ -17,8 +17,8 @@ from halog.core.settings import Settings, SiteVotes
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
 from halog.ports import LogSession
-from halog.runtime.sites.switchover import Switching
-from halog.runtime.sites.voting import THREADS, Desk, Desks, SiteVoting
+from halog.runtime.sites.switchover import Switchover
+from halog.runtime.sites.voting import THREADS, SiteContact, SiteContacts, SiteVoting
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
@@ -111,7 +111,7 @@ def test_a_log_that_is_lost_holds_up_no_partition_for_the_one_before_it() -> Non
 
         since = time.monotonic()
         own = east.node(east.names[0]).runtime.adapters.coordinator
-        switches = Switching(own, "east", deafened, wait_s).promote(NAMES, may_fork=True)
+        switches = Switchover(own, "east", deafened, wait_s).promote(NAMES, may_fork=True)
         assert wait_s < time.monotonic() - since < 2 * wait_s
         assert [s.may_fork for s in switches] == [True] * len(NAMES)
         east.settle()
@@ -143,7 +143,7 @@ def test_a_site_that_does_not_answer_is_not_asked_over_and_over(
     assert max(left) <= len(east.tables())
 
 
-def _desks(cluster: Cluster, name: str) -> list[Desk]:
+def _desks(cluster: Cluster, name: str) -> list[SiteContact]:
     host: Any = cluster.node(name).runtime
     turns = [end.__self__ for end in host.host._ends if getattr(end, "__name__", "") == "close"]
     return [d for desks in turns if hasattr(desks, "all") for d in desks.all.values() if d is not desks.own]
@@ -177,13 +177,13 @@ class _Counting:
         return call
 
 
-def voting(coordinator: _Counting) -> tuple[SiteVoting, Desks, Any, list[Any]]:
+def voting(coordinator: _Counting) -> tuple[SiteVoting, SiteContacts, Any, list[Any]]:
     """Of one node, for one partition: what asks, whom it asks, for which copy, and the answers."""
     told = list[Any]()
     host: Any = SimpleNamespace(site="west", coordinator=coordinator, me=SimpleNamespace(node="west-A"))
     core = SimpleNamespace(state=SimpleNamespace(table=SimpleNamespace(policy="test")), leading=None)
     copy: Any = SimpleNamespace(name="test-0", core=core, post=told.append)
-    desks = Desks(host, lambda name: Remote(name, None, None), ())  # type: ignore[arg-type]
+    desks = SiteContacts(host, lambda name: Remote(name, None, None), ())  # type: ignore[arg-type]
     return SiteVoting(host, desks, {"test": AFTER_MS}), desks, copy, told
 
 
@@ -222,7 +222,7 @@ def test_one_that_answers_late_ends_no_newer_connection() -> None:
         return Remote(name, part, part)
 
     host: Any = SimpleNamespace(coordinator=None)
-    desk = Desk(host, "east", reach)
+    desk = SiteContact(host, "east", reach)
 
     def slow(coordinator: object) -> None:
         desk._not_before = 0.0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from halog.errors import ClosedError, UnreachableError
-from halog.runtime.sites.voting import Desk
+from halog.runtime.sites.voting import SiteContact
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
@@ -124,7 +124,7 @@ class Rig:
         part: Any = SimpleNamespace(get=self._get, close=lambda: None)
         self.closing = threading.Event()
         host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
-        self.desk = Desk(host, "west", lambda name: Remote(name, part, self.line.through(part)))
+        self.desk = SiteContact(host, "west", lambda name: Remote(name, part, self.line.through(part)))
 
     def _get(self, path: str) -> None:
         self.asked += 1

@@ -13,9 +13,9 @@ from halog.core.ids import EpochId
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.core.table.tell import Tell
-from halog.metadata.mirrors import COMPARES, Standing
+from halog.metadata.mirrors import COMPARES, MirrorStatus
 from halog.ports import UnknownResult, Versioned
-from halog.runtime.sites.split_watch import Watching, parted, tell
+from halog.runtime.sites.split_watch import SplitWatch, parted, tell
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M1")
@@ -86,7 +86,7 @@ def test_a_split_is_told_again_until_it_stands_in_the_coordinator() -> None:
         pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: told.append(e)),
     )
-    watching = Watching(host, lambda site: Remote(site, there, there), ("east",), {"policy"})
+    watching = SplitWatch(host, lambda site: Remote(site, there, there), ("east",), {"policy"})
     for _ in range(4):
         watching.turn()
     assert {name: one.site for name, one in parted(here, [table]).items()} == {"p": "east"}
@@ -99,7 +99,7 @@ OURS = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0)
 HOUR_MS = 3_600_000
 
 
-def looked(now: Standing, *, epoch: int = 4, told: bool = True) -> str:
+def looked(now: MirrorStatus, *, epoch: int = 4, told: bool = True) -> str:
     """The site that this one, west, tells of as parted, when east has stopped, in that epoch, and stands so; `told`: it
     told so before."""
     table = msgspec.structs.replace(OURS, owner="west", epoch=EpochId(epoch, "east", 1))
@@ -118,15 +118,15 @@ def looked(now: Standing, *, epoch: int = 4, told: bool = True) -> str:
         pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: None),
     )
-    Watching(host, lambda site: Remote(site, there, there), ("east",), {"policy"}).turn()
+    SplitWatch(host, lambda site: Remote(site, there, there), ("east",), {"policy"}).turn()
     found = parted(here, [OURS])
     return found["p"].site if found else ""
 
 
-def stood(**more: Any) -> Standing:
+def stood(**more: Any) -> MirrorStatus:
     """As east's node has said it, by its own clock."""
     checkpoint = Checkpoint(0, OURS.beginning("west"))
-    return Standing(**{"site": "west", "by": "E", "at_ms": _ms(), "checkpoint": checkpoint, **more})
+    return MirrorStatus(**{"site": "west", "by": "E", "at_ms": _ms(), "checkpoint": checkpoint, **more})
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])

@@ -16,10 +16,10 @@ from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
 from halog.runtime.replica.driver import Copy
 from halog.runtime.sites import switchover_recovery as unfinished
-from halog.runtime.sites.catch_up import DrawingLevel
-from halog.runtime.sites.split_watch import Watching
-from halog.runtime.sites.switchover import Switching
-from halog.runtime.sites.switchover_recovery import Unfinished
+from halog.runtime.sites.catch_up import CatchUp
+from halog.runtime.sites.split_watch import SplitWatch
+from halog.runtime.sites.switchover import Switchover
+from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
@@ -53,17 +53,17 @@ def voting() -> Iterator[tuple[Cluster, Cluster]]:
 
 def dies(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, fenced: bool) -> None:
     """The command, once the other site has been told; `fenced`: once its log takes nothing more."""
-    step = DrawingLevel.step
+    step = CatchUp.step
 
-    def killed(self: DrawingLevel, *, may_fence: bool = True) -> bool:
+    def killed(self: CatchUp, *, may_fence: bool = True) -> bool:
         if not fenced or self.fenced is not None:
             raise Killed
         step(self, may_fence=may_fence)
         return False
 
     with monkeypatch.context() as patched:
-        patched.setattr(DrawingLevel, "step", killed)
-        patched.setattr("halog.runtime.sites.switchover.Switching._give_back", lambda self, one: None)
+        patched.setattr(CatchUp, "step", killed)
+        patched.setattr("halog.runtime.sites.switchover.Switchover._give_back", lambda self, one: None)
         with pytest.raises(Killed):
             switching(cluster).promote(NAMES)
 
@@ -113,13 +113,13 @@ def test_what_is_called_off_in_time_stays(west: Cluster, east: Cluster, monkeypa
     fly(west, *range(5))
     monkeypatch.setattr(unfinished, "GIVEN_S", 1000.0)
     looks: list[str] = []
-    look = Unfinished._look
+    look = SwitchoverRecovery._look
 
-    def looked(self: Unfinished, site: str, copies: list[Copy]) -> None:
+    def looked(self: SwitchoverRecovery, site: str, copies: list[Copy]) -> None:
         look(self, site, copies)
         looks.append(site)
 
-    monkeypatch.setattr(Unfinished, "_look", looked)
+    monkeypatch.setattr(SwitchoverRecovery, "_look", looked)
     dies(east, monkeypatch, fenced=False)
     wait_until(lambda: looks, "east sees that it was given")
     switching(west).promote(NAMES)
@@ -140,16 +140,16 @@ def test_what_is_called_off_at_the_last_moment_stays(
     west.see(east)
     fly(west, *range(5))
     tried: list[str] = []
-    take, one = Unfinished.take, threading.Lock()
+    take, one = SwitchoverRecovery.take, threading.Lock()
 
-    def late(self: Unfinished, due: dict[str, Copy]) -> None:
+    def late(self: SwitchoverRecovery, due: dict[str, Copy]) -> None:
         with one:  # each node of east mirrors some: of two that call it off at once, one is refused
             if not tried:
                 switching(west).promote(NAMES)
             tried.extend(due)
         take(self, due)
 
-    monkeypatch.setattr(Unfinished, "take", late)
+    monkeypatch.setattr(SwitchoverRecovery, "take", late)
     dies(east, monkeypatch, fenced=False)
     wait_until(lambda: tried, "east tries to take them", SOON_S)
     west.settle()
@@ -167,21 +167,21 @@ def test_who_gives_back_too_late_gives_nothing_back(
     west.see(east)
     fly(west, *range(5))
     monkeypatch.setattr(unfinished, "GIVEN_S", 1000.0)
-    give_back = Switching._give_back
+    give_back = Switchover._give_back
     slow, other = switching(east), switching(east)
     begun = threading.Event()
 
-    def gives_back(self: Switching, one: Any) -> None:
+    def gives_back(self: Switchover, one: Any) -> None:
         """Others are about to take it: nothing at this site shows it yet."""
         if self is slow and not begun.is_set():
             begun.set()
-            monkeypatch.setattr(Switching, "_take", lambda *asked, **how: None)  # not yet
+            monkeypatch.setattr(Switchover, "_take", lambda *asked, **how: None)  # not yet
             other.promote(NAMES)
             monkeypatch.undo()
         give_back(self, one)
 
-    monkeypatch.setattr(Switching, "_give_back", gives_back)
-    monkeypatch.setattr(DrawingLevel, "step", lambda self, *, may_fence=True: begun.is_set())
+    monkeypatch.setattr(Switchover, "_give_back", gives_back)
+    monkeypatch.setattr(CatchUp, "step", lambda self, *, may_fence=True: begun.is_set())
     slow._timeout_s = 0.5
     with pytest.raises(DeadlineError):
         slow.promote(NAMES)
@@ -196,8 +196,8 @@ def test_what_nobody_gave_is_not_taken(west: Cluster, east: Cluster) -> None:
     assert serves(west)
 
 
-@pytest.mark.parametrize("watch", [Unfinished, Watching])
-def test_copies_that_come_meanwhile_end_no_look(watch: type[Unfinished | Watching]) -> None:
+@pytest.mark.parametrize("watch", [SwitchoverRecovery, SplitWatch])
+def test_copies_that_come_meanwhile_end_no_look(watch: type[SwitchoverRecovery | SplitWatch]) -> None:
     """A partition is placed here while others are looked at."""
     copies, looks = dict[str, Any](), list[float]()
 
@@ -214,7 +214,7 @@ def test_copies_that_come_meanwhile_end_no_look(watch: type[Unfinished | Watchin
     core = SimpleNamespace(state=SimpleNamespace(table=SimpleNamespace(policy="another")))
     copies |= {"p-0": Found(), "p-1": Found()}
     host: Any = SimpleNamespace(copies=copies, pause=looks.append)
-    more: list[Any] = [None, None, ()] if watch is Unfinished else [None, (), ()]
+    more: list[Any] = [None, None, ()] if watch is SwitchoverRecovery else [None, (), ()]
     watch(host, *more).turn()
     assert len(looks) == 1
 

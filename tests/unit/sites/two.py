@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from halog.core.log.chain import ChainState
-from halog.metadata.mirrors import Standing, standing
+from halog.metadata.mirrors import MirrorStatus, standing
 from halog.testing.cluster import WAIT_S, Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 
@@ -82,5 +82,5 @@ def level(*clusters: Cluster) -> None:
         raise AssertionError(f"not one history within {WAIT_S:g} s: {apart()}") from None
 
 
-def stands(cluster: Cluster, partition: str = "test-0") -> Standing | None:
+def stands(cluster: Cluster, partition: str = "test-0") -> MirrorStatus | None:
     return standing(cluster.node(cluster.names[0]).runtime.adapters.coordinator, partition)

@@ -25,7 +25,7 @@ from halog.core.log.records import (
     encode,
 )
 from halog.ports import Entry, TopicPartition
-from restore.merge import Committed, Instance
+from restore.merge import BranchCommit, Instance
 from tests.unit.restore.branches import STEPS, Objects, Step, played
 
 LOG_ID = b"0123456789abcdef"
@@ -61,7 +61,7 @@ class Writer:
         self.put(EpochStarted(Header(LOG_ID, epoch), *self.state.head))
         assert self.put(EpochOpened(self.header(), self.state.lineage)) is Verdict.OPENED
 
-    def commit(self, done: Committed, origin: Origin | None = None, *, spans: bool = False) -> Commit:
+    def commit(self, done: BranchCommit, origin: Origin | None = None, *, spans: bool = False) -> Commit:
         """One transaction; `spans`: over several partitions."""
         commit = Commit(self.header(done.tx), tuple(done.changes), origin)
         if spans:
@@ -71,7 +71,7 @@ class Writer:
             assert self.put(commit) is Verdict.ACCEPTED
         return commit
 
-    def prepare(self, done: Committed) -> None:
+    def prepare(self, done: BranchCommit) -> None:
         parts = ("p-0", "p-1")
         assert self.put(Prepare(self.header(done.tx), "p-0", parts, 0, b"", tuple(done.changes))) is Verdict.ACCEPTED
 
@@ -164,17 +164,17 @@ def finish(case: Case, west: Writer, east: Writer) -> None:
         east.late()
 
 
-def in_doubt() -> Committed:
-    return sized(Committed(b"d", 0, 0, [Change(CREATE, b"d", DOUBT, b"1", -1)]))
+def in_doubt() -> BranchCommit:
+    return sized(BranchCommit(b"d", 0, 0, [Change(CREATE, b"d", DOUBT, b"1", -1)]))
 
 
-def branch(base: Objects, steps: list[Step], name: bytes) -> tuple[list[Committed], Objects]:
+def branch(base: Objects, steps: list[Step], name: bytes) -> tuple[list[BranchCommit], Objects]:
     """As `played`, with references and ids that the log can hold."""
     done, end = played(base, steps, name)
     return [sized(one) for one in done], {key: there._replace(ref=sized_ref(there.ref)) for key, there in end.items()}
 
 
-def after(base: Objects, done: list[Committed]) -> Objects:
+def after(base: Objects, done: list[BranchCommit]) -> Objects:
     now = dict(base)
     for one in done:
         for change in one.changes:
@@ -185,7 +185,7 @@ def after(base: Objects, done: list[Committed]) -> Objects:
     return now
 
 
-def sized(done: Committed) -> Committed:
+def sized(done: BranchCommit) -> BranchCommit:
     changes = [replace(change, ref=sized_ref(change.ref)) for change in done.changes]
     return done._replace(tx=done.tx.ljust(16, b"."), changes=changes)
 

@@ -12,18 +12,18 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import decode
 from halog.errors import DivergedError, LogError
 from restore.branch import side
-from restore.branches import Compared, compared
+from restore.branches import BranchComparison, compared
 from restore.divergence import BEGINNING
 from spark_jobs import branching
 from spark_jobs.branching import (
     INITIATING,
     SIDES,
     SOURCE,
-    Behind,
     Branch,
+    FoldBranch,
     Trace,
 )
-from spark_jobs.history import Carried
+from spark_jobs.history import HistoryState
 from spark_jobs.snapshot import Place
 from spark_jobs.waypoints import WAYPOINTS, thinned
 from tests.unit.spark_jobs.following import Job, rows
@@ -45,7 +45,7 @@ def job_of(logs: Mapping[int, Writer], size: int) -> Job:
     return Job({s: read(logs[s].values) for s in SIDES}, {s: place(s) for s in SIDES}, size)
 
 
-def plain(logs: Mapping[int, Writer], *, three_way: bool = True) -> Compared:
+def plain(logs: Mapping[int, Writer], *, three_way: bool = True) -> BranchComparison:
     sides = [side(BEGIN[s].site, logs[s], TP, BEGIN[s]) for s in SIDES]  # type: ignore[arg-type]
     return compared(*sides, three_way=three_way)
 
@@ -84,7 +84,7 @@ def test_who_is_behind_or_level_has_no_keys() -> None:
 
 def test_a_log_that_does_not_go_on_where_it_was_left_is_told() -> None:
     west, _ = forked(Case([(b"x", False, b"1")], [], [], 0, 0, None, spans=False, late=False))
-    branch = Branch(place(INITIATING), INITIATING, 9, Carried(0, place(INITIATING).empty).pack())
+    branch = Branch(place(INITIATING), INITIATING, 9, HistoryState(0, place(INITIATING).empty).pack())
     with pytest.raises(LogError, match=r"site west is to be read on at offset 0, and what comes is 1"):
         list(Trace({1: branch})(rows(INITIATING, read(west.values)[1:])))
 
@@ -93,12 +93,14 @@ def test_what_comes_later_than_the_first_look_is_not_looked_at() -> None:
     """By neither pass; a log grows while it is read."""
     steps = [(b"x", False, b"1"), (b"y", False, b"2")]
     west, _ = forked(Case([], steps, steps, 0, 0, None, spans=False, late=False))
-    begin, end = Carried(0, place(INITIATING).empty).pack(), len(west.values) - 1
+    begin, end = HistoryState(0, place(INITIATING).empty).pack(), len(west.values) - 1
     branch = Branch(place(INITIATING), INITIATING, end, begin)
     (told,) = Trace({1: branch})(rows(INITIATING, read(west.values)))
-    assert Carried.unpack(told.to_pylist()[0]["carried"]).next_offset == end
+    assert HistoryState.unpack(told.to_pylist()[0]["carried"]).next_offset == end
     keys = [
-        row["key"] for batch in Behind({1: branch})(rows(INITIATING, read(west.values))) for row in batch.to_pylist()
+        row["key"]
+        for batch in FoldBranch({1: branch})(rows(INITIATING, read(west.values)))
+        for row in batch.to_pylist()
     ]
     assert keys == [b"x", None]
 
@@ -109,10 +111,10 @@ def test_what_was_recovered_from_the_other_branch_must_be_there() -> None:
     found, _ = job.run()
     ((lsn, tx),) = found.expected[INITIATING].items()
     assert tx == b"wt1".ljust(16, b".")
-    begin = Carried(0, place(INITIATING).empty).pack()
+    begin = HistoryState(0, place(INITIATING).empty).pack()
     branch = Branch(place(INITIATING), INITIATING, 99, begin, lsn, found.fork, frozenset(), {lsn: b"another"})
     with pytest.raises(DivergedError, match=f"lsn {lsn} at site west is not"):
-        list(Behind({1: branch})(rows(INITIATING, read(west.values))))
+        list(FoldBranch({1: branch})(rows(INITIATING, read(west.values))))
 
 
 def test_waypoints_are_few_and_begin_at_the_beginning() -> None:
@@ -130,10 +132,10 @@ def test_what_was_recovered_is_folded_apart_unless_the_other_branch_is_known_to_
     _, east = forked(Case([], steps, steps, 1, 0, None, spans=False, late=False))
     recovered = next(e.offset for e in read(east.values) if getattr(decode(e.value), "origin", None) is not None)
     lsn = decode(east.values[recovered]).header.lsn
-    begin = Carried(0, place(SOURCE).empty).pack()
+    begin = HistoryState(0, place(SOURCE).empty).pack()
     told = []
     for both in (frozenset[int](), frozenset([lsn])):
         branch = Branch(place(SOURCE), SOURCE, 99, begin, lsn, BEGINNING, both)
-        found = [row for b in Behind({0: branch})(rows(SOURCE, read(east.values))) for row in b.to_pylist()]
+        found = [row for b in FoldBranch({0: branch})(rows(SOURCE, read(east.values))) for row in b.to_pylist()]
         told.append([(row["first"] == lsn, row["txs"], row["tx"]) for row in found if row["key"] is not None])
     assert told == [[(True, 1, b"wt1".ljust(16, b".")), (False, 2, None)], [(True, 0, None), (False, 2, None)]]

@@ -11,11 +11,11 @@ import pytest
 
 from halog.ports import Entry
 from restore.branch import side
-from restore.branches import Compared, compared
+from restore.branches import BranchComparison, compared
 from restore.merge import Kind
 from spark_jobs import branching
 from spark_jobs.branching import INITIATING, SIDES, SOURCE
-from spark_jobs.history import Carried, History
+from spark_jobs.history import History, HistoryState
 from spark_jobs.snapshot import Place
 from tests.unit.core.merging_copy import TP
 from tests.unit.core.merging_kit import bring, forked, land_all, parted_again
@@ -28,7 +28,7 @@ from tests.unit.spark_jobs.test_classifying import as_row, classified, plainly
 pytestmark = [pytest.mark.feature("S1", "M3"), pytest.mark.timeout(120)]
 
 
-def plain(world: World, source: str) -> Compared:
+def plain(world: World, source: str) -> BranchComparison:
     sides = [side(at, world.sites[at].log, TP, Site.beginning(at)) for at in (source, world.sites[source].other)]  # type: ignore[arg-type]
     return compared(*sides)
 
@@ -44,7 +44,7 @@ def job_of(world: World, source: str, size: int) -> Job:
 
 def marked(job: Job, s: int, lsn: int) -> list[bytes]:
     """Everywhere in front of a fork where a snapshot may stand."""
-    history, found = History(Carried(0, job.of[s].empty)), []
+    history, found = History(HistoryState(0, job.of[s].empty)), []
     for entry in job.entries[s]:
         found.append(history.carried().pack())
         history.read(entry)
@@ -55,7 +55,7 @@ def marked(job: Job, s: int, lsn: int) -> list[bytes]:
 
 def check(
     world: World, source: str, size: int, piece: int, chance: random.Random | None = None
-) -> tuple[Compared, Job]:
+) -> tuple[BranchComparison, Job]:
     """`chance`: says where it begins; None: at the beginning."""
     expected, job = plain(world, source), job_of(world, source, size)
     if chance is not None and expected.forked:
@@ -86,7 +86,7 @@ def test_worlds_by_chance(part: int) -> None:
                 check(world, source, size, piece, chance if chance.random() < 0.5 else None)
 
 
-def everywhere(world: World) -> list[tuple[Compared, Job]]:
+def everywhere(world: World) -> list[tuple[BranchComparison, Job]]:
     """From either site, however the logs are cut."""
     ways = itertools.product(("west", "east"), (1, 3, 99), (1, 99), (None, random.Random(1)))
     return [check(world, *way) for way in ways]

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import DivergedError
-from restore.branches import Compared, outcomes
+from restore.branches import BranchComparison, outcomes
 from restore.divergence import Same
-from restore.merge import Committed, Difference, Instance, Kind, State, Touched, differences, touched, two_way
+from restore.merge import BranchCommit, Difference, Instance, KeyTouches, Kind, State, differences, touched, two_way
 from restore.plan import totals
 from restore.results import BY
 from spark_jobs.branching import FOLDED_SCHEMA, INITIATING, SOURCE, Branch, as_batches, folded
@@ -32,7 +32,7 @@ CUTS = st.lists(st.integers(1, 8), max_size=6)
 """Where a branch, and where the rows of both, are cut into pieces."""
 
 
-def rows_of(side: int, branch: Sequence[Committed], cuts: list[int], place: Place = PLACE) -> list[tuple[Any, ...]]:
+def rows_of(side: int, branch: Sequence[BranchCommit], cuts: list[int], place: Place = PLACE) -> list[tuple[Any, ...]]:
     """A branch as executors send it on, folded a piece at a time."""
     of = Branch(place, side, 0, b"")
     return [row for piece in pieces(branch, cuts) for row in folded(of, piece)]
@@ -83,15 +83,15 @@ def plainly(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **times}
 
 
-def blind(branch: Sequence[Committed]) -> list[Committed]:
+def blind(branch: Sequence[BranchCommit]) -> list[BranchCommit]:
     """The same by a policy that keeps no before-images."""
     return [c._replace(changes=[replace(x, before=None) for x in c.changes]) for c in branch]
 
 
-def gathered(branch: Sequence[Committed], sizes: list[int]) -> list[Committed]:
+def gathered(branch: Sequence[BranchCommit], sizes: list[int]) -> list[BranchCommit]:
     """The same by transactions of several changes, also of one object."""
     return [
-        Committed(some[0].tx, some[0].lsn, some[0].time_ms, [x for c in some for x in c.changes])
+        BranchCommit(some[0].tx, some[0].lsn, some[0].time_ms, [x for c in some for x in c.changes])
         for some in pieces(branch, sizes)
     ]
 
@@ -115,7 +115,7 @@ def test_it_finds_what_the_plain_comparison_finds(
     expected = list((differences if three else two_way)(touched(source), touched(initiating)))
     found = classified(rows, cuts, three_way=three)
     assert sorted(map(plainly, found), key=lambda row: row["key"]) == [as_row(d) for d in expected]
-    assert totals_of(groups(found)) == totals(outcomes(Compared(Same(), tuple(expected))))
+    assert totals_of(groups(found)) == totals(outcomes(BranchComparison(Same(), tuple(expected))))
 
 
 def groups(found: list[dict[str, Any]]) -> list[Group]:
@@ -142,11 +142,11 @@ def every_key(three_way: bool) -> tuple[list[tuple[Any, ...]], list[Difference]]
     expected: list[Difference] = []
     ways = itertools.product(BASES, [(True, True), (True, False), (False, True)], NOW, NOW)
     for n, (bases, touch, *ends) in enumerate(ways):
-        key, sides = b"%06d" % n, [dict[bytes, Touched](), dict[bytes, Touched]()]
+        key, sides = b"%06d" % n, [dict[bytes, KeyTouches](), dict[bytes, KeyTouches]()]
         for side in (SOURCE, INITIATING):
             base, now = bases[side], ends[side]
             if touch[side]:
-                sides[side][key] = Touched(base, now, (Committed(b"t", n, n, ()),))
+                sides[side][key] = KeyTouches(base, now, (BranchCommit(b"t", n, n, ()),))
                 states = [x for state in (base, now) for x in ((None, None) if state is None else state)]
                 rows.append((0, side, key, n, n, n, 1, *states, None, None, None, BY.pack(b"t", n, n)))
         expected += (differences if three_way else two_way)(*sides)
@@ -168,19 +168,19 @@ def test_keys_of_one_pattern_are_of_one_kind(three_way: bool) -> None:
 KEY = b"k"
 
 
-def update(lsn: int, before: bytes, value: bytes, ref: bytes = b"a") -> Committed:
-    return Committed(b"t%d" % lsn, lsn, lsn, [Change(UPDATE, ref, KEY, value, 1, before)])
+def update(lsn: int, before: bytes, value: bytes, ref: bytes = b"a") -> BranchCommit:
+    return BranchCommit(b"t%d" % lsn, lsn, lsn, [Change(UPDATE, ref, KEY, value, 1, before)])
 
 
 @pytest.mark.parametrize(
     "second",
     [
-        Committed(b"t2", 2, 2, [Change(CREATE, b"n", KEY, b"1", -1)]),
-        Committed(b"t2", 2, 2, [Change(DELETE, b"n", KEY, None, 1, b"2")]),
+        BranchCommit(b"t2", 2, 2, [Change(CREATE, b"n", KEY, b"1", -1)]),
+        BranchCommit(b"t2", 2, 2, [Change(DELETE, b"n", KEY, None, 1, b"2")]),
         update(2, b"9", b"3"),
     ],
 )
-def test_a_branch_of_which_a_piece_is_missing_is_none(second: Committed) -> None:
+def test_a_branch_of_which_a_piece_is_missing_is_none(second: BranchCommit) -> None:
     first = update(1, b"1", b"2")
     with pytest.raises(DivergedError, match=r"lsn 2 .* a part of the branch is missing"):
         touched([first, second])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from restore.branches import Compared, outcomes
+from restore.branches import BranchComparison, outcomes
 from restore.divergence import Same
 from restore.merge import EQUAL, differences, touched, two_way
 from restore.plan import totals
@@ -32,4 +32,4 @@ def test_it_finds_what_the_plain_comparison_finds(
     found = classified(rows, cuts, definitions=texts, three_way=three)
     wanted = [{**as_row(d), **({"stands": "both"} if d.kind in EQUAL else {})} for d in expected]
     assert sorted(map(plainly, found), key=lambda row: row["key"]) == wanted
-    assert totals_of(groups(found)) == totals(outcomes(Compared(Same(), tuple(expected))))
+    assert totals_of(groups(found)) == totals(outcomes(BranchComparison(Same(), tuple(expected))))

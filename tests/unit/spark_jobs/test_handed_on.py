@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from halog.core.ids import NO_EPOCH, digest
 from halog.core.log.outcomes import KEEP
-from halog.core.log.transactions import Undecided
+from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import RefusedError
 from halog.ports import Entry
 from restore import replay, results
-from restore.branch import Branch, Side, Since, aborted
+from restore.branch import Branch, BranchReader, Side, aborted
 from restore.branches import completed
 from restore.merge import Difference, Instance, Kind
 from restore.replay import Opening, merge_records
-from restore.results import Found, Manifest, Settled, told
+from restore.results import BranchTransactions, JobFindings, Manifest, told
 from spark_jobs import branching
 from spark_jobs.branching import INITIATING, SOURCE
 from spark_jobs.snapshot import Place
@@ -41,7 +41,7 @@ class Judged(World):
     """Each merge is made by a job's results, too, of a look at some moment before."""
 
     chance: random.Random = field(default_factory=lambda: random.Random(0))
-    looked: dict[bytes, tuple[Found, Since]] = field(default_factory=dict)
+    looked: dict[bytes, tuple[JobFindings, BranchReader]] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     back: tuple[int, ...] = (0, 0, 1, 2, 3)
     """How many entries before the log's end the job looks."""
@@ -62,12 +62,12 @@ class Judged(World):
         except RefusedError:  # another merge was made here since
             self.seen["refused"] += 1
             return
-        own = Since(found.manifest.seen)
+        own = BranchReader(found.manifest.seen)
         if self.chance.random() < 0.5:  # read on while it serves
             own.read(self._side(site))
         self.looked[one.name] = found, own
 
-    def _job(self, site: Site, theirs: Side, end: int) -> Found | None:
+    def _job(self, site: Site, theirs: Side, end: int) -> JobFindings | None:
         """What it finds of the source's log up to there; None: it sees no fork yet."""
         logs, places = {}, {}
         for s, at, stop in ((SOURCE, site.name, end), (INITIATING, site.other, theirs.end)):
@@ -77,7 +77,7 @@ class Judged(World):
         job = Job(logs, places, self.chance.choice([1, 4, 50]))
         last_ms = 1_000 + next(o for o in reversed(range(theirs.end)) if self._is_last(theirs, o))
 
-        def decide(place: Place, u: Undecided) -> int | None:
+        def decide(place: Place, u: UndecidedTransaction) -> int | None:
             return last_ms if self.is_committed(theirs.site, u.tx) else None
 
         job.decide = decide
@@ -107,7 +107,7 @@ class Judged(World):
         if found is not None and one.session is not None:
             self._judge(site, one, ours, *found)
 
-    def _judge(self, site: Site, one: Begun, ours: Side, found: Found, own: Since) -> None:
+    def _judge(self, site: Site, one: Begun, ours: Side, found: JobFindings, own: BranchReader) -> None:
         assert one.epoch is not None
         assert one.theirs is not None
         assert one.fork is not None
@@ -195,7 +195,7 @@ def test_a_vote_from_before_the_fork_that_is_decided_behind_what_the_job_saw_may
         results.check_later(found.manifest, later_of(own, world._side(east)), east.state)
 
 
-def later_of(own: Since, side: Side) -> Branch:
+def later_of(own: BranchReader, side: Side) -> Branch:
     own.read(side)
     return own.branch(side, aborted)
 
@@ -228,11 +228,23 @@ def some_records() -> tuple[list[bytes], bytes, Manifest]:
         chunks = [chunk for _, chunk in results.chunks_of(keys)]
         values = [value for chunk in chunks for value in results.records_of(RUN, chunk)]
     names = tuple(digest(chunk) for chunk in chunks)
-    made = Manifest(results.FORMAT, b"m", (NO_EPOCH, 0), b"", NO_EPOCH, 1, b"", 2, names, Settled(()), Settled(()))
+    made = Manifest(
+        results.FORMAT,
+        b"m",
+        (NO_EPOCH, 0),
+        b"",
+        NO_EPOCH,
+        1,
+        b"",
+        2,
+        names,
+        BranchTransactions(()),
+        BranchTransactions(()),
+    )
     return values, digest(results.packed(made)), made
 
 
-def read(values: list[bytes], made: Manifest) -> Found:
+def read(values: list[bytes], made: Manifest) -> JobFindings:
     packed = results.packed(made)
     return results.read([*values, *results.records_of(RUN, packed)], RUN, digest(packed))
 

@@ -15,11 +15,11 @@ from halog.errors import ConfigError, LogError
 from restore.merge import Kind
 from restore.plan import Fate
 from spark_jobs import merge
-from spark_jobs.branching import Parted
+from spark_jobs.branching import BranchRelation
 from spark_jobs.classifying import BOTH, KEEP_INITIATING, KEEP_SOURCE
-from spark_jobs.comparison import Comparison, Report
+from spark_jobs.comparison import Comparison, ComparisonReport
 from spark_jobs.counted import Group
-from spark_jobs.history import Carried
+from spark_jobs.history import HistoryState
 from spark_jobs.snapshot import Place
 
 pytestmark = pytest.mark.feature("S1", "M3")
@@ -40,7 +40,9 @@ def test_a_wrong_call_is_refused_before_anything_is_asked(
     assert said in capsys.readouterr().err
 
 
-REPORT = Report({"p-0": Parted(True, "parted", 7), "p-1": Parted(False, "the same", 0)}, 3, 1.25)
+REPORT = ComparisonReport(
+    {"p-0": BranchRelation(True, "parted", 7), "p-1": BranchRelation(False, "the same", 0)}, 3, 1.25
+)
 COUNTED = {
     "p-0": [
         Group(Kind.STATE_CONFLICT.value, KEEP_SOURCE, True, True, 2, 7),
@@ -119,7 +121,7 @@ def test_a_log_that_was_not_read_from_before_the_fork_is_told(tmp_path: Path) ->
     """Its beginning was trimmed, and its snapshot is newer."""
     job = Comparison(SimpleNamespace(), site(), "p", "east", tmp_path)  # type: ignore[arg-type]
     place = Place("p-0", 0, "t", "s", "00" * 16, "west")
-    marked = [Carried(9 + n, replace(place.empty, lsn=7 + n)).pack() for n in range(2)]
-    assert job._in_front_of(Parted(True, "parted", 8, begin=(1, 9)), place, marked) == marked[1]
+    marked = [HistoryState(9 + n, replace(place.empty, lsn=7 + n)).pack() for n in range(2)]
+    assert job._in_front_of(BranchRelation(True, "parted", 8, begin=(1, 9)), place, marked) == marked[1]
     with pytest.raises(LogError, match=r"site west is trimmed, and read from its snapshot at lsn 7, .* behind lsn 5"):
-        job._in_front_of(Parted(True, "parted", 5, begin=(1, 6)), place, marked)
+        job._in_front_of(BranchRelation(True, "parted", 5, begin=(1, 6)), place, marked)

@@ -13,7 +13,7 @@ import pytest
 
 from halog.backend import Work
 from halog.errors import PartitionUnavailableError, RecordTooLargeError, RefusedError
-from halog.metadata.move_jobs import Announced
+from halog.metadata.move_jobs import JobAnnouncement
 from halog.runtime.remap.announcement import Announcement
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.feature("S1", "P13")
 def opened(cluster: Cluster, by: str = "A") -> Iterator[None]:
     """A change is open, and nodes leave its objects to a job as long as this lasts; then they find nothing."""
     coordinator = cluster.node(by).runtime.adapters.coordinator
-    with Announcement(coordinator, POLICY, Announced("job", 1)):
+    with Announcement(coordinator, POLICY, JobAnnouncement("job", 1)):
         configured(cluster, ring_size=999)
         cluster.node(by).runtime.operators.rebalance(POLICY, cluster.config)
         wait_until(lambda: mapping(cluster).next is not None, "the change is not open")

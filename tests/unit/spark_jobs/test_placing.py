@@ -24,10 +24,10 @@ from halog.errors import ConfigError, MapperError
 from halog.runtime.keys.key_owners import Places
 from halog.schema import Registry, TypeInfo, managed
 from spark_jobs import progress
-from spark_jobs.finding import ROWS, SCHEMA, Told, _Here
+from spark_jobs.finding import ROWS, SCHEMA, ExecutorFindings, _PartitionFindings
 from spark_jobs.mover import DryRun, Misplaced
-from spark_jobs.placing import Mapping, Placer
-from spark_jobs.progress import LOG, Progress
+from spark_jobs.placing import PlacementBasis, Placer
+from spark_jobs.progress import LOG, FinderProgress
 from spark_jobs.spark import CONNECTOR, pack
 
 TYPES = Registry()
@@ -88,7 +88,7 @@ CONFIG = Config(
 ).validate()
 INFOS = [TYPES.info(t) for t in (Part, Whole, Special, Turn, Said)]
 PLACER = Placer(
-    Mapping(CONFIG, {i.name: i.definition for i in INFOS}, {}),
+    PlacementBasis(CONFIG, {i.name: i.definition for i in INFOS}, {}),
     lambda type_id: TYPES.info(type_id).parsed,
 )
 
@@ -123,9 +123,9 @@ def test_objects_with_entries_stay_and_their_entries_are_no_objects(turn: TypeIn
     rows = {b"k" + key: bytes(8) + b"r" * 24 + turn.type_id for key in keys}
     rows |= {b"k" + entry_key(key): bytes(8) + b"r" * 24 + DIRECTORY for key in keys}
     for partition, moving in ((f"{policy}-0", 0), (f"{policy}-2", 0), (f"{policy}-3", 4)):
-        here = _Here(0, partition, PLACER)
+        here = _PartitionFindings(0, partition, PLACER)
         columns = pa.array(list(rows), pa.binary()), pa.array(list(rows.values()), pa.binary())
-        told = Told(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
+        told = ExecutorFindings(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
         found = [target for chunk in told.found(0, 10) for target in chunk.targets]
         assert len(found) == moving
         assert set(found) <= {f"{policy}-{i}" for i in range(3)}
@@ -144,9 +144,9 @@ def test_rows_of_one_type_are_found_as_each_by_itself_is(gone: bool) -> None:
     ]
     if gone:
         rows.append((b"k" + info.index_key(("gone",)), None))
-    here = _Here(0, "ring-0", PLACER)
+    here = _PartitionFindings(0, "ring-0", PLACER)
     columns = [pa.array(list(column), pa.binary()) for column in zip(*rows, strict=True)]
-    told = Told(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
+    told = ExecutorFindings(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
     expected = [(key, place(info, key), i) for i, key in enumerate(keys) if place(info, key) != "ring-0"]
     chunks = list(told.found(0, 7))
     assert [one for c in chunks for one in zip(c.keys, c.targets, c.lsns, strict=True)] == expected
@@ -169,12 +169,12 @@ def test_a_dry_run_counts_each_object_once_and_forgets_deleted_ones() -> None:
 @pytest.mark.feature("S1")
 def test_progress_is_of_one_job_and_begins_anew_in_directories_of_its_own(tmp_path: Path) -> None:
     assert progress.load(tmp_path / "new", "job") is None
-    done = Progress("job", 0, LOG, 5, {"rows": 3}, {1: {b"p": b"\0"}}, {0: b"\xff"})
+    done = FinderProgress("job", 0, LOG, 5, {"rows": 3}, {1: {b"p": b"\0"}}, {0: b"\xff"})
     progress.save(tmp_path / "c", done)
     assert progress.load(tmp_path / "c", "job") == done
     done.directory(tmp_path / "c").mkdir()
     again = progress.start_over(tmp_path / "c", done)
-    assert progress.load(tmp_path / "c", "job") == again == Progress("job", 1)
+    assert progress.load(tmp_path / "c", "job") == again == FinderProgress("job", 1)
     assert not done.directory(tmp_path / "c").exists()
     assert again.directory(tmp_path / "c") != done.directory(tmp_path / "c")
     with pytest.raises(ConfigError, match="is the checkpoint of another job"):

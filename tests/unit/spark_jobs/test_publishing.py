@@ -14,20 +14,20 @@ from halog.config import ClusterConfig, Config, PolicyConfig, RemoteSiteConfig, 
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Header, Prepare
-from halog.core.log.transactions import Ledger, Undecided
+from halog.core.log.transactions import Ledger, UndecidedTransaction
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import RefusedError
 from halog.metadata import log_holds as retention, restore_requests as restores
-from halog.metadata.restore_requests import Closed
+from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
 from halog.runtime.merge import spark_results as classified
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics import ledger_rows
 from spark_jobs import merge, publishing
-from spark_jobs.branching import INITIATING, Parted, branch_of
-from spark_jobs.comparison import Progress, Report
-from spark_jobs.history import Carried
-from spark_jobs.publishing import Outcome, Publishing
+from spark_jobs.branching import INITIATING, BranchRelation, branch_of
+from spark_jobs.comparison import ComparisonProgress, ComparisonReport
+from spark_jobs.history import HistoryState
+from spark_jobs.publishing import Publishing, PublishingOutcome
 from spark_jobs.snapshot import Place
 
 pytestmark = pytest.mark.feature("S1", "M2")
@@ -55,7 +55,7 @@ def state(hash_: bytes = b"h" * 16) -> ChainState:
 
 def close(site: Any, *names: str) -> None:
     for name in names:
-        restores.close(site.coordinator, name, Closed(Checkpoint(0, state())))
+        restores.close(site.coordinator, name, ClosedBranch(Checkpoint(0, state())))
 
 
 def job(site: Any, directory: Path, **more: Any) -> Publishing:
@@ -102,8 +102,8 @@ def test_a_look_at_a_branch_that_had_not_ended_is_of_no_use(site: Any, tmp_path:
     one._closed["p-0"] = one._closed["p-0"]._replace(state=state(b"f" * 16))  # it follows the source by now
     number = branch_of(0, INITIATING)
     for hash_ in (b"h" * 16, b"g" * 16):
-        carried = {number: Carried(9, state(hash_)).pack()}
-        one._comparison._progress = Progress("job", {}, carried=carried)
+        carried = {number: HistoryState(9, state(hash_)).pack()}
+        one._comparison._progress = ComparisonProgress("job", {}, carried=carried)
         if hash_ == state().hash:
             one._check_end(PLACES[0])
         else:
@@ -140,7 +140,7 @@ def test_a_sending_that_was_killed_is_begun_anew_behind_it(
     rows, remote, tp = Sent(), Remote("east", MemoryLog(), site.coordinator), TopicPartition("c.p.merge", 2)
     one = job(site, tmp_path, names=["p-2"])
     monkeypatch.setattr(one, "_rows", lambda: rows)
-    one._published = publishing.Published("job", b"r" * 16)
+    one._published = publishing.PublishingProgress("job", b"r" * 16)
     one._send(remote, {})
     assert (rows.sent, one._published.stage) == (0, "")
     monkeypatch.setattr(rows, "save", lambda: remote.log.put(tp, b"", b"the first") or 1 / 0)
@@ -163,12 +163,14 @@ def test_a_job_for_nodes_shows_nothing(word: str, capsys: pytest.CaptureFixture[
 
 
 def test_it_says_what_it_handed_on(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report({"p-0": Parted(True, "parted", 7), "p-1": Parted(False, "the same", 0)}, 3, 1.25)
-    merge.show_published(Outcome(report, {"p-0": 1_234}), "json")
+    report = ComparisonReport(
+        {"p-0": BranchRelation(True, "parted", 7), "p-1": BranchRelation(False, "the same", 0)}, 3, 1.25
+    )
+    merge.show_published(PublishingOutcome(report, {"p-0": 1_234}), "json")
     assert capsys.readouterr().out == (
         '{"published": [{"partition": "p-0", "keys": 1234}], "batches": 3, "seconds": 1.2}\n'
     )
-    merge.show_published(Outcome(report, {"p-0": 1_234}), "table")
+    merge.show_published(PublishingOutcome(report, {"p-0": 1_234}), "table")
     said = capsys.readouterr().out
     assert "1,234" in said
     assert "the same" in said
@@ -177,7 +179,7 @@ def test_it_says_what_it_handed_on(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_source_s_log_is_held_until_it_has_merged(site: Any) -> None:
     """From where the job has seen it; else what was done there since could be trimmed before it is read."""
     source = Remote("east", site.log, site.coordinator)
-    publishing.keep("west", source, PLACES[0], Carried(9, state()))
+    publishing.keep("west", source, PLACES[0], HistoryState(9, state()))
     held = retention.holds(site.coordinator, "p-0")[classified.held_as("west")]
     assert held.offset == 9
     assert held.until_ms > retention.now_ms() + classified.KEPT_MS - 60_000
@@ -185,11 +187,11 @@ def test_the_source_s_log_is_held_until_it_has_merged(site: Any) -> None:
     classified.let_go(site.coordinator, "p-0", "west")
     assert retention.allowed(site.coordinator, "p-0", 50) == 50
     with pytest.raises(RefusedError, match="trimmed up to 50"):
-        publishing.keep("west", source, PLACES[0], Carried(9, state()))
+        publishing.keep("west", source, PLACES[0], HistoryState(9, state()))
 
 
 def test_what_was_in_doubt_where_the_job_looked_is_held_with_it(site: Any) -> None:
     prepare = Prepare(Header(LOG_ID, EpochId(4, "west", 4), 3, bytes(16), bytes(16)), "p-0", ("p-0", "p-1"), 0, b"", ())
-    rows = tuple(ledger_rows.rows(Ledger((Undecided(prepare, 4),))))
-    publishing.keep("west", Remote("east", site.log, site.coordinator), PLACES[0], Carried(9, state(), rows))
+    rows = tuple(ledger_rows.rows(Ledger((UndecidedTransaction(prepare, 4),))))
+    publishing.keep("west", Remote("east", site.log, site.coordinator), PLACES[0], HistoryState(9, state(), rows))
     assert retention.holds(site.coordinator, "p-0")[classified.held_as("west")].offset == 4

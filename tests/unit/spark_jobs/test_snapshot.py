@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from halog.adapters.memory import MemoryLog
-from halog.adapters.memory.broker import Row
+from halog.adapters.memory.broker import TopicRow
 from halog.config import SnapshotConfig
 from halog.core.ids import EpochId, digest
 from halog.core.log import records
@@ -76,7 +76,7 @@ class Account(NamedTuple):
         now = objects_at(self.log, self.place, b"", NOW).found
         keys = {b"k" + key for key in now}
         with self.cluster._broker.lock:
-            shelf.rows[:] = [Row(r.offset, None, None, {}, 0) if r.key in keys else r for r in shelf.rows]
+            shelf.rows[:] = [TopicRow(r.offset, None, None, {}, 0) if r.key in keys else r for r in shelf.rows]
         rows = [(b"k" + f.key, pack_object(f.version, f.ref, f.value), {}) for f in now.values()]
         self.log.transaction("another").write(TopicPartition(self.place.state, 0), rows)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from halog.backend import Mapped, View
+from halog.backend import KnownMappings, View
 from halog.core.keys.directory import is_entry
 from halog.errors import ConflictError
 from halog.testing.memory import MemoryCluster, MemoryView
@@ -75,7 +75,7 @@ def test_other_partitions_have_moments_of_their_own(spread: MemoryNode) -> None:
 
 def test_while_objects_move_what_was_read_is_checked_at_the_end(here: MemoryNode) -> None:
     accounts(here, 5)
-    here.backend.mapped = Mapped(changing=True)
+    here.backend.mapped = KnownMappings(changing=True)
     with here.transaction(read="local") as tx:
         assert [tx.get(Account, "ann", number).balance for number in (1, 2)] == [5, 5]
     with pytest.raises(ConflictError, match="Account 'ann', 1"), here.transaction(read="local") as tx:
@@ -88,7 +88,7 @@ def test_a_transaction_under_which_objects_begin_to_move_is_told(spread: MemoryN
     spread.load(Plain(i) for i in range(9))
     with pytest.raises(ConflictError, match="where objects of partition"), spread.transaction(read="local") as tx:
         tx.get(Plain, 0)
-        spread.backend.mapped = Mapped(changing=True)
+        spread.backend.mapped = KnownMappings(changing=True)
         for i in range(9):
             tx.get(Plain, i)
 

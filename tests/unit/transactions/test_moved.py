@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.backend import Found, Mapped, Work
+from halog.backend import Found, KnownMappings, Work
 from halog.errors import ConflictError, DeadlineError, LockedError, RemappedError
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryBackend, MemoryCluster
@@ -50,7 +50,7 @@ def test_what_was_read_before_the_mapping_changed_is_a_conflict_where_it_belongs
             node.get(Thing, "t")
             entry = tx.entries[TYPES.info(Thing).index_key(("t",))]
             assert entry_at(tx, entry.key, entry.partition) is entry
-            backend.mapped = Mapped()
+            backend.mapped = KnownMappings()
             entry_at(tx, entry.key, "elsewhere")
 
 
@@ -148,7 +148,7 @@ class Turning(MemoryBackend):
         self.learnt += 1
 
     def turn(self, version: int) -> None:
-        self.version, self.mapped = version, Mapped(dict.fromkeys(self.cluster.names, version))
+        self.version, self.mapped = version, KnownMappings(dict.fromkeys(self.cluster.names, version))
 
 
 @pytest.fixture

@@ -14,16 +14,16 @@ from halog.demo.split import reading
 from halog.demo.split.model import totals
 from halog.demo.split.picture import draw, progress_line
 from halog.demo.split.report import report
-from halog.demo.split.result import Acknowledged, Conflicts, SplitResult, Timings
+from halog.demo.split.result import AcknowledgedWrites, Conflicts, SplitResult, Timings
 from halog.demo.split.scene import CUT, SplitScene
-from halog.demo.split.verify import Reported
+from halog.demo.split.verify import ReportedConflict
 from restore.compensation import Conflict, KeepInitiating, Replace
 from restore.merge import Kind
 
 RESULT = SplitResult(
     True,
     0,
-    Acknowledged(1_700, 300),
+    AcknowledgedWrites(1_700, 300),
     1_500,
     400,
     Conflicts(5, 4, 3, 2),
@@ -114,5 +114,7 @@ def test_departures_are_found_in_a_report(tmp_path: Path) -> None:
     other = '{"type": "Aircraft", "key": ["N1"], "is": "state conflict", "source": null, "initiating": null}'
     (tmp_path / "r").write_text(f"{line}\n{other}\n")
     objects = reading.exported(tmp_path / "r")
-    assert reading.reported(objects) == {"2013-01-01T10:00 UA 1 N1": Reported("update delete", "J1 moved east-1", "")}
+    assert reading.reported(objects) == {
+        "2013-01-01T10:00 UA 1 N1": ReportedConflict("update delete", "J1 moved east-1", "")
+    }
     assert ("Aircraft", '["N1"]', "state conflict") in reading.named(objects)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, defaultdict
 
-from halog.demo.model import Status
-from halog.demo.rows import Row
-from halog.demo.split.steps import ANNOUNCE, DROP, KNOWN, LAND, NEW, Plan, plan
+from halog.demo.model import FlightStatus
+from halog.demo.rows import FlightRow
+from halog.demo.split.steps import ANNOUNCE, DROP, KNOWN, LAND, NEW, StepPlan, plan
 
 START = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
 
 
-def rows(count: int) -> list[Row]:
-    def row(n: int) -> Row:
+def rows(count: int) -> list[FlightRow]:
+    def row(n: int) -> FlightRow:
         landed = n % 7 != 0
-        status = Status.LANDED if landed else Status.CANCELLED
-        return Row(
+        status = FlightStatus.LANDED if landed else FlightStatus.CANCELLED
+        return FlightRow(
             n,
             START + dt.timedelta(minutes=n),
             "UA",
@@ -32,7 +32,7 @@ def rows(count: int) -> list[Row]:
     return [row(n) for n in range(count)]
 
 
-def roles(found: Plan) -> Counter[tuple[tuple[str, ...], tuple[str, ...]]]:
+def roles(found: StepPlan) -> Counter[tuple[tuple[str, ...], tuple[str, ...]]]:
     """What became of each flight while they were apart."""
     done: dict[int, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, steps in enumerate((found.west[found.together :], found.east)):

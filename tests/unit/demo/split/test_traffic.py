@@ -8,33 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from halog.demo.replay import Gate
-from halog.demo.split.journal import Claims, Journal, claims, read
+from halog.demo.journal import Journal, read
+from halog.demo.ordered_work import RowGate
+from halog.demo.split.journal import WriteClaims, claims
 from halog.demo.split.reading import seen
-from halog.demo.split.steps import Plan, Step, plan
+from halog.demo.split.steps import FlightStep, StepPlan, plan
 from halog.demo.split.traffic import Traffic
-from halog.demo.split.verify import Verdict, judge
+from halog.demo.split.verify import WriteVerdict, judge
 from halog.errors import DuplicateKeyError
 from halog.testing.memory import MemoryCluster
 from halog.transactions import Node
 from tests.unit.demo.split.test_steps import rows
 from tests.unit.demo.test_replay import Forgetful
 
-PLAN: Plan = plan(rows(120), 1)
+PLAN: StepPlan = plan(rows(120), 1)
 
 
-def played(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[Traffic, Claims, Verdict]:
+def played(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[Traffic, WriteClaims, WriteVerdict]:
     """West's steps, on their own: there is no other site, and nothing to merge."""
     backend = Forgetful(cluster)
     notes = Journal(path)
     with Node(backend) as node:
         traffic = Traffic(node, backend, lambda: defaultdict(lambda: 1), notes, sabotaged)
-        gate = Gate(0)
+        gate = RowGate(0)
         gate.open_to(len(PLAN.west))
         traffic.run(PLAN.west, gate, workers=4)
         notes.close()
         told = claims(read(path))
-        return traffic, told, judge(told, Claims({}, 0), seen(node), {})
+        return traffic, told, judge(told, WriteClaims({}, 0), seen(node), {})
 
 
 def test_all_that_was_acknowledged_is_there(cluster: MemoryCluster, tmp_path: Path) -> None:
@@ -67,14 +68,14 @@ def test_a_step_that_cannot_be_done_ends_the_client_that_waits_at_its_gate(
 ) -> None:
     """Nobody would open it: who waits for the steps below it would wait for ever, and not hear why."""
 
-    def refuses(self: Traffic, tx: object, step: Step) -> None:
+    def refuses(self: Traffic, tx: object, step: FlightStep) -> None:
         raise DuplicateKeyError("it is there already")
 
     monkeypatch.setattr(Traffic, "work", refuses)
     backend = Forgetful(cluster)
     with Node(backend) as node:
         traffic = Traffic(node, backend, lambda: defaultdict(lambda: 1), Journal(tmp_path / "j"), -1)
-        gate = Gate(0)
+        gate = RowGate(0)
         gate.open_to(20)
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(traffic.run, PLAN.west, gate, 4)

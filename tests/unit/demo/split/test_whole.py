@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 
 import halog.demo.split.model  # noqa: F401  declares the triggers
-from halog.demo.replay import Gate
+from halog.demo.journal import Journal, read
+from halog.demo.ordered_work import RowGate
 from halog.demo.split import reading
-from halog.demo.split.journal import Claims, Journal, claims, read
+from halog.demo.split.journal import WriteClaims, claims
 from halog.demo.split.model import Departure, departure_key, departure_state
-from halog.demo.split.steps import Plan, Step, plan
+from halog.demo.split.steps import FlightStep, StepPlan, plan
 from halog.demo.split.traffic import Traffic
-from halog.demo.split.verify import Reported, judge
+from halog.demo.split.verify import ReportedConflict, judge
 from halog.demo.verify_copies import Ask, placed_by
 from halog.metadata.restore_requests import DONE, restore_of
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.merge.restore_command import Reuniting, undo
+from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.rpc.router import Router
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
@@ -54,11 +55,11 @@ def east(west: Cluster) -> Iterator[Cluster]:
 class Client:
     """A site's, on a thread of its own."""
 
-    def __init__(self, cluster: Cluster, steps: list[Step], path: Path) -> None:
+    def __init__(self, cluster: Cluster, steps: list[FlightStep], path: Path) -> None:
         node = cluster.node(cluster.names[0])
         self._path = path
         self._journal = Journal(path)
-        self.gate = Gate(0)
+        self.gate = RowGate(0)
 
         def epochs() -> dict[str, int]:
             return {name: table.epoch.number for name, table in cluster.tables().items()}
@@ -71,13 +72,13 @@ class Client:
         assert self.traffic.error is None, self.traffic.error
         return self.traffic.tally.rows >= steps
 
-    def ended(self) -> Claims:
+    def ended(self) -> WriteClaims:
         self._thread.join(60)
         self._journal.close()
         return claims(read(self._path))
 
 
-def split(west: Cluster, east: Cluster, does: Plan, path: Path) -> tuple[Claims, Claims]:
+def split(west: Cluster, east: Cluster, does: StepPlan, path: Path) -> tuple[WriteClaims, WriteClaims]:
     """What was acknowledged at each."""
     west.see(east)
     at_west, at_east = Client(west, does.west, path / "west"), Client(east, does.east, path / "east")
@@ -110,7 +111,7 @@ def vars_of(departure: Departure) -> dict[str, str]:
     return {name: getattr(departure, name) for name in ("gate", "status", "by")}
 
 
-def report(cluster: Cluster) -> dict[str, Reported]:
+def report(cluster: Cluster) -> dict[str, ReportedConflict]:
     """The departures that are conflicts, as the log of the site that merged has them."""
     node, info = cluster.node(cluster.names[0]), DEFAULT.info(Departure)
     found = {}
@@ -122,7 +123,9 @@ def report(cluster: Cluster) -> dict[str, Reported]:
         for entry in report_of(Side(cluster.site, log, tp, chain, log.bounds(tp)[1]), bytes.fromhex(restored.merge)):
             if entry.found.kind not in AGREED and entry.found.key.startswith(info.family_id):
                 key = dict(zip(info.key_fields, info.decode_index_key(entry.found.key), strict=True))
-                told = Reported(entry.found.kind.value, state(entry.found.source), state(entry.found.initiating))
+                told = ReportedConflict(
+                    entry.found.kind.value, state(entry.found.source), state(entry.found.initiating)
+                )
                 found[departure_key(key)] = told
     return found
 
@@ -130,7 +133,7 @@ def report(cluster: Cluster) -> dict[str, Reported]:
 def restore(west: Cluster, east: Cluster) -> None:
     adapters, tables = west.node(west.names[0]).runtime.adapters, list(west.tables().values())
     own = Remote("west", adapters.log, adapters.coordinator)
-    with Reuniting(own, partial(state_topic, west.config), adapters.reach, ["east"], 30) as asked:
+    with RestoreCommand(own, partial(state_topic, west.config), adapters.reach, ["east"], 30) as asked:
         ended = asked.restore(tables, asked.sources(tables, {}), told=lambda name, now: None)
     assert {r.phase for r in ended.values()} == {DONE}, ended
 
