@@ -6,14 +6,14 @@
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
-# make features · sim SEEDS=5000 · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
+# make features · sim SEEDS=40000 (40 min) · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
 # make bench-rebalance ARGS='--objects 100000'   Spark moves objects under traffic, its driver is killed at half way
 SHELL := /bin/sh
 # Where this is set, as in many images, each of a run's hundred processes compiles everything anew: 4 s for pytest's workers.
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
-SEEDS ?= 5000
+SEEDS ?= 40000
 ARGS ?=
 PACKAGES = $(wildcard halog mappers restore spark_jobs)
 TYPED = $(PACKAGES) $(wildcard tools benchmarks examples)
@@ -30,12 +30,14 @@ WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 NODE_WORKERS := $(shell echo $$((4 * $$(nproc))))
 # Each with servers and nodes of its own, 3 GB of memory; what shares servers stays together (tests/workers.py).
 LANES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-TEST_SEEDS := 20000
+TEST_SEEDS := 10000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
-# defined and disabled; key directories; two sites that part and are merged (a minute of both cores); late requests; stores that
+# defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that
 # hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
 # that wait.
-OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000 sites:2000 late:1000 stowed:1000 rough:1000 outages:1000 parted:1000 silences:1000 twice:500 stills:1000 patient:500
+OTHER_SEEDS := moves:1000 banks:500 shops:500 lives:500 markets:500 sites:1000 late:500 stowed:500 rough:500 outages:500 parted:500 silences:500 twice:250 stills:500 patient:250
+# `make sim` plays four times as many of each.
+MORE_SEEDS := moves:4000 banks:2000 shops:2000 lives:2000 markets:2000 sites:4000 late:2000 stowed:2000 rough:2000 outages:2000 parted:2000 silences:2000 twice:1000 stills:2000 patient:1000
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 
@@ -88,7 +90,7 @@ features: setup
 	@$(PY) -m tools.features
 
 sim: setup
-	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(ARGS)
+	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(MORE_SEEDS:%=--also %) --processes $(CORES) $(ARGS)
 
 mutants: setup
 	@$(PY) -m tests.mutants.run $(ARGS)

@@ -169,7 +169,7 @@ class Transaction:
             if kind is None:
                 await self.commit()
         finally:
-            if self.sync.space.forked:  # nobody rolls back but this thread, the only one there is
+            if self.sync.space.forked:  # this thread rolls back, the only one there is
                 self.sync.rollback()
             elif self.sync.state == OPEN:
                 await _finished(asyncio.ensure_future(self._run(True, self.sync.rollback)))

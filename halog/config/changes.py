@@ -39,12 +39,12 @@ class Rule(NamedTuple):
 
 
 _MADE: Final = Rule(RESTART, "fixed once the policy has partitions")
-_MAPPED: Final = Rule(RESTART, "where keys belong nodes know without it: see `halog rebalance status`")
+_MAPPED: Final = Rule(RESTART, "nodes know without a restart where keys belong: see `halog rebalance status`")
 """This holds as long as objects are where the mapping has them, or on their way; else an activation moves them
 (MOVES)."""
 _LOCAL: Final = "each machine reaches the site in its own way"
 _LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
-_NODE: Final = "it is that node's machine which knows"
+_NODE: Final = "only that node's machine knows it"
 _NEW: Final = Rule(RESTART, "of every process that uses it")
 _SITES: Final = Rule(RESTART, "of the nodes, each while it is active")
 _VOTES: Final = Rule(RESTART, "of the nodes; the same at every site: change it while all of them reach each other")
@@ -69,7 +69,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "sites.*.requests": Rule(OWN_FILE, _LOCAL_OTHER),
     "sites.*.votes": _VOTES,
     "sites.*.nodes.*": Rule(OWN_FILE, _LOCAL_OTHER),
-    "application.modules": Rule(OWN_FILE, "no process imports what somebody else wrote into ZooKeeper"),
+    "application.modules": Rule(OWN_FILE, "no process imports what another one wrote into ZooKeeper"),
     "zones.*": Rule(AT_ONCE, ""),
     "zones.*.nodes": Rule(AT_ONCE, _SPREAD),
     "zones.*.quorum.minimum_votes": Rule(AT_ONCE, ""),

@@ -127,10 +127,10 @@ def address_problems(key: str, address: str, *, zero: bool = True, bare: bool = 
     elif port == 0 and not zero:
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
-        why = "stands for every interface of whichever machine reads it, so others who are told it would ask themselves"
+        why = "stands for every interface of the machine that reads it, so other machines would connect to themselves"
         yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
     elif _names_many(host):
-        why = "is a multicast or broadcast address, at which nobody can be called"
+        why = "is a multicast or broadcast address, which no server can be reached at"
         yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
 
 

@@ -189,7 +189,7 @@ def _node_list(key: str, partition: StaticPartition, zone: tuple[str, ...], zone
     if nodes[:1] and nodes[0] in late:
         yield f"{key}.async", f"names {nodes[0]!r}, the first of its nodes, which is active and therefore no replica"
     if set(nodes[len(nodes) - len(set(late)) :]) != set(late) or len(set(late)) != len(late):
-        yield f"{key}.async", "must be the last of its nodes, each once: whoever comes first in a node list is sync"
+        yield f"{key}.async", "must be the last of its nodes, each once: the first replicas of a node list are sync"
 
 
 def name_problems(config: Config) -> Problems:

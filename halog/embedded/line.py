@@ -223,8 +223,8 @@ class SiteLine:
                 self._pass(flow, now, flow.source in ready)
 
     def _interests(self, now: float) -> Iterator[tuple[socket.socket, int]]:
-        """Yield each socket once with its events. A socket with none is left out: it would report its end all the
-        time."""
+        """Yield each socket once with its events. A socket with none is left out, so that not even its end is
+        reported."""
         blocked, wanted = self._mode.blocked(now), dict[socket.socket, int]()
         for flow in self._flows:
             if flow.direction in blocked:

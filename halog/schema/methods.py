@@ -107,8 +107,8 @@ class MethodInfo:
         where = Where(self.owner, f"{self.name}({name})" if name != "return" else f"{self.name}() -> result")
         if name not in self._hints:
             raise DeclarationError(
-                f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called: from another node nobody "
-                "would know how it is sent; annotate it, or start the method's name with _ to keep it local",
+                f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called: no node would know "
+                "how to send it; annotate it, or start the method's name with _ to keep it local",
                 type=self.owner,
                 field=self.name,
             )

@@ -212,8 +212,8 @@ def _check_listed(tx: Reading, partition: str, places: Mapping[bytes, Place]) ->
         if not place.listed:
             raise UnknownTypeError(
                 f"a method has created {tx.space.name_of(key)} in partition {partition}; its type is not declared "
-                "here, so that nobody can say where its entry in the key directory belongs: declare it (import its "
-                "module)",
+                "here, so the place of its entry in the key directory is not known; nothing was done: declare it "
+                "(import its module)",
                 partition=partition,
                 key=key,
             )

@@ -140,7 +140,7 @@ def a_site_confirms_what_it_has_read_at_the_other_one() -> None:
     """Before its own log has it."""
 
     def mine(self: AcknowledgementSender) -> list[tuple[str, tuple[EpochId, int]]]:
-        line = self._mirroring._lines.get(self._site)
+        line = self._assignments.lines.get(self._site)
         at = {one.copy.name: one.mirror.chain.state.head for one in line._running.values()} if line else {}
         return [(name, max(head, at.get(name, head), key=lambda h: h[1])) for name, head in real(self)]
 

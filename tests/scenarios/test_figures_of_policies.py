@@ -86,7 +86,7 @@ def test_figure_3_what_is_odd_is_on_a_and_what_is_even_on_b_also_when_a_node_is_
     looks, real = list[str](), rebalancing.AutoRebalance.turn
     monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
     monkeypatch.setattr(
-        rebalancing.AutoRebalance, "turn", lambda self, w: (looks.append(self._members.me.name), real(self, w))
+        rebalancing.AutoRebalance, "turn", lambda self, w: (looks.append(self._members.me.node), real(self, w))
     )
     places = {"Odd": StaticPartition(("A",)), "Even": StaticPartition(("B",))}
     policy = PolicyConfig("all", kind="static", static=places, sync_replicas=0, mapper=f"{__name__}:by_parity")

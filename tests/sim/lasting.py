@@ -137,8 +137,8 @@ def _hold(w: World, p: Process, length: float) -> None:
 
 
 def look(w: World) -> None:
-    """As `halog.runtime.host.override_expiry.Overrides`: whoever sees that one is over takes it out of the znode, if he
-    can."""
+    """As `halog.runtime.host.override_expiry.OverrideExpiry`: whoever sees that one is over takes it out of the znode,
+    if he can."""
     for p in list(w.processes()):
         over, group = p.partition.overrides.over, w.coordinator.table.group
         if over and not p.coordinator.up:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.ports import Store
-    from halog.runtime.node.cluster_recovery import Plan, Recovered
+    from halog.runtime.node.cluster_recovery import Recovered, RecoveryPlan
 
 
 def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
@@ -140,11 +140,11 @@ def recover(
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
 
 
-def _look(connection: ClusterConnection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> Plan:
-    from halog.runtime.node.cluster_recovery import Looking
+def _look(connection: ClusterConnection, stores: Mapping[str, Store], missing: Mapping[str, str]) -> RecoveryPlan:
+    from halog.runtime.node.cluster_recovery import RecoverySurvey
 
     log, coordinator = connection.adapters.log, connection.coordinator
-    return Looking(log, coordinator, connection.config, stores, missing, say).plan()
+    return RecoverySurvey(log, coordinator, connection.config, stores, missing, say).plan()
 
 
 @contextmanager
@@ -197,8 +197,10 @@ def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
         return None
 
 
-def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str) -> None:
-    """Raise RefusedError if the recovery cannot be done, or could lose something whose loss nobody has accepted."""
+def _check(
+    plan: RecoveryPlan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str
+) -> None:
+    """RefusedError where it cannot be done, or could lose something that nobody has accepted."""
     from halog.errors import LogError, RefusedError
 
     if plan.problems:
@@ -229,8 +231,8 @@ def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], clus
         )
 
 
-def _tell(connection: ClusterConnection, plan: Plan, accepted: tuple[str, ...]) -> None:
-    """Write into the event history who has done it; no node can know."""
+def _tell(connection: ClusterConnection, plan: RecoveryPlan, accepted: tuple[str, ...]) -> None:
+    """Who has done it; no node can know."""
     from halog.cli.shared.event_log import note_or_say
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
     from halog.metadata.identity import who
@@ -272,7 +274,7 @@ def _tell(connection: ClusterConnection, plan: Plan, accepted: tuple[str, ...]) 
 # --- showing ---
 
 
-def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
+def _show(plan: RecoveryPlan, format_: str, cluster: str, *, dry_run: bool) -> None:
     if format_ == "json":
         emit_json(_document(plan, cluster, dry_run=dry_run))
         return
@@ -321,7 +323,7 @@ def _epoch(p: Recovered) -> int:
     return p.history.state.epoch.number if p.table is None else p.table.epoch.number
 
 
-def _document(plan: Plan, cluster: str, *, dry_run: bool) -> dict[str, Any]:
+def _document(plan: RecoveryPlan, cluster: str, *, dry_run: bool) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "dry_run": dry_run,

@@ -220,9 +220,7 @@ class ClusterConnection:
         asked."""
         modules_beside(self.config)
         held, known = bindings.read(self.coordinator), mapped_policies.read_all(self.coordinator)
-        made = Places(self.config, self._definition_of, held, known)
-        made.definition = self.definitions.find
-        return made
+        return Places(self.config, self._definition_of, held, known, self.definitions.find)
 
     def mapping_version(self, partition: str) -> int:
         """Return the version of the partition's mapping, for requests that name its keys (T8)."""

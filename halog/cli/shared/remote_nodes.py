@@ -14,7 +14,7 @@ from halog.errors import HalogError
 from halog.metadata.nodes import read_nodes
 from halog.metadata.zone_switches import read_switch
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
@@ -45,9 +45,8 @@ def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -
 
 
 def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
-    """Return what each hosting node of another site says of itself, or {"error": why}. `infos` are the nodes registered
-    there."""
-    known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)
+    """What each hosting node of another site says of itself, or {"error": why}; `infos`: those registered there."""
+    known = ClusterView(connection.adapters.channel, connection.config.other_sites[site].nodes)
     known.nodes_seen(dict(infos))
     hosts = [name for name, info in infos.items() if info.hosts]
 

@@ -97,6 +97,10 @@ class Asker:
         known = self.router.tables.get(partition) if self._of_policies else None
         return None if known is None else self._of_policies.get(known[1].policy)
 
+    def close(self) -> None:
+        """Ask nothing any more."""
+        self.closed = True
+
     def check_open(self) -> None:
         """Raise ClosedError once the node is closed; ForkedError in a child of the process that opened it."""
         self.check_forked()

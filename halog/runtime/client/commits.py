@@ -50,13 +50,15 @@ then."""
 class Commits:
     """Gives transaction ids and commits, in two ways: waiting for the answer, or being called with it. Thread-safe."""
 
-    def __init__(self, asker: Asker, location: int, waits: Callable[[str], bool]) -> None:
+    def __init__(
+        self, asker: Asker, location: int, waits: Callable[[str], bool], deliveries: DeliveryReports | None = None
+    ) -> None:
+        """`deliveries`: those of the copies hosted here, if any are."""
         self._asker = asker
         self._location = location.to_bytes(8, "big")
         self._waits = waits
         """Does a commit to this partition wait while there is no quorum?"""
-        self.deliveries: DeliveryReports | None = None
-        """Belongs to the copies that this node hosts."""
+        self._deliveries = deliveries
         self._stamp = 0
         self._unsent: set[bytes] = set()
         """Holds ids that were given and not sent yet: for them "too old" means that they did not happen."""
@@ -186,8 +188,8 @@ class Commits:
         before, open_.presented = open_.presented, True
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
         epoch = self._asker.epoch(copy.name)
-        if self.deliveries is not None:
-            self.deliveries.follow(copy, tag, waiter.settled, until)
+        if self._deliveries is not None:
+            self._deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
         if type(result) is res.NotServing:
             open_.presented = before
@@ -197,7 +199,7 @@ class Commits:
 
     def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """See Backend."""
-        copy, deliveries = self._asker.serving(partition), self.deliveries
+        copy, deliveries = self._asker.serving(partition), self._deliveries
         if copy is None or self._asker.closed or deliveries is None or work.site:
             return False
 
@@ -220,8 +222,8 @@ class Commits:
 
     def follow_up(self) -> None:
         """See Backend."""
-        if self.deliveries is not None:
-            self.deliveries.turn()
+        if self._deliveries is not None:
+            self._deliveries.turn()
 
 
 def says_nothing(error: HalogError, *, perhaps: bool = False) -> bool:

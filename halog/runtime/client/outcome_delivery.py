@@ -31,8 +31,8 @@ ATTEMPT_S = 1.0
 class DecisionDelivery:
     """A `DecisionDelivery` serves one hosting node. `ballots` is set once the node has joined."""
 
-    def __init__(self) -> None:
-        self.ballots: Ballots | None = None
+    def __init__(self, ballots: Ballots) -> None:
+        self._ballots = ballots
         self._errands = Errands("halog-settling", EACH, THREADS)
         self._telling = set[tuple[str, str, bytes, bool]]()
         """Holds what partitions that this node serves were told and have not answered: by whom, which partition,
@@ -59,7 +59,7 @@ class DecisionDelivery:
             self._told(copy, e, partition, outcome)
 
         self._telling.add(key)
-        if self.ballots is None or not self.ballots.tell(r, told):
+        if not self._ballots.tell(r, told):
             self._telling.discard(key)
             what = (copy.name, e.tx, "commit" if e.commit else "abort")
             self._errands.go(partition, what, partial(self._tell_elsewhere, copy, e, r))
@@ -88,5 +88,5 @@ class DecisionDelivery:
         return outcome is not None
 
     def _ask(self, r: frames.Decide) -> str | None:
-        """Return the answer; None if no node is there to answer."""
-        return None if self.ballots is None else attempt(self.ballots, r, ATTEMPT_S)
+        """None: nobody is there to answer."""
+        return attempt(self._ballots, r, ATTEMPT_S)

@@ -44,6 +44,7 @@ class Reads:
         waits: Callable[[str], bool],
         lease_ms: Callable[[str], int],
         room: int = PAGE_BYTES,
+        deliveries: DeliveryReports | None = None,
     ) -> None:
         """Take `room`: how many bytes of keys one request may carry."""
         self._asker = asker
@@ -51,8 +52,7 @@ class Reads:
         self._waits = waits
         self._lease_ms = lease_ms
         self._room = room
-        self.deliveries: DeliveryReports | None = None
-        """Belongs to the copies that this node hosts."""
+        self._deliveries = deliveries
         self.letting_go = MomentRelease(asker)
 
     def _serving(self, partition: str, least: int) -> Copy | None:
@@ -225,8 +225,8 @@ class Reads:
             return reply.lsn
         waiter = Waiter()
         tag = copy.barrier(waiter)
-        if self.deliveries is not None:
-            self.deliveries.follow(copy, tag, waiter.settled, until)
+        if self._deliveries is not None:
+            self._deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic()) or res.Unknown("no answer in time")
         if isinstance(result, res.Happened):
             return result.lsn

@@ -16,7 +16,6 @@ from halog.core.keys.directory import ID_BYTES
 from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.runtime.client.caller import Asker, Waiter
-from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.presented import presented
 from halog.runtime.replica.requests import Answer
@@ -105,8 +104,6 @@ class Ballots:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self.deliveries: DeliveryReports | None = None
-        """Belongs to the copies that this node hosts."""
 
     def prepare(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int:
         """Return the lsn of the vote; of the last vote it is the lsn of the commit. Raises what was answered;
@@ -162,8 +159,7 @@ class Ballots:
     def _here(self, copy: Copy, begin: Callable[[Answer], int], until: float) -> res.Result:
         waiter = Waiter()
         tag = begin(waiter)
-        if self.deliveries is not None:
-            self.deliveries.follow(copy, tag, waiter.settled, until)
+        copy.node.deliveries.follow(copy, tag, waiter.settled, until)
         return waiter.wait(until - time.monotonic()) or res.Unknown("no answer in time")
 
 

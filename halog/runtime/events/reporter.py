@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from halog.core.roles import LEADING, Role
 from halog.core.table.changes import migration_asked
@@ -19,8 +19,8 @@ from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, 
 from halog.runtime.events.history import History
 
 if TYPE_CHECKING:
+    from halog.core.partition import Partition
     from halog.core.table.table import PartitionTable
-    from halog.runtime.replica.driver import Copy
 
 INTRUDER_S = 60.0
 """A process that is refused tries again and again: it is reported once in this time."""
@@ -40,8 +40,18 @@ def migration_told(history: History, before: PartitionTable, now: PartitionTable
         history.tell(told.kind, why, more=told.more, partition=now.name, epoch=now.epoch.number)
 
 
+class ReportedCopy(Protocol):
+    """What is told of a copy comes from its core."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def core(self) -> Partition: ...
+
+
 class EventReporter:
-    """Reports the events of one run of a node."""
+    """A node's `EventReporter` tells the event history what happens in one run of it."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -54,8 +64,8 @@ class EventReporter:
 
     # --- copies ---
 
-    def told(self, copy: Copy, e: Tell) -> None:
-        """Report something that a copy's core knows."""
+    def told(self, copy: ReportedCopy, e: Tell) -> None:
+        """Something the core knows."""
         s = copy.core.state.chain.state
         self.history.tell(
             e.kind,
@@ -69,8 +79,8 @@ class EventReporter:
             logged=e.logged,
         )
 
-    def role_changed(self, copy: Copy, role: str, why: str) -> None:
-        """Report a copy's role, if operators know the difference."""
+    def role_changed(self, copy: ReportedCopy, role: str, why: str) -> None:
+        """A copy's role, if operators know the difference."""
         now = _SHOWN.get(role, REPLICA)
         was = self._roles.get(copy.name, REPLICA)
         if now == "offline" and was == REPLICA:

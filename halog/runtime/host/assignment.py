@@ -1,4 +1,5 @@
-"""Which partitions this node has a copy of: it opens them, rebuilds them, and lets go of those that moved away (P12).
+"""This module decides which partitions this node has a copy of: it opens them, rebuilds them, and lets go of those that
+moved away (P12).
 
 The partition tables say it (`PartitionTable.hosts`), and they change while the node runs. A copy is dropped, with its
 data, only when the newest table known here names this node no more: the log has what the others need. A copy that
@@ -64,11 +65,11 @@ def may_host(table: PartitionTable, node: str) -> bool:
 
 
 class Placing:
-    """Of one host."""
+    """A host's `Placing` opens its copies, and lets go of them."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._stirred = threading.Event()
+        self._stirred = host.tables.stirred
         self._begun = threading.Event()
         self._lost_at: dict[str, int] = {}
         """Partition → the offset its copy was rebuilt for last."""
@@ -80,7 +81,7 @@ class Placing:
     # --- all of them ---
 
     def begin(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
-        """Host what these tables place here, and delete what is left of what they do not."""
+        """Begin to host what these tables place here, and delete what is left of copies that they do not."""
         me = self._host.me.node
         self._open_all([vt for vt in tables if may_host(vt[1], me)])
         for version, table in tables:
@@ -89,7 +90,7 @@ class Placing:
         self._begun.set()
 
     def _open_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
-        """Several at a time, of each policy as many as it says (P4): each waits for the log's answers more than it
+        """Open several at a time, of each policy as many as it says (P4): each waits for the log's answers more than it
         works. One that may take its time keeps none of the others waiting."""
         slow = [vt for vt in tables if copy_rate(vt[1], self._host.me.node)]
         for version, table in slow:
@@ -109,7 +110,8 @@ class Placing:
                 copy.result()
 
     def _open_slowly(self, version: int, table: PartitionTable) -> None:
-        """On a thread of its own, until the copy follows the log like any other. What fails is begun anew later."""
+        """Open one on a thread of its own, until the copy follows the log like any other. What fails is begun anew
+        later."""
         host = self._host
         try:
             with host.pacing.held(table, Copy(host, version, table)):
@@ -144,11 +146,11 @@ class Placing:
         return bool(self._rebuilt) or any(c.error is None and c.core.state.role in _UNSETTLED for c in copies)
 
     def stir(self) -> None:
-        """A table changed."""
+        """Look soon: a table changed."""
         self._stirred.set()
 
     def turn(self, closing: threading.Event) -> None:
-        """One look at all tables."""
+        """Take one look at all tables."""
         self._stirred.wait(LOOK_S)
         self._stirred.clear()
         if closing.is_set() or not self._begun.is_set():
@@ -198,13 +200,13 @@ class Placing:
         return copy
 
     def _keep_as_it_is(self, copy: Copy, stored: StoredPosition, error: LogError) -> None:
-        """Hosted, but taking no part in anything, with the reason in its status."""
+        """Keep it as it is: it is hosted, but takes no part in anything, and its status has the reason."""
         copy.start(stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset, NEVER)
         self._host.copies[copy.name] = copy
         copy.fail(error)
 
     def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
-        """Where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
+        """Return where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
         host, stored = self._host, copy.objects.load_position()
         if stored is not None and confirmed(host.log, copy.tp, stored):
             return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
@@ -215,7 +217,7 @@ class Placing:
         return host.snapshots.restore(copy, table.policy, empty, partial(host.pacing.rows, copy.name))
 
     def _let_go(self, copy: Copy, version: int) -> None:
-        """The table names this node no more."""
+        """Let go of it: the table names this node no more."""
         if self._drop(copy, version, lambda table: not is_host(table, self._host.me.node)):
             logger.info("partition %s: hosted here no more; its copy is deleted", copy.name)
 
@@ -231,8 +233,8 @@ class Placing:
         self._stirred.set()
 
     def _drop(self, copy: Copy, version: int, still: Callable[[PartitionTable], bool]) -> bool:
-        """Drop a copy with its data, unless the newest table says otherwise. An epoch of its own that is still under
-        way ends first."""
+        """Delete a copy with its data, unless the newest table says otherwise. An epoch of its own that is still under
+        way ends first. Says whether it was dropped."""
         host = self._host
         with copy.lock:
             core = copy.core
@@ -270,7 +272,7 @@ class Placing:
         self._host.spawn(f"rebuild-{copy.name}", lambda: self._rebuild(copy))
 
     def _rebuild(self, copy: Copy) -> None:
-        """Until it is there again: log or coordinator may be away for now."""
+        """Rebuild it until it is there again: log or coordinator may be away for now."""
         while not self._host.pause(REBUILD_S):
             try:
                 if self._rebuild_once(copy):

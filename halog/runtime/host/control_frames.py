@@ -17,7 +17,7 @@ class Control:
         self._copies = copies
 
     def take(self, member: Member, frame: frames.Control) -> None:
-        """A control frame of a member that introduced itself."""
+        """Take a control frame of a member that introduced itself."""
         match frame:
             case frames.Acks():
                 self._acknowledged(member, frame)

@@ -1,4 +1,4 @@
-"""What a node that hosts partitions runs: its copies, one producer session, one tail of the log, and their threads.
+"""A `Host` is the hosting half of a node: its copies, one producer session, one tail of the log, and their threads.
 
 All copies share the session (rule W1 allows it: its end ends every epoch that writes through it) and the tail, so that
 both are warm when a partition fails over. Each epoch is bound to the session it began with. This module moves events
@@ -18,10 +18,9 @@ from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.roles import Role
 from halog.core.settings import Settings
-from halog.core.table.table import PartitionTable
 from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, HalogError, VersionError
-from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
+from halog.ports import Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.assignment import Placing
 from halog.runtime.host.control_frames import Control
@@ -29,8 +28,9 @@ from halog.runtime.host.lease_renewal import Leasing
 from halog.runtime.host.log_probe import ASKERS, LogQuestions
 from halog.runtime.host.log_reader import LogReader
 from halog.runtime.host.log_tails import Tails
-from halog.runtime.host.override_expiry import Overrides
+from halog.runtime.host.override_expiry import OverrideExpiry
 from halog.runtime.host.push_batches import Pushes
+from halog.runtime.host.services import CopyRequests, NodeContext, TableFeed
 from halog.runtime.host.snapshotter import Snapshots
 from halog.runtime.host.table_refresh import Refreshing
 from halog.runtime.host.throttle import Pacing
@@ -40,7 +40,6 @@ from halog.runtime.replica.disk_effects import Disk
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.router import Router
 from halog.runtime.store.flusher import FlushedStore
 
 logger = logging.getLogger("halog.host")
@@ -75,34 +74,42 @@ class OutcomeDelivery(Protocol):
         """Whoever comes next asks again."""
 
 
+def _told_nobody(partition: str, role: str) -> None:
+    """Nobody is told of roles."""
+
+
 class Host:
-    """The hosting half of a node; implements what copies ask of their surroundings."""
+    """A `Host` is the hosting half of a node; it implements what copies ask of their surroundings."""
 
     def __init__(
         self,
-        me: Member,
-        site: str,
+        context: NodeContext,
         settings: Settings,
         policies: Mapping[str, CopyPolicy],
         log: Log,
-        coordinator: Coordinator,
         store: FlushedStore,
-        router: Router,
+        tables: TableFeed,
         snapshots: Snapshots,
         telling: EventReporter,
         settling: OutcomeDelivery,
+        requests: CopyRequests,
+        roles_seen: Callable[[str, str], None] = _told_nobody,
     ) -> None:
-        self.me = me
-        self.site = site
+        """Take what it stands on. `requests` answers what copies ask of features. `roles_seen` is told of every change
+        of a copy's role: (partition, role)."""
+        self.me = context.me
+        self.site = context.site
         self.settings = settings
         self.policies = policies
         self.log = log
-        self.coordinator = coordinator
+        self.coordinator = coordinator = context.coordinator
         self.store = store
-        self.router = router
+        self.router = tables.router
+        self.tables = tables
+        self.table_seen = tables.seen
         self.snapshots = snapshots
         self.telling = telling
-        self.copies: dict[str, Copy] = {}
+        self.copies = tables.copies
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
@@ -121,14 +128,13 @@ class Host:
         self._session: LogSession
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
-        self.merge_due: Callable[[Copy, fx.MergeDue], None] = _nobody_merges
-        self.ask_vote: Callable[[Copy, fx.AskVote], None] = _nobody_votes
+        self.merge_due = requests.merge_due
+        self.ask_vote = requests.ask_vote
         self.to_stir: list[Callable[[], None]] = []
         """Called after each batch of the log that was read."""
-        self.roles_seen: Callable[[str, str], None] = lambda name, role: None
-        """Told of every change of a copy's role: (partition, role)."""
+        self._roles_seen = roles_seen
         self._refreshing = Refreshing(coordinator, self.table_seen)
-        self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
+        self._overrides = OverrideExpiry(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
         self._ticks = 0
@@ -136,7 +142,8 @@ class Host:
         """`acks`: of a thread that sends acknowledgements to the same node together."""
         self._threads: list[threading.Thread] = []
         self._ends: list[Callable[[], None]] = []
-        self._closing = threading.Event()
+        self._closing = context.closing
+        self.pause = context.pause
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
         self.deliveries = DeliveryReports(
             lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush, self.end_session
@@ -154,7 +161,7 @@ class Host:
             threading.Thread(target=_make, args=(made, make), name="halog-tail-made", daemon=True).start()
 
     def start(self, members: Membership) -> None:
-        """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
+        """Start the threads, once the topics exist, behind `prepare`; copies are added one by one."""
         self.members = members
         self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._batch_read)
@@ -174,7 +181,7 @@ class Host:
             self.keep_on(name, turn)
 
     def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        """A thread that `close` waits for."""
+        """Start a thread that `close` waits for."""
         thread = threading.Thread(target=work, name=f"halog-{name}", daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -184,10 +191,6 @@ class Host:
         """Take turns on a thread of their own until the node closes; `end` is called once no thread runs."""
         self.spawn(name, partial(self._forever, turn))
         self._ends.append(end)
-
-    def pause(self, seconds: float) -> bool:
-        """Wait, unless the node closes; does it?"""
-        return self._closing.wait(seconds)
 
     def run(self, work: Callable[[], None]) -> None:
         """Do something that may block on another thread."""
@@ -293,7 +296,7 @@ class Host:
 
     @property
     def followed(self) -> Tails:
-        """What tells its copies of the log."""
+        """Return what tells its copies of the log."""
         return self._tail
 
     def follow(self, tp: TopicPartition, offset: int) -> None:
@@ -318,14 +321,6 @@ class Host:
 
     def refresh_table(self, copy: Copy) -> None:
         self._refreshing.ask(copy.name)
-
-    def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
-        """A partition's znode was read or announced."""
-        self.router.table_seen(name, version, table)
-        copy = self.copies.get(name)
-        if copy is not None:
-            copy.post(ev.TableSeen(version, table))
-        self.placing.stir()
 
     def alive_changed(self, members: frozenset[Member], why: str) -> None:
         """The members this node believes to be up changed."""
@@ -376,7 +371,7 @@ class Host:
         if role in _STANDING:
             self._tail.hurry(copy)
         self.telling.role_changed(copy, role, why)
-        self.roles_seen(copy.name, role)
+        self._roles_seen(copy.name, role)
         self.router.nudge()
 
     def told(self, copy: Copy, effect: Tell) -> None:
@@ -410,11 +405,3 @@ def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:
 def _close(made: Future[LogTail]) -> None:
     if made.exception() is None:
         made.result().close()
-
-
-def _nobody_votes(copy: Copy, e: fx.AskVote) -> None:
-    """This node asks no site."""
-
-
-def _nobody_merges(copy: Copy, e: fx.MergeDue) -> None:
-    """Nothing in this node asks for it."""

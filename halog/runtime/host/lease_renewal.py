@@ -1,4 +1,4 @@
-"""What a host does for leases: asks for the renewals of its copies, and passes on what ends a lease or a wait for one.
+"""A host asks for the renewals of its copies' leases, and passes on what ends a lease or a wait for one.
 
 This module decides nothing.
 """
@@ -15,7 +15,7 @@ from halog.runtime.replica.driver import Copy
 
 
 class Leasing:
-    """Of one host."""
+    """A host's `Leasing` renews the leases of its copies."""
 
     def __init__(
         self, coordinator: Coordinator, copies: Mapping[str, Copy], run: Callable[[Callable[[], None]], None]
@@ -25,7 +25,7 @@ class Leasing:
         self._run = run
 
     def renew(self, copy: Copy, effect: fx.Renew) -> None:
-        """The core counted from before this call."""
+        """Renew a lease; the core counted from before this call."""
         self._run(lambda: self._renew(copy, effect))
 
     def _renew(self, copy: Copy, effect: fx.Renew) -> None:
@@ -44,7 +44,7 @@ class Leasing:
         self._tell(ev.SessionLost())
 
     def died(self, member: Member) -> None:
-        """Its host said so."""
+        """Tell the copies that this run is no more: its host said so."""
         self._tell(ev.Died(member))
 
     def _tell(self, event: ev.SessionLost | ev.Died) -> None:

@@ -48,8 +48,8 @@ CALM_MS = 10_000
 """or until so long no question has gone unanswered."""
 
 
-class Asking(Protocol):
-    """What is asked of a copy."""
+class AskedCopy(Protocol):
+    """This is what is asked of a copy."""
 
     name: str
     tp: TopicPartition
@@ -60,7 +60,7 @@ class Asking(Protocol):
 class _Question:
     __slots__ = ("asked_ms", "copy", "round", "serves", "since_ms", "tried")
 
-    def __init__(self, copy: Asking, e: fx.AskLog) -> None:
+    def __init__(self, copy: AskedCopy, e: fx.AskLog) -> None:
         self.copy = copy
         self.round = e.round
         self.since_ms = e.since_ms
@@ -77,8 +77,8 @@ class _Question:
 
 
 class LogQuestions:
-    """Of one node. `end(tp, timeout_s)` asks the log; `ready()`: is there a session to append with? `tell(kind, cause,
-    more)` tells the history."""
+    """`LogQuestions` asks the log for one node. `end(tp, timeout_s)` asks the log; `ready()` says whether there is a
+    session to append with; `tell(kind, cause, more)` tells the history."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class LogQuestions:
         self._why = ""
         self._unanswered_ms = 0
         """What was met last, and when."""
-        self._last: Asking | None = None
+        self._last: AskedCopy | None = None
         """Whose question was answered last, while it is away: by that it is found out whether it is back."""
 
-    def ask(self, copy: Asking, e: fx.AskLog) -> None:
+    def ask(self, copy: AskedCopy, e: fx.AskLog) -> None:
         """The copy wants to know; a later question replaces its earlier one."""
         with self._lock:
             self._open[copy.name] = _Question(copy, e)
@@ -158,7 +158,7 @@ class LogQuestions:
             return self._open[name]
 
     def _again(self, question: _Question) -> None:
-        """Behind all others."""
+        """Put the question behind all others."""
         name = question.copy.name
         with self._lock:
             self._asked.discard(name)
@@ -174,8 +174,8 @@ class LogQuestions:
         question.copy.post(ev.LogAnswered(question.round))
         self._is_heard(question.copy, took_ms)
 
-    def _is_heard(self, copy: Asking, took_ms: int) -> None:
-        """It has answered, after so long: is it back, if it was away?"""
+    def _is_heard(self, copy: AskedCopy, took_ms: int) -> None:
+        """Note that the log has answered after so long: it may be back, if it was away."""
         with self._lock:
             now, since = monotonic_ms(), self._away_since_ms
             if not since or self._open:
@@ -203,8 +203,8 @@ class LogQuestions:
         self._tell(LOG_AWAY, why, more)
 
     def view(self) -> dict[str, object] | None:
-        """For operators: since when it is away, why, and which partitions wait for it; None: it is not,
-        or nobody waits."""
+        """Return for operators since when it is away, why, and which partitions wait for it; None: it is not, or nobody
+        waits."""
         with self._lock:
             if not self._away_since_ms or not self._open:
                 return None

@@ -1,4 +1,4 @@
-"""A thread that reads the log for a node's copies: each copy's entries in runs, acknowledgements behind them.
+"""A thread reads the log for a node's copies: each copy's entries in runs, acknowledgements behind them.
 
 Order within a partition is never changed. This module decides nothing.
 """
@@ -31,8 +31,9 @@ Run = list[Entry | OutOfRange]
 
 
 class LogReader:
-    """`flush` is called after every batch: acknowledgements found meanwhile leave together. Then `took` is told of each
-    copy, and how many bytes it was given; it may take its time: nothing of the batch is left by then."""
+    """A `LogReader` gives copies what the log has. `flush` is called after every batch: acknowledgements found
+    meanwhile leave together. Then `took` is told of each copy, and how many bytes it was given; it may take its time:
+    nothing of the batch is left by then."""
 
     def __init__(
         self,

@@ -1,6 +1,5 @@
-"""Two tails of the log for one node: one that is told of every entry at once, one that is told every few ms. A third
-one is for copies that are read no faster than somebody allows (`halog.runtime.host.throttle`), while they read what was
-there.
+"""One node has two tails of the log: one is told of every entry at once, one is told every few ms. A third one is for
+copies that are read no faster than somebody allows (`halog.runtime.host.throttle`), while they read what was there.
 
 Copies that commits or elections may wait for follow the prompt one. An async replica follows the patient one, and so
 does a sync replica while it is pushed to (decision 7): told of every entry, it would take half the CPU of the commit it

@@ -1,4 +1,4 @@
-"""The end of what was to last a while (Q3): a node takes it out of ZooKeeper."""
+"""Takes out of ZooKeeper what was to last a while, once that is over (Q3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S = 0.5
 """How often a node looks whether an override that is over is to be taken out: its copies count it no more."""
 
 
-class Overrides:
+class OverrideExpiry:
     """Takes the overrides of the partitions hosted here out of ZooKeeper when their time is over. Their copies count
     them no more by then (`halog.core.active.quorum_overrides`), whether this comes to anything or not: it is for the
     other nodes, and for operators."""
@@ -28,7 +28,7 @@ class Overrides:
         self._copies = copies
 
     def turn(self, closing: threading.Event) -> None:
-        """One look at all of them."""
+        """Take one look at all of them."""
         if not closing.wait(LOOK_S):
             for copy in self._copies():
                 if over := copy.core.overrides.over:

@@ -1,4 +1,5 @@
-"""What the active pushes to its sync replicas while the log takes it: collected per commit, sent per group.
+"""The active pushes records to its sync replicas while the log takes them: they are collected per commit, and sent per
+group.
 
 Pushes leave when whoever polls for deliveries has handed the records to the log and begins to wait, so that the
 network's work and the log's overlap, and commits that go to the log together travel in one frame, with the last of what
@@ -33,7 +34,7 @@ class Pushes:
         self._lock = threading.Lock()
 
     def add(self, partition: str, e: fx.Push) -> None:
-        """In the order of the partition's log."""
+        """Add a push, in the order of the partition's log."""
         self._due.append(((partition, e.epoch, e.to), e))
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""The state topic: what a new copy starts from, so that the log need not be read, or kept, from its beginning.
+"""A new copy is made from the state topic; so the log need not be read, or kept, from its beginning.
 
 One compacted partition beside each log partition. Keys:
     k <index key>  an object as stored (no value: deleted), header `lsn`
@@ -95,14 +95,14 @@ Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """When to take a snapshot, and how much log to keep behind it."""
+    """Says when to take a snapshot, and how much log to keep behind it."""
 
     every_records: int
     every_ms: int
     keep_records: int
 
 
-class Known(NamedTuple):
+class KnownMarker(NamedTuple):
     """The last marker this node knows of."""
 
     mark: SnapshotMark
@@ -111,7 +111,7 @@ class Known(NamedTuple):
 
 
 class Mirrors(Protocol):
-    """Who mirrors what at this site; see `halog.runtime.sites.mirror_assignment`."""
+    """Says who mirrors what at this site; see `halog.runtime.sites.mirror_assignment`."""
 
     def is_wanted(self, copy: Copy) -> bool:
         """Is this node to mirror that partition, and is its log the other site's? Asked at every turn."""
@@ -126,17 +126,23 @@ class Snapshots:
     """Takes and restores snapshots. One thread calls `tend`; `restore` may run beside it."""
 
     def __init__(
-        self, log: Log, coordinator: Coordinator, state_topic: Callable[[str], str], cluster: str, policy: Policy
+        self,
+        log: Log,
+        coordinator: Coordinator,
+        state_topic: Callable[[str], str],
+        cluster: str,
+        policy: Policy,
+        mirrors: Mirrors | None = None,
     ) -> None:
+        """Take and restore for one node. `mirrors` says who mirrors what; without it there are no other sites."""
         self.log = log
         self.coordinator = coordinator
         self.cluster = cluster
         self.policy = policy
         self._state_topic = state_topic
         self._writers: dict[str, LogTransaction] = {}
-        self._marked: dict[str, Known] = {}
-        self.mirrors: Mirrors | None = None
-        """None: there are no other sites."""
+        self._marked: dict[str, KnownMarker] = {}
+        self.mirrors = mirrors
 
     def _tp(self, copy: Copy) -> TopicPartition:
         return TopicPartition(self._state_topic(copy.core.state.table.policy), copy.tp.partition)
@@ -159,7 +165,7 @@ class Snapshots:
                 self._retire(copy)
 
     def _retire(self, copy: Copy) -> None:
-        """Nothing to be taken here (any more): stop counting; whoever takes the next one starts from the marker."""
+        """Stop counting: nothing is to be taken here (any more). Whoever takes the next one starts from the marker."""
         copy.objects.dirty = None
         self._marked.pop(copy.name, None)
         writer = self._writers.pop(copy.name, None)
@@ -178,16 +184,16 @@ class Snapshots:
         waited = time.monotonic() - known.at >= self.policy.every_ms / 1000
         return behind >= self.policy.every_records or (behind > 0 and waited)
 
-    def _known_marker(self, copy: Copy) -> Known:
+    def _known_marker(self, copy: Copy) -> KnownMarker:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
             mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
-            known = self._marked[copy.name] = Known(mark, time.monotonic())
+            known = self._marked[copy.name] = KnownMarker(mark, time.monotonic())
         return known
 
     def _since(self, copy: Copy) -> int:
-        """The lsn up to which the state topic is complete: everything above it is to be written."""
+        """Return the lsn up to which the state topic is complete: everything above it is to be written."""
         mark = self._known_marker(copy).mark
         if mark.lsn and self.log.bounds(self._tp(copy))[1] < mark.end:
             logger.warning("the state topic of %s was created again: everything is written to it", copy.name)
@@ -226,7 +232,7 @@ class Snapshots:
         return [*copy.objects.forget_tombstones(lsn), *copy.objects.forget_outcomes(lsn - KEEP)]
 
     def _changes(self, copy: Copy, view: Snapshot, dirty: set[bytes] | None, since: int) -> Iterator[Keyed]:
-        """Objects and outcomes above lsn `since`, as the state topic holds them."""
+        """Yield objects and outcomes above lsn `since`, as the state topic holds them."""
         objects = copy.objects
         if dirty is None:
             for key, data in objects.objects(view):
@@ -255,12 +261,12 @@ class Snapshots:
                 yield OUTCOMES + _BLOCK.pack(block) + more, b"".join(PAIR.pack(lsn, tx) for lsn, tx in some), {}
 
     def _expired_blocks(self, since: int, lsn: int) -> Iterator[Keyed]:
-        """Blocks that the marker at `lsn` does without and the one before, at `since`, did not."""
+        """Yield the blocks that the marker at `lsn` does without and the one before, at `since`, did not."""
         for block in range(max(0, since - KEEP) // BLOCK, max(0, lsn - KEEP) // BLOCK):
             yield OUTCOMES + _BLOCK.pack(block), None, {}
 
     def _check(self, copy: Copy, position: StoredPosition) -> None:
-        """RefusedError if what is stored here may be older than what the state topic holds."""
+        """Raise RefusedError if what is stored here may be older than what the state topic holds."""
         if position.state.owner:
             self._check_not_stale(copy, position)
         elif copy.core.leading is not None:
@@ -269,12 +275,13 @@ class Snapshots:
             raise RefusedError(f"this site serves {copy.name}, and its active node takes the snapshots")
 
     def _check_not_stale(self, copy: Copy, position: StoredPosition) -> None:
-        """With the writer at hand: nobody before us marks anything any more, and whoever comes later fences ours."""
+        """Check it with the writer at hand: nobody before us marks anything any more, and whoever comes later fences
+        ours."""
         self._writer(copy)
         self.coordinator.sync(self._path(copy))
         found = self._read_mark(copy)
         mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
-        self._marked[copy.name] = Known(mark, time.monotonic())
+        self._marked[copy.name] = KnownMarker(mark, time.monotonic())
         marked = marked_up_to(self.log, self._tp(copy), mark, position.state.log_id)
         if marked > position.next_offset:
             raise RefusedError(
@@ -283,7 +290,8 @@ class Snapshots:
             )
 
     def _check_epoch(self, copy: Copy, position: StoredPosition) -> None:
-        """With the writer at hand: whoever becomes active after this look makes its own later, and fences ours."""
+        """Check it with the writer at hand: whoever becomes active after this look makes its own later, and fences
+        ours."""
         self._writer(copy)
         path = f"partitions/{copy.name}"
         self.coordinator.sync(path)
@@ -298,7 +306,7 @@ class Snapshots:
         return writer
 
     def _checked_writer(self, copy: Copy) -> LogTransaction:
-        """The one that was at hand at the look; another one would fence whoever is newer."""
+        """Return the writer that was at hand at the look; another one would fence whoever is newer."""
         writer = self._writers.get(copy.name)
         if writer is None:
             raise RefusedError(f"the snapshot of {copy.name} was given up")
@@ -330,7 +338,7 @@ class Snapshots:
             self.coordinator.create(self._path(copy), mark.to_bytes(form))
         elif not since or int(found.data.split()[0]) < position.state.lsn:
             self.coordinator.set(self._path(copy), mark.to_bytes(form), found.version)
-        self._marked[copy.name] = Known(mark, time.monotonic())
+        self._marked[copy.name] = KnownMarker(mark, time.monotonic())
         if last.rows and last.lsn != lsn:
             self._write(copy, ledger_rows.gone(last.lsn, last.rows))
 

@@ -1,6 +1,5 @@
-"""Partition tables that are to be read again, read on a thread of their own: while the coordinator is away nothing else
-may wait for it.
-"""
+"""Partition tables that are to be read again are read on a thread of their own: while the coordinator is away nothing
+else may wait for it."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ class Refreshing:
             logger.warning("the table %s cannot be read, going on trying: %s", which, said)
 
     def _read(self, names: list[str]) -> None:
-        """All at once: after a session was lost a node reads those of all its partitions."""
+        """Read all at once: after a session was lost a node reads those of all its partitions."""
         self._coordinator.sync(f"partitions/{names[0]}")
         found = self._coordinator.get_many([f"partitions/{name}" for name in names])
         wrong: HalogError | None = None

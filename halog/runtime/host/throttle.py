@@ -54,7 +54,7 @@ def wait_for_bytes(size: int, rate: Callable[[], int], pause: Callable[[float], 
 
 
 class Pacing:
-    """Of one host."""
+    """A host's `Pacing` has copies read no faster than their tables say."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -62,12 +62,12 @@ class Pacing:
         self._tail_made = False
 
     def rate(self, name: str) -> int:
-        """Bytes a second that this node may read for its copy of a partition now; 0: as fast as it can."""
+        """Return how many bytes a second this node may read for its copy of a partition now; 0: as fast as it can."""
         known = self._host.router.tables.get(name)
         return 0 if known is None else copy_rate(known[1], self._host.me.node)
 
     def rows(self, name: str, rows: Iterator[tuple[bytes, bytes | None]]) -> Iterator[tuple[bytes, bytes | None]]:
-        """The same rows of a snapshot, in their time. NotWantedError."""
+        """Yield the same rows of a snapshot, in their time. NotWantedError."""
         size = 0
         for key, value in rows:
             yield key, value

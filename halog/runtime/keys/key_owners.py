@@ -253,13 +253,15 @@ class Places:
         definition_of: Callable[[str], Definition | None],
         held: Mapping[str, str] | None = None,
         mappings: Mapping[str, PolicyMapping] | None = None,
+        definition: Callable[[bytes], Definition] = _unknown,
     ) -> None:
+        """`definition`: the stored definition of a type id. Objects of types that are not declared here are mapped,
+        too."""
         self.config = config
-        self.held = held or {}
+        self.held = {} if held is None else held
         self.mappings = mappings or {}
         self.definition_of = definition_of
-        self.definition: Callable[[bytes], Definition] = _unknown
-        """The stored definition of a type id: objects of types that are not declared here are mapped, too."""
+        self.definition = definition
 
     def bound(self, type_name: str) -> PolicyBinding | None:
         """Return how a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*". None:

@@ -40,10 +40,10 @@ AT_ONCE: Final = 8
 class PartitionLoads:
     """Knows the loads of partitions and nodes, in one process. Thread-safe."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, here: Callable[[], frames.LoadsAre] | None = None) -> None:
+        """`here`: what this very node says, if it hosts partitions."""
         self._router = router
-        self.here: Callable[[], frames.LoadsAre] | None = None
-        """Returns what this very node says, if it hosts partitions."""
+        self._here = here
         self._told: dict[str, tuple[float, frames.LoadsAre]] = {}
         """By node: when it was asked, and what it said."""
         self._placed: Counter[str] = Counter()
@@ -117,8 +117,8 @@ class PartitionLoads:
                 self._placed[partition] -= before[partition]
 
     def _answer(self, node: str) -> frames.LoadsAre:
-        if node == self._router.me and self.here is not None:
-            return self.here()
+        if node == self._router.me and self._here is not None:
+            return self._here()
         reply = self._router.request(node, frames.Loads(), ASK_S)
         if not isinstance(reply, frames.LoadsAre):
             raise HalogError(f"{node} answered {type(reply).__name__}")

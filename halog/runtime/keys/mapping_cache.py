@@ -31,21 +31,28 @@ class MappingView(KnownMappings, frozen=True, eq=False):
     """By type, as they are asked for."""
 
 
-class MappingCache:
-    """Knows the mappings, for one node. Thread-safe."""
+def _nobody_told() -> None:
+    """Nobody waits for a change."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+
+class MappingCache:
+    """What one node knows. Thread-safe."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        homes: Collection[str] = (),
+        changed: Callable[[], None] = _nobody_told,
+    ) -> None:
+        """`homes`: the policies that have one, so that another site may serve their partitions some day. `changed` is
+        called behind every change, on any thread."""
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._znodes: dict[str, int] = {}
-        """By policy: the version of the znode that is known, since what was read may be told late."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called after every change, on any thread."""
-        self.noted: Callable[[], None] = lambda: None
-        """Called after `changed`, on the same thread."""
+        """By policy, the version of the znode that is known: what was read may be told late."""
+        self._changed = changed
+        self._homes = homes
         self.now = MappingView()
-        self.homes: Collection[str] = ()
-        """Policies that have a home, so that another site may serve their partitions some day."""
 
     @property
     def known(self) -> Mapping[str, PolicyMapping]:
@@ -86,14 +93,13 @@ class MappingCache:
             self.now = MappingView(
                 versions, changing, listed, leaving, policies, self.now.sites, mappings=known, updating=updating
             )
-        self.changed()
-        self.noted()
+        self._changed()
 
     def served(self, table: PartitionTable, site: str) -> None:
         """Note that another site serves a partition from now on; "": this one does. This is told of every partition;
         nothing is noted of those that no other site may ever serve."""
         with self._lock:
             sites = self.now.sites
-            noted = site or table.name in sites or table.policy in self.homes
+            noted = site or table.name in sites or table.policy in self._homes
             if noted and sites.get(table.name) != site:
                 self.now = msgspec.structs.replace(self.now, sites={**sites, table.name: site})

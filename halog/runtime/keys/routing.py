@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 from halog.core.keys.mapping import Place, PolicyMapping
 from halog.errors import CoordinatorError, UnknownTypeError, UnreachableError
-from halog.ports import Coordinator
 from halog.runtime.keys.create_placement import CreatePlacement
 from halog.runtime.keys.key_owners import Owner, Places
 from halog.runtime.keys.loads import PartitionLoads
@@ -20,18 +19,30 @@ AGAIN_S = 0.05
 """Pause before the coordinator is asked again for a mapping."""
 
 
-class Routing:
-    """Says where keys belong, for one node. `start` names this process, so that not all begin their turns at the same
-    partition."""
+def _stays_open() -> bool:
+    return False
 
-    def __init__(self, places: Places, coordinator: Coordinator, router: Router, start: bytes = b"") -> None:
+
+class Routing:
+    """A node's `Routing` says where keys belong, and where new objects go."""
+
+    def __init__(
+        self,
+        places: Places,
+        mappings: MappingCache,
+        router: Router,
+        loads: PartitionLoads,
+        start: bytes = b"",
+        closing: Callable[[], bool] = _stays_open,
+    ) -> None:
+        """`start` names this process, so that not all begin their rounds at the same partition. `closing` says whether
+        nobody is to wait any more."""
         self.places = places
         self._router = router
-        self.mappings = MappingCache(coordinator)
-        self.loads = PartitionLoads(router)
-        self.choosing = CreatePlacement(places.config, self.loads, start)
-        self.closing: Callable[[], bool] = lambda: False
-        """Says whether nobody is to wait any more."""
+        self.mappings = mappings
+        self.loads = loads
+        self.choosing = CreatePlacement(places.config, loads, start)
+        self._closing = closing
 
     def owner(self, type_name: str) -> Owner:
         """Return who decides for a type now. Raises UnknownTypeError, ConfigError."""
@@ -91,7 +102,7 @@ class Routing:
                 known = self.mappings.known.get(policy)
                 if known is not None and known.version >= version:  # told by its watch meanwhile
                     return known
-                if self.closing() or time.monotonic() >= until:
+                if self._closing() or time.monotonic() >= until:
                     raise UnreachableError(
                         f"a partition of policy {policy} serves mapping version {version}, which could not be read "
                         f"within {limit_s:g} s: {error.message}; nothing was done; run it again once ZooKeeper "

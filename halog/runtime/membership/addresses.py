@@ -1,4 +1,4 @@
-"""An address by which a node registers must lead to that node from wherever another one runs.
+"""A node must be reached by its registered address from wherever another one runs.
 
 Two do not. The address of all interfaces names the machine of whoever dials it. A loopback address does too, so it is
 good for nodes and clients of one machine only. Each would ask itself instead of the other, take it for down, and both
@@ -29,7 +29,7 @@ def machine() -> str:
 
 
 def check_bound(node: str, configured: str, actual: str) -> None:
-    """ConfigError where the configured name turned out to be the address of all interfaces."""
+    """Raise ConfigError where the configured name turned out to be the address of all interfaces."""
     if names_all_interfaces(actual.rpartition(":")[0]):
         raise ConfigError(
             f"nodes.{node}.address: {configured} is {actual} here, which stands for every interface of whichever "
@@ -40,7 +40,7 @@ def check_bound(node: str, configured: str, actual: str) -> None:
 
 
 def check_reachable(me: NodeInfo, others: Iterable[NodeInfo]) -> None:
-    """ConfigError that names the node whose address does not lead to it from the machine of the other one.
+    """Raise ConfigError that names the node whose address does not lead to it from the machine of the other one.
 
     `me` has just registered; `others` are registered, or were when this was read.
     """

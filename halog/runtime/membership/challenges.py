@@ -1,4 +1,4 @@
-"""Challenges between nodes, through the coordinator: one znode for each pair and way, `lines/<asked>/<asker>`.
+"""Nodes are challenged through the coordinator: one znode is there for each pair and way, `lines/<asked>/<asker>`.
 
 The asker writes the number of its question, who is asked writes that it has answered it, and both watch. What a
 question means, and when it is due, `halog.core.election.challenges` says. This module decides nothing.
@@ -21,8 +21,8 @@ logger = logging.getLogger("halog.members")
 DOWN = 0
 
 
-class Line(msgspec.Struct, frozen=True):
-    """The znode. `asker` and `of` are runs: what is written to another run of either counts for nothing."""
+class Challenge(msgspec.Struct, frozen=True):
+    """This is the znode. `asker` and `of` are runs: what is written to another run of either counts for nothing."""
 
     asker: int
     of: int
@@ -35,7 +35,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Challenging:
-    """Of one node. Whatever waits for the coordinator does so on threads of its own."""
+    """`Challenging` asks and answers for one node. Whatever waits for the coordinator does so on threads of its own."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class Challenging:
         is_lost: Callable[[str], None],
         offline: Callable[[], str],
     ) -> None:
-        """`answered(node, its run, number)` is told of answers, with DOWN for a number where that one serves nothing;
-        `is_lost(node)`, that this node is not heard there. `offline`: why this one serves nothing; "": it does."""
+        """Ask and answer for the run `me`. `answered(node, its run, number)` is told of answers, with DOWN for a number
+        where that one serves nothing; `is_lost(node)`, that this node is not heard there. `offline` says why this one
+        serves nothing; "": it does."""
         self._me = me
         self._coordinator = coordinator
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="halog-challenge")
@@ -84,7 +85,7 @@ class Challenging:
 
     def _ask(self, other: Member, number: int, *, lost: bool) -> None:
         path = f"lines/{other.node}/{self._me.node}"
-        question = Line(self._me.incarnation, other.incarnation, number, 0, lost)
+        question = Challenge(self._me.incarnation, other.incarnation, number, 0, lost)
         data, known = msgspec.json.encode(question), self._versions.get(other.node)
         if known is not None:
             try:
@@ -125,7 +126,7 @@ class Challenging:
             logger.debug("a challenge came to nothing: %s", error)
 
 
-def _line(found: Versioned | None) -> Line | None:
+def _line(found: Versioned | None) -> Challenge | None:
     if found is None:
         return None
     try:
@@ -134,4 +135,4 @@ def _line(found: Versioned | None) -> Line | None:
         return None
 
 
-_DECODER = msgspec.json.Decoder(Line)
+_DECODER = msgspec.json.Decoder(Challenge)

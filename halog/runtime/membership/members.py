@@ -1,4 +1,5 @@
-"""Who is up, as this node sees it: registrations in the coordinator, connections, and the silence on them (N4, R4).
+"""This module knows who is up, as this node sees it: registrations in the coordinator, connections, and the silence on
+them (N4, R4).
 
 A member is up while it is registered and heard: its frames arrive within the non-response timeout and our connection to
 it stands. A broken connection is tried once more at once; a refused attempt means the process is gone. The first sign
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
@@ -24,6 +26,7 @@ from halog.metadata.nodes import NodeInfo
 from halog.ports import Channel, Peer
 from halog.runtime.membership.witness import is_secret
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.support.clock import monotonic_ms
 
 logger = logging.getLogger("halog.members")
@@ -38,7 +41,7 @@ def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:
 
 
 class _Link:
-    """What is known of one other hosting node."""
+    """A link holds what is known of one other hosting node."""
 
     __slots__ = (
         "challenges",
@@ -88,16 +91,52 @@ class _Link:
 
     @property
     def present(self) -> bool:
-        """Up for everybody, not only reached?"""
+        """Say whether it is up for everybody, not only reached."""
         return self.up and not self.offline
 
 
+class Challenger(Protocol):
+    """A `Challenger` asks silent runs whether they live; see `halog.runtime.membership.challenges`."""
+
+    def met_soon(self, node: str) -> None:
+        """There is such a node, which is to be heard."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        """Ask a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
+
+
+class _NoChallenger:
+    """Stands for a challenger that asks nobody."""
+
+    def met_soon(self, node: str) -> None:
+        """Nobody is met."""
+
+    def ask(self, other: Member, number: int, lost: bool) -> None:
+        """Nobody is asked."""
+
+
+def _sees() -> bool:
+    return True
+
+
+def _judges_nobody(sight: NodeContacts) -> str:
+    return ""
+
+
+def _told_nobody(node: str, up: bool, why: str) -> None:
+    """Nobody is told of other nodes."""
+
+
+def _nobody_succeeded(member: Member) -> None:
+    """Nobody is told of runs that others have taken the place of."""
+
+
 class Membership:
-    """Keeps one outgoing connection to every other hosting node. `changed(members, why)` runs on any thread."""
+    """A `Membership` keeps one outgoing connection to every other hosting node, and knows who is up."""
 
     def __init__(
         self,
-        me: NodeInfo,
+        me: Member,
         hello: frames.Hello,
         channel: Channel,
         keep_alive_ms: int,
@@ -105,7 +144,23 @@ class Membership:
         changed: Callable[[frozenset[Member], str], None],
         run: Callable[[Callable[[], None]], None],
         registration_grace_ms: int = 2_000,
+        *,
+        own: OwnState | None = None,
+        coordinated: Callable[[], bool] = _sees,
+        judge: Callable[[NodeContacts], str] = _judges_nobody,
+        tails: Callable[[], dict[str, int]] = dict,
+        noticed: Callable[[str, bool, str], None] = _told_nobody,
+        line: Callable[[str, bool, str], None] = _told_nobody,
+        succeeded: Callable[[Member], None] = _nobody_succeeded,
+        challenger: Challenger | None = None,
     ) -> None:
+        """`changed(members, why)` runs on any thread; `run` does something that may block on another one.
+
+        `own` is told why this node is offline, which `judge` says, given whom it sees; "": it is not (Q1).
+        `coordinated` says whether the own coordinator session sees registrations now. `tails` are the last lsns of the
+        partitions that this node is active for. `noticed` is told of each node that is up again, or no more, by itself:
+        (node, up, why). `line` is told of each line to a node that is cut though that node lives, and once it is whole
+        again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened."""
         self.me = me
         self.channel = channel
         self.changed = changed
@@ -114,43 +169,41 @@ class Membership:
         self.keep_alive_ms = keep_alive_ms
         self.non_response_ms = non_response_ms
         self.registration_grace_ms = registration_grace_ms
-        self.coordinated: Callable[[], bool] = lambda: True
-        """Does our own coordinator session see registrations now?"""
+        self.coordinated = coordinated
         self.lock = threading.Lock()
         self.links: dict[str, _Link] = {}
         self.registered: dict[str, NodeInfo] = {}
-        self.tails: Callable[[], dict[str, int]] = dict
-        self.noticed: Callable[[str, bool, str], None] = lambda node, up, why: None
-        """Told of each node that is up again, or no more, by itself: (node, up, why)."""
-        self.succeeded: Callable[[Member], None] = lambda member: None
-        """Told of each run whose data directory another run has opened."""
-        self.judge: Callable[[NodeContacts], str] = lambda sight: ""
-        """Why this node is offline, given whom it sees; "": it is not (Q1)."""
-        self.offline = ""
-        """What `judge` said last."""
-        self.met: Callable[[str], None] = lambda node: None
-        """Told of each node that is to be heard, at first."""
-        self.challenge: Callable[[Member, int, bool], None] = lambda member, number, lost: None
-        """Asks a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
-        self.line: Callable[[str, bool, str], None] = lambda node, whole, why: None
-        """Told of each line to a node that is cut though that node lives, and once it is whole again."""
+        self.tails = tails
+        self.noticed = noticed
+        self.line = line
+        self.succeeded = succeeded
+        self.judge = judge
+        self.own = own or OwnState()
+        challenger = challenger or _NoChallenger()
+        self.met = challenger.met_soon
+        self.challenge = challenger.ask
         self._answering: frozenset[Member] = frozenset()
         self._sent_ms = 0
         self._ticked_ms = monotonic_ms()
-        self._alive = frozenset({me.member})
+        self._alive = frozenset({me})
         self._notify = threading.Lock()
         self._told = self._alive
         self.closed = False
 
+    @property
+    def offline(self) -> str:
+        """Return why this node is offline, as `judge` said last; "": it is not."""
+        return self.own.why_offline
+
     # --- sources of knowledge ---
 
     def registrations(self, infos: dict[str, NodeInfo]) -> None:
-        """The registered nodes changed."""
+        """Take the registered nodes, which changed."""
         dial, replaced = [], []
         with self.lock:
             self.registered = infos
             for name, info in infos.items():
-                if name == self.me.name or not info.hosts:
+                if name == self.me.node or not info.hosts:
                     continue
                 link = self.links.get(name)
                 if link is None or link.info.incarnation != info.incarnation:
@@ -213,8 +266,8 @@ class Membership:
         return True
 
     def turn(self, closing: threading.Event, every_s: float) -> None:
-        """One turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this node
-        must not fall silent for it."""
+        """Take one turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this
+        node must not fall silent for it."""
         if not closing.wait(every_s):
             self.tick()
 
@@ -261,7 +314,7 @@ class Membership:
             self._dial_soon(link.info.name)
 
     def _look_after(self, link: _Link, now: int) -> None:
-        """One that is not heard: does it live?"""
+        """Look whether one that is not heard lives."""
         if link.cut and not self._lives(link, now):
             told, link.cut, link.cut_told = link.cut_told, False, False
             if told:
@@ -277,12 +330,13 @@ class Membership:
             self._tell_cut(link, "it was never heard")
 
     def _tell_cut(self, link: _Link, why: str) -> None:
-        """That it lives and is not heard. Of one that has just come only once there was time to connect."""
+        """Tell that it lives and is not heard. Of one that has just come this is told only once there was time to
+        connect."""
         link.cut_told = True
         self.line(link.info.name, False, why)
 
     def _lives(self, link: _Link, now: int) -> bool:
-        """Not heard, and known to live by what it answered just now?"""
+        """Say whether it is not heard, and known to live by what it answered just now."""
         barred = link.dead or link.left or bool(link.offline) or link.up or self._expired(link)
         return not barred and link.challenges.lives(now, min(link.heard_ms, link.unreached_ms or link.heard_ms))
 
@@ -295,10 +349,10 @@ class Membership:
             link.challenges.over()
 
     def is_lost_at(self, node: str) -> None:
-        """That node does not hear this one, though both live: one of them tells it."""
+        """Tell of a line that is cut: that node does not hear this one, though both live. One of the two tells it."""
         link = self.links.get(node)
-        if link is not None and not link.cut and self.me.name < node and link.up:
-            self.line(node, False, f"{node} does not hear {self.me.name}")
+        if link is not None and not link.cut and self.me.node < node and link.up:
+            self.line(node, False, f"{node} does not hear {self.me.node}")
 
     # --- connections ---
 
@@ -337,7 +391,7 @@ class Membership:
         # It is up once it is heard, too.
 
     def _reached(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, str]:
-        """A connection that took our first frames; or None, and why."""
+        """Return a connection that took our first frames; or None, and why."""
         try:
             peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
         except HalogError as e:
@@ -403,7 +457,7 @@ class Membership:
     # --- what follows ---
 
     def _down(self, link: _Link, why: str, *, dead: bool = False) -> None:
-        """`dead`: is that evidence that its process is no more, or will be replaced in any case?"""
+        """Take it for down. `dead`: this is evidence that its process is no more, or will be replaced in any case."""
         link.dead = link.dead or dead
         if link.up:
             told = link.left or not link.present  # else it told so itself
@@ -420,8 +474,8 @@ class Membership:
         """Tell who is gone one by one, each with its own cause, this node first: it is not to stand for who went with
         its quorum. Then who has come."""
         with self._notify:
-            links, me, was = dict(self.links), self.me.member, self.offline
-            self.offline = self.judge(_sight(links))
+            links, me, was = dict(self.links), self.me, self.offline
+            self.own.why_offline = self.judge(_sight(links))
             present = {link.info.member for link in links.values() if link.present}
             alive = frozenset(present if self.offline else present | {me})
             was_answering = self._answering

@@ -1,10 +1,9 @@
-"""The node quorum at work (Q1): whether this node may serve, judged from whom its connections reach.
+"""Says whether this node may serve, judged from whom its connections reach: the node quorum at work (Q1).
 
 The channel decides, not the registrations: a node that is cut off from everybody cannot read these, and hears within
 the non-response timeout that nobody answers. While ZooKeeper is away the channel still tells who is there, so nobody
 goes offline for that. (A registration that ZooKeeper shows to be gone counts as ever, see `members`.) The states and
-their arithmetic are `halog.core.table.zones`; this module keeps them, tells of their changes, and restores copies when
-the node is back.
+their arithmetic are `halog.core.table.zones`; this module keeps them, and tells of their changes.
 
 zones/<name>    ZoneSwitch as JSON, changed by compare-and-set only; absent: the quorum is as configured
 """
@@ -14,9 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core.roles import Role
 from halog.core.table.zones import NodeContacts, QuorumCount, Zone, ZoneState, count, first_state, happening, next_state
 from halog.errors import CoordinatorError, HalogError
 from halog.events import ZONE_BACK, ZONE_LOST, ZONE_PARTIAL, ZONE_SWITCHED, ZONE_WHOLE, Kind
@@ -26,8 +24,6 @@ from halog.ports import Coordinator, Versioned
 if TYPE_CHECKING:
     from halog.config import Config
     from halog.runtime.events.history import History
-    from halog.runtime.host.host import Host
-    from halog.runtime.replica.driver import Copy
 
 logger = logging.getLogger("halog.zones")
 
@@ -42,7 +38,7 @@ _TOLD: dict[ZoneState, Kind] = {
 
 
 def zones_of(config: Config, node: str) -> list[Zone]:
-    """The zones a node is in, as the core counts them."""
+    """Return the zones a node is in, as the core counts them."""
     made = []
     for name, zone in config.zones.items():
         nodes = config.nodes_of(name)
@@ -55,7 +51,7 @@ def zones_of(config: Config, node: str) -> list[Zone]:
 
 
 class _Standing:
-    """This node in one of its zones."""
+    """A standing is how this node stands in one of its zones."""
 
     __slots__ = ("counted", "state", "switch", "zone")
 
@@ -73,21 +69,27 @@ class _Standing:
         return f"zone {self.zone.name} has no quorum here: {self.counted}"
 
 
+class _Watching(NamedTuple):
+    """Switches are read there, and `changed` is told when one moves."""
+
+    coordinator: Coordinator
+    changed: Callable[[], None]
+
+
 class Zoning:
-    """Of one run of a hosting node."""
+    """Says whether a hosting node may serve, in one run of it."""
 
     def __init__(self, me: str, zones: list[Zone], history: History) -> None:
         self._me = me
         self._history = history
         self._standings = {zone.name: _Standing(zone) for zone in zones}
         self._sight = NodeContacts()
-        self._rebuilt: list[Copy] = []
-        """Copies that others are to take the place of."""
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._work: tuple[Host, Callable[[], str]] | None = None
-        self._coordinator: Coordinator | None = None
-        self._changed: Callable[[], None] = lambda: None
+        self._restore: Callable[[], None] | None = None
+        """Restores copies that are offline, once; None: there are none yet."""
+        self._watching: _Watching | None = None
+        """None: it does not know yet how the switches stand."""
         self._watched: set[str] = set()
 
     @property
@@ -131,9 +133,8 @@ class Zoning:
     # --- the switch ---
 
     def watch(self, coordinator: Coordinator, changed: Callable[[], None]) -> None:
-        """Know how the switches stand now, and call `changed` when one moves."""
-        self._coordinator = coordinator
-        self._changed = changed
+        """Learn how the switches stand now, and call `changed` when one moves."""
+        self._watching = _Watching(coordinator, changed)
         for s in self._standings.values():
             if s.zone.guarded:
                 s.switch = read_switch(coordinator, s.zone.name)
@@ -146,7 +147,7 @@ class Zoning:
             coordinator.watch(path_of(name), lambda _, found: self._moved(name, found))
 
     def _learn_switch(self, coordinator: Coordinator, s: _Standing) -> None:
-        """Of a zone that this node is in, or that has a quorum, only now."""
+        """Learn the switch of a zone that this node is in, or that has a quorum, only now."""
         try:
             s.switch = read_switch(coordinator, s.zone.name)
         except HalogError as e:
@@ -167,7 +168,11 @@ class Zoning:
         if first == self._me and was != s.switch.off:  # one tells
             now = "off" if s.switch.off else "on"
             self._history.tell(ZONE_SWITCHED, s.switch.reason or "asked for", more={"zone": name, "now": now})
-        self._changed()
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        if self._watching is not None:
+            self._watching.changed()
 
     # --- another configuration ---
 
@@ -181,44 +186,28 @@ class Zoning:
             s.zone = zone
             if known is None:
                 s.state = ZoneState.ACTIVE  # it serves; the count that follows says whether it may
-            if self._coordinator is not None and zone.guarded and (known is None or zone.name not in self._watched):
-                self._learn_switch(self._coordinator, s)
+            watching = self._watching
+            if watching is not None and zone.guarded and (known is None or zone.name not in self._watched):
+                self._learn_switch(watching.coordinator, s)
         self._standings = standings
         self._restore_if_guarded()
-        self._changed()
+        self._tell_changed()
 
     # --- coming back ---
 
-    def tend(self, host: Host, offline: Callable[[], str]) -> None:
-        """Restore copies whenever this node is online, on a thread of its own: the log may be away."""
-        self._work = host, offline
+    def tend(self, restore: Callable[[], None]) -> None:
+        """Call `restore` again and again while a zone has a quorum, on a thread of its own: the log may be away."""
+        self._restore = restore
         self._restore_if_guarded()
 
     def _restore_if_guarded(self) -> None:
-        if self.guarded and self._work is not None and self._thread is None:
-            self._thread = threading.Thread(target=self._tend, args=self._work, name="halog-zones", daemon=True)
+        if self.guarded and self._restore is not None and self._thread is None:
+            self._thread = threading.Thread(target=self._tend, args=(self._restore,), name="halog-zones", daemon=True)
             self._thread.start()
 
-    def _tend(self, host: Host, offline: Callable[[], str]) -> None:
+    def _tend(self, restore: Callable[[], None]) -> None:
         while not self._closing.wait(LOOK_S):
-            self._rebuilt = [copy for copy in self._rebuilt if host.copies.get(copy.name) is copy]
-            for copy in list(host.copies.values()):
-                if copy.core.state.role is Role.OFFLINE and copy not in self._rebuilt and not offline():
-                    try:
-                        self._restore(host, copy)
-                    except HalogError as e:
-                        logger.warning("partition %s cannot be restored yet: %s", copy.name, e)
-                    except Exception:
-                        logger.exception("partition %s cannot be restored yet", copy.name)
-
-    def _restore(self, host: Host, copy: Copy) -> None:
-        """From where it stood; from a snapshot, if it was offline for longer than the log is kept."""
-        start, end = host.log.bounds(copy.tp)
-        if start <= copy.core.state.next_offset:
-            copy.restore(end)
-        else:
-            self._rebuilt.append(copy)
-            host.lost(copy, f"the log was trimmed to {start} while this node was offline")
+            restore()
 
     def close(self) -> None:
         """Restore nothing more."""
@@ -230,11 +219,11 @@ class Zoning:
 
     @property
     def reaches(self) -> list[str]:
-        """The others that count here for a quorum, offline or not."""
+        """Return the others that count here for a quorum, offline or not."""
         return sorted(self._sight.reached)
 
     def view(self) -> list[dict[str, object]]:
-        """Plain values, a zone each."""
+        """Return plain values, a zone each."""
         return [
             {
                 "zone": s.zone.name,

@@ -1,4 +1,4 @@
-"""A small process beside a node, which tells the other nodes when the node's process is no more (R5).
+"""A witness is a small process beside a node, which tells the other nodes when the node's process is no more (R5).
 
 A refused connection may be a firewall's; the kernel's word, through a pidfd, is not. It is a process of its own, since
 the dead tell nothing, and no parent, so that signals, process ids and supervisors are about the node. What it says is
@@ -35,7 +35,8 @@ def is_secret(secret: bytes, witness: str) -> bool:
 
 
 class Witness:
-    """Of this very process. Without pidfds (Linux before 5.3) there is none: others wait for leases to end."""
+    """A `Witness` is there for this very process. Without pidfds (Linux before 5.3) there is none: others wait for
+    leases to end."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -69,7 +70,7 @@ class Witness:
             os.close(pidfd)
 
     def others(self, hello: frames.Hello, addresses: Iterable[str]) -> None:
-        """Whom to tell, from now on."""
+        """Say whom to tell, from now on."""
         if self._process is None or self._process.stdin is None:
             return
         said = [frames.encode(frame) for frame in (hello, frames.Died(self._secret))]
@@ -78,8 +79,8 @@ class Witness:
         self._write(self._process, line.encode() + b"\n")
 
     def _write(self, process: subprocess.Popen[bytes], line: bytes) -> None:
-        """Whole or not at all, and without waiting: one that is gone, or stopped with a full pipe, leaves nobody worse
-        off than no witness would; half a line would be taken for the beginning of the next."""
+        """Write it whole or not at all, and without waiting. One that is gone, or stopped with a full pipe, leaves
+        nobody worse off than no witness would; half a line would be taken for the beginning of the next."""
         assert process.stdin is not None
         with suppress(OSError):
             if os.write(process.stdin.fileno(), line) < len(line):

@@ -1,4 +1,4 @@
-"""The witness's program: `python witness_process.py PIDFD`. See `halog.runtime.membership.witness`.
+"""This is the witness's program: `python witness_process.py PIDFD`. See `halog.runtime.membership.witness`.
 
 Imports nothing of halog. Reads lines of JSON, the last one counts: what to say, in base64, and whom to.
 """
@@ -21,7 +21,7 @@ CONNECT_S = 1.0
 
 
 def main(pidfd: int) -> None:
-    """Until the process is no more."""
+    """Watch until the process is no more, then tell of it."""
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # who ends a node and all about it is to be witnessed
         signal.signal(each, signal.SIG_IGN)
     told: dict[str, Any] = {"say": "", "to": []}
@@ -44,7 +44,7 @@ def main(pidfd: int) -> None:
 
 
 def tell(data: bytes, addresses: list[str]) -> None:
-    """All at once."""
+    """Tell all at once."""
     threads = [threading.Thread(target=_tell, args=(data, address)) for address in addresses]
     for thread in threads:
         thread.start()

@@ -25,8 +25,8 @@ PIECE: Final = 1_000
 """So many keys are decided together, ahead."""
 
 
-class KeyDecision(NamedTuple):
-    """A `KeyDecision` holds what was decided for one key, and how the log will have it."""
+class LoggedDecision(NamedTuple):
+    """A `LoggedDecision` holds what was decided for one key, and how the log will have it."""
 
     decided: KeyDecision
     merged: Merged
@@ -43,7 +43,7 @@ class MergeDecisions:
 
     def __init__(self, compensate: Compensate) -> None:
         self._compensate = compensate
-        self._known: dict[bytes, KeyDecision] = {}
+        self._known: dict[bytes, LoggedDecision] = {}
 
     def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
         """Decide these keys while the partition is served. EpochLost once `is_over`."""
@@ -53,7 +53,7 @@ class MergeDecisions:
             piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
-    def settled(self, keys: Sequence[Difference], into: TargetMerge) -> list[KeyDecision]:
+    def settled(self, keys: Sequence[Difference], into: TargetMerge) -> list[LoggedDecision]:
         """Return the decision for each of these keys, and for the objects that they create. Only keys that were not
         decided ahead are decided now."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
@@ -63,12 +63,12 @@ class MergeDecisions:
         written = {id(s.decided): s for s in known}
         return [written.get(id(d)) or _written(d) for d in with_created([s.decided for s in known], into)]
 
-    def _ahead_of(self, found: Difference) -> KeyDecision | None:
+    def _ahead_of(self, found: Difference) -> LoggedDecision | None:
         """Return what was decided ahead for this key, if it was compared again and is still the same."""
         known = self._known.get(found.key)
         return known if known is not None and _is_same(known.decided.choice.found, found) else None
 
-    def _settled(self, keys: tuple[Difference, ...]) -> list[KeyDecision]:
+    def _settled(self, keys: tuple[Difference, ...]) -> list[LoggedDecision]:
         return [_written(d) for d in self._compensate(keys)]
 
 
@@ -82,8 +82,8 @@ def _seen(found: Difference) -> tuple[object, ...]:
     return *found[:5], *([c[:3] for c in by] for by in (found.source_by, found.initiating_by))
 
 
-def _written(decided: KeyDecision) -> KeyDecision:
-    return KeyDecision(decided, merged(decided.choice, decided.by))
+def _written(decided: KeyDecision) -> LoggedDecision:
+    return LoggedDecision(decided, merged(decided.choice, decided.by))
 
 
 def counted(decided: Sequence[KeyDecision]) -> dict[str, object]:

@@ -36,6 +36,14 @@ BACK_S: Final = 10.0
 Due = dict[str, "queue.SimpleQueue[fx.MergeDue | res.Result]"]
 """By partition: the queue of whoever waits for its epoch to be opened."""
 
+
+def hand_over(due: Due, copy: Copy, e: fx.MergeDue) -> None:
+    """Tell whoever waits for it that the epoch was started that a merge is to open. With the copy's lock held."""
+    waiting = due.get(copy.name)
+    if waiting is not None:
+        waiting.put(e)
+
+
 Made = Callable[[fx.MergeDue], list[bytes]]
 """Makes the records that open the epoch; if there are none, it opens as any other."""
 

@@ -82,15 +82,20 @@ class RestoreDriver:
     definitions."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], compensate: Compensations, definitions: TopicPartition
+        self,
+        host: Host,
+        reach: Callable[[str], Remote],
+        compensate: Compensations,
+        definitions: TopicPartition,
+        due: Due,
     ) -> None:
         self._host = host
         self._reach = reach
         self._compensate = compensate
         self._definitions = definitions
-        self._due: Due = {}
+        self._due = due
         self._asked: dict[str, RestoreRequest] = {}
-        """By partition: what was asked for last, as far as this node has heard."""
+        """By partition, what was asked for last, as far as this node has heard."""
         self._watched: set[str] = set()
         self._at_it: set[str] = set()
         self._unread: set[str] = set()
@@ -125,12 +130,6 @@ class RestoreDriver:
     def close(self) -> None:
         """Stop when the node closes: what is not done is left to the next active node."""
         self._workers.shutdown(wait=False, cancel_futures=True)
-
-    def due(self, copy: Copy, e: fx.MergeDue) -> None:
-        """Pass on that the epoch was started which a merge is to open. Called with the copy's lock held."""
-        waiting = self._due.get(copy.name)
-        if waiting is not None:
-            waiting.put(e)
 
     def _restore(self, copy: Copy, seen_ms: int) -> None:
         """Restore one partition. `seen_ms`: when this node heard of it; other nodes with slow triggers may have tried
@@ -295,7 +294,11 @@ class _PartitionRestore:
         check_keys(self._copy.name, found.keys)
         found = completed(found, self._copy.objects.find)
         settled = self._deciding.settled(found.keys, TargetMerge(self._copy.name, name, self._copy.objects.find))
-        self._result = lambda: {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
+
+        def result() -> dict[str, object]:
+            return {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
+
+        self._result = result
         return merge_records(opening_of(e), [theirs.state], found, [s.merged for s in settled], name)
 
     # --- undoing one ---
@@ -316,7 +319,11 @@ class _PartitionRestore:
         if found.put_back is not None:  # somebody undid it since the last look
             return []
         made = undone(found.report, found.left, self._copy.objects.find)
-        self._result = lambda: made.numbers
+
+        def result() -> dict[str, object]:
+            return made.numbers
+
+        self._result = result
         return merge_records(opening_of(e), [], None, made.merged, found.undoes) if made.merged else []
 
     # --- the epoch that opens with it ---

@@ -1,4 +1,4 @@
-"""What an operator asks of a node; the command line's side of the runtime."""
+"""This module does what an operator asks of a node; it is the command line's side of the runtime."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from halog.runtime.client.reads import Reads
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
 from halog.runtime.keys.key_owners import Places
+from halog.runtime.node.live_config import Configured
 from halog.runtime.placement.migration import migrate, wait_until_there
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.rpc import frames
@@ -25,12 +26,12 @@ from halog.runtime.rpc.result_errors import to_error
 
 
 class Operators:
-    """Part of a running node."""
+    """Serves the operators of a running node."""
 
     def __init__(
         self,
         asker: Asker,
-        config: Config,
+        configured: Configured,
         coordinator: Coordinator,
         reads: Reads,
         places: Places,
@@ -39,24 +40,29 @@ class Operators:
     ) -> None:
         self._afterwards = afterwards
         self._asker = asker
-        self.config = config
+        self._configured = configured
         self._coordinator = coordinator
         self._reads = reads
         self._places = places
         self._history = history
 
+    @property
+    def config(self) -> Config:
+        """Return the configuration in force."""
+        return self._configured.config
+
     def check_open(self) -> None:
-        """ClosedError if the node is closed; ForkedError in a child of the process that opened it."""
+        """Raise ClosedError if the node is closed, ForkedError in a child of the process that opened it."""
         self._asker.check_open()
 
     def check_forked(self) -> None:
-        """ForkedError, as there; what a closed node knew may still be looked at."""
+        """Raise ForkedError, as `check_open` does; what a closed node knew may still be looked at."""
         self._asker.check_forked()
 
     @property
     def up(self) -> list[str]:
-        """The registered nodes that host partitions, as the coordinator has them: a node that has just started knows no
-        others yet, and applications enable partitions then."""
+        """Return the registered nodes that host partitions, as the coordinator has them. A node that has just started
+        knows no others yet, and applications enable partitions then."""
         self.check_open()
         names = self._coordinator.children("nodes")
         return [info.name for info in read_nodes(self._coordinator, names).values() if info.hosts]
@@ -87,8 +93,8 @@ class Operators:
                 raise to_error(result, partition)
 
     def rebalance(self, policy: str, config: Config | None = None, *, wait_s: float = 0.0) -> int:
-        """Change where a policy has keys to what `config` says (without one: what this node's says), and move the
-        objects there while they are used (P13, T8); the version of the mapping that comes of it.
+        """Move objects to other partitions under traffic (P13, T8): change where a policy has keys to what `config`
+        says (without one: what this node's says). Returns the version of the mapping that comes of it.
 
         Returns once the change is begun; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
@@ -107,8 +113,8 @@ class Operators:
         return wishes.turn_back(self._coordinator, policy)
 
     def moves(self, policy: str, config: Config | None = None) -> Mapping[tuple[str, str], int]:
-        """How many objects a `rebalance` with this configuration would move from which partition to which. Reads all
-        of the policy; moves nothing."""
+        """Return how many objects a `rebalance` with this configuration would move from which partition to which. It
+        reads all of the policy, and moves nothing."""
         self.check_open()
         scan = partial(self._reads.scan, prefix=b"")
         router = self._asker.router

@@ -1,25 +1,31 @@
-"""From a configuration to the hosting half of a node."""
+"""This module makes the hosting half of a node from a configuration."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from halog.core import effects as fx
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
+from halog.runtime.events.history import History
 from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host, OutcomeDelivery
+from halog.runtime.host.services import CopyRequests, NodeContext, TableFeed
 from halog.runtime.host.snapshotter import Policy, Snapshots
 from halog.runtime.merge.compensation import Compensations
+from halog.runtime.merge.epoch_reopening import Due, hand_over
 from halog.runtime.merge.restore_driver import RestoreDriver
+from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
 from halog.runtime.rpc.remote_sites import Afar
-from halog.runtime.rpc.router import Router
 from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
 from halog.runtime.sites.divergence_count import DivergenceCount
-from halog.runtime.sites.mirror_assignment import MirrorAssignment
+from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorAssignments
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
@@ -33,10 +39,24 @@ if TYPE_CHECKING:
     from halog.runtime.support.adapters import Adapters, Remote
 
 
+def make_telling(c: Config, a: Adapters, me: Member) -> EventReporter:
+    """Return what tells the event history; it writes once it has begun."""
+    journal = partial(a.log.journal, TopicPartition(topic_names.events_topic(c.cluster.name), 0))
+    return EventReporter(History(c.cluster.name, me.node, me.incarnation, journal))
+
+
 def make_host(
-    c: Config, a: Adapters, me: Member, router: Router, telling: EventReporter, settling: OutcomeDelivery
+    c: Config,
+    a: Adapters,
+    context: NodeContext,
+    tables: TableFeed,
+    telling: EventReporter,
+    settling: OutcomeDelivery,
+    others: OtherSites | None,
+    roles_seen: Callable[[str, str], None],
 ) -> Host | None:
-    """The hosting half, not started yet; None for a client, which has no store."""
+    """Return the hosting half, not started yet; None for a client, which has no store. `others`: what the node has for
+    other sites, if there are any."""
     if a.store is None:
         return None
     store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
@@ -47,19 +67,20 @@ def make_host(
         lambda policy: topic_names.state_topic(c, policy),
         c.cluster.name,
         Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
+        None if others is None else others.assignments,
     )
-    return Host(
-        me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling, settling
-    )
+    requests = CopyRequests() if others is None else others
+    settings = core_settings(c)
+    return Host(context, settings, policies, a.log, store, tables, snapshots, telling, settling, requests, roles_seen)
 
 
 def homes_of(c: Config) -> set[str]:
-    """The policies that have one."""
+    """Return the policies that have a home."""
     return {name for name, policy in c.policies.items() if policy.home}
 
 
 def make_afar(c: Config, a: Adapters) -> Afar:
-    """How other sites are asked; of a client, too."""
+    """Return what asks other sites; a client has it, too."""
     definitions = TopicPartition(topic_names.schemas_topic(c), 0)
 
     def prepare(remote: Remote) -> None:  # objects of classes that only this site has may be sent there
@@ -68,45 +89,76 @@ def make_afar(c: Config, a: Adapters) -> Afar:
     return Afar(c, a.channel, a.reach, prepare)
 
 
-def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) -> None:
-    """What nodes do where there are other sites."""
-    schemas = TopicPartition(topic_names.schemas_topic(c), 0)
-    host.snapshots.mirrors = mirroring = MirrorAssignment(host, a.reach, schemas, tuple(c.other_sites))
-    host.keep_on("mirroring", mirroring.turn, mirroring.close)
-    restoring = RestoreDriver(host, a.reach, compensate, schemas)
-    host.merge_due = restoring.due
-    host.keep_on("restoring", restoring.turn, restoring.close)
-    if homes := homes_of(c):
-        host.keep_on("watching", SplitWatch(host, a.reach, tuple(c.other_sites), homes).turn)
-        host.keep_on("unfinished", SwitchoverRecovery(host, mirroring, a.reach, homes).turn)
-        host.keep_on("partings", DivergenceCount(host, a.reach, tuple(c.other_sites)).turn)
-    if any(policy.sync_sites for policy in c.policies.values()):
-        tend_sync_sites(c, a, host, mirroring)
-    if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:
-        desks = SiteContacts(host, a.reach, tuple(c.other_sites))
-        rules = {n: rule_of(p.takeover, p.takeover_after_ms, c.site_votes) for n, p in voted.items()}
-        host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}, rules).ask
-        after = {n: taken_over(c, p) for n, p in voted.items()}
-        takeovers = Takeovers(host, mirroring, desks, a.reach, c.site_votes, after, rules)
-        host.keep_on("takeovers", takeovers.turn, desks.close)
+class SiteElections:
+    """Holds what a node needs where sites take over by votes: whom it asks, and by which rules."""
+
+    def __init__(self, c: Config, a: Adapters, context: NodeContext, voted: Mapping[str, PolicyConfig]) -> None:
+        """Take `voted`, the policies for which sites vote."""
+        self.desks = SiteContacts(context, a.reach, tuple(c.other_sites))
+        self.rules = {n: rule_of(p.takeover, p.takeover_after_ms, c.site_votes) for n, p in voted.items()}
+        self.after = {n: taken_over(c, p) for n, p in voted.items()}
+        after_ms = {n: p.takeover_after_ms for n, p in voted.items()}
+        self.ask = SiteVoting(context, self.desks, after_ms, self.rules).ask
 
 
-def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: MirrorAssignment) -> None:
-    """What arrives is told where it came from, and heard where commits wait for it."""
+class OtherSites(CopyRequests):
+    """`OtherSites` has what a hosting node does where there are other sites: what its copies ask of features, and the
+    features themselves, once there is a host."""
+
+    def __init__(self, c: Config, a: Adapters, context: NodeContext, compensate: Compensations) -> None:
+        self._config = c
+        self._adapters = a
+        self._compensate = compensate
+        self.assignments = MirrorAssignments(a.coordinator, context.me.node)
+        self._merges: Due = {}
+        voted = {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}
+        self._elections = SiteElections(c, a, context, voted) if voted else None
+
+    def ask_vote(self, copy: Copy, effect: fx.AskVote) -> None:
+        """Ask for the vote of a site."""
+        if self._elections is not None:
+            self._elections.ask(copy, effect)
+
+    def merge_due(self, copy: Copy, effect: fx.MergeDue) -> None:
+        """Tell whoever merges that the epoch was started which opens with it."""
+        hand_over(self._merges, copy, effect)
+
+    def tend(self, host: Host) -> None:
+        """Begin with what nodes do by themselves where there are other sites."""
+        c, a, assignments = self._config, self._adapters, self.assignments
+        schemas, others = TopicPartition(topic_names.schemas_topic(c), 0), tuple(c.other_sites)
+        mirroring = MirrorAssignment(host, assignments, a.reach, schemas, others)
+        host.keep_on("mirroring", mirroring.turn, mirroring.close)
+        restoring = RestoreDriver(host, a.reach, self._compensate, schemas, self._merges)
+        host.keep_on("restoring", restoring.turn, restoring.close)
+        if homes := homes_of(c):
+            host.keep_on("watching", SplitWatch(host, a.reach, others, homes).turn)
+            host.keep_on("unfinished", SwitchoverRecovery(host, assignments, a.reach, homes).turn)
+            host.keep_on("partings", DivergenceCount(host, a.reach, others).turn)
+        if any(policy.sync_sites for policy in c.policies.values()):
+            tend_sync_sites(c, a, host, assignments)
+        if (by_vote := self._elections) is not None:
+            desks, rules = by_vote.desks, by_vote.rules
+            takeovers = Takeovers(host, assignments, desks, a.reach, c.site_votes, by_vote.after, rules)
+            host.keep_on("takeovers", takeovers.turn, desks.close)
+
+
+def tend_sync_sites(c: Config, a: Adapters, host: Host, assignments: MirrorAssignments) -> None:
+    """Begin to tell other sites what arrives from there, and to hear what arrives there, where commits wait for it."""
     arrived = TopicPartition(topic_names.arrived_topic(c), 0)
     mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}
     for site in c.other_sites if mine else ():
-        confirming = AcknowledgementSender(host, mirroring, site, a.reach, arrived, mine.keys())
+        confirming = AcknowledgementSender(host, assignments, site, a.reach, arrived, mine.keys())
         host.to_stir.append(confirming.stir)
         host.keep_on(f"arrived-{site}", confirming.turn, confirming.close)
-        looking = SyncWaitWatch(host, mirroring, site, a.reach, mine)
+        looking = SyncWaitWatch(host, assignments, site, a.reach, mine)
         host.keep_on(f"awaited-{site}", looking.turn, looking.close)
     hearing = AcknowledgementReceiver(host, a.log, arrived)
     host.keep_on("hearing", hearing.turn, hearing.close)
 
 
 def copy_policy(c: Config, name: str) -> CopyPolicy:
-    """What a policy asks of its copies."""
+    """Return what a policy asks of its copies."""
     policy = c.policies[name]
     times = core_times(c.timing_of(name))
     # a transaction over several policies is tried again for as long as `[timing]` says
@@ -133,14 +185,15 @@ def taken_over(c: Config, policy: PolicyConfig) -> TakeoverRule:
 
 
 def site_votes(c: Config, policy: PolicyConfig) -> SiteVotes:
-    """Of half the time after which another site takes over: for as much again it may be alone before it refuses."""
+    """Return by whose votes a site goes on. A vote holds for half the time after which another site takes over: for as
+    much again it may be alone before it refuses."""
     if policy.takeover == "operator":
         return SiteVotes()
     return SiteVotes(c.site.name, tuple(c.site_votes.items()), policy.votes_bind, policy.takeover_after_ms // 2)
 
 
 def core_times(timing: TimingConfig) -> dict[str, int]:
-    """The deadlines of the core that a policy may have of its own, by their names there."""
+    """Return the deadlines of the core that a policy may have of its own, by their names there."""
     return {
         "commit_deadline_ms": timing.append_deadline_ms,
         "discarded_ms": timing.call_deadline_ms + timing.append_deadline_ms,
@@ -150,7 +203,7 @@ def core_times(timing: TimingConfig) -> dict[str, int]:
 
 
 def core_settings(c: Config) -> Settings:
-    """What the core takes from a configuration, for all policies."""
+    """Return what the core takes from a configuration, for all policies."""
     settings = Settings(
         silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
         max_outcomes=c.limits.max_outcomes,

@@ -1,4 +1,5 @@
-"""Which cluster a data directory belongs to, and whether a cluster may be begun: nothing is begun over what there is.
+"""This module says which cluster a data directory belongs to, and whether a cluster may be begun: nothing is begun over
+what there is.
 
 cluster            JSON: `Identity`, made with the first tables; every ZooKeeper of a cluster has its own
 recovery           JSON: somebody makes the tables anew from the logs (`halog recover`); no node starts meanwhile
@@ -38,14 +39,14 @@ _KEY: Final = b"halog:cluster"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Of a cluster, in its ZooKeeper."""
+    """An `Identity` stands for a cluster in its ZooKeeper."""
 
     id: str
 
 
 class Belongs(msgspec.Struct, frozen=True):
-    """What a data directory remembers. `id`: "" until its node was part of the cluster; `node`: which one, "" where an
-    older halog noted it."""
+    """A data directory remembers which cluster it belongs to. `id` is "" until its node was part of the cluster. `node`
+    says which node it is; it is "" where an older halog noted it."""
 
     cluster: str
     id: str = ""
@@ -67,7 +68,7 @@ def remembered(store: Store) -> Belongs | None:
 
 
 def check_name(store: Store | None, config: Config, node: str) -> None:
-    """RefusedError for the data directory of a cluster with another name."""
+    """Raise RefusedError for the data directory of a cluster with another name."""
     known = None if store is None else remembered(store)
     if known is not None and known.cluster != config.cluster.name:
         directory = config.nodes[node].data_dir
@@ -82,7 +83,8 @@ def check_name(store: Store | None, config: Config, node: str) -> None:
 
 
 def _check_id(a: Adapters, config: Config, node: str) -> None:
-    """RefusedError for the data directory of another cluster of this name, or of one that ZooKeeper does not know."""
+    """Raise RefusedError for the data directory of another cluster of this name, or of one that ZooKeeper does not
+    know."""
     assert a.store is not None
     known, there = remembered(a.store), identity(a.coordinator)
     if known is None or not known.id or (there is not None and there.id == known.id):
@@ -122,7 +124,7 @@ def remember(store: Store, config: Config, id_: str, node: str) -> None:
 
 
 def identity(coordinator: Coordinator) -> Identity | None:
-    """The cluster's, by its ZooKeeper; None before its first node has made one."""
+    """Return the identity that the cluster has in its ZooKeeper; None before its first node has made one."""
     found = coordinator.get(ID)
     try:
         return None if found is None else msgspec.json.decode(found.data, type=Identity)
@@ -131,7 +133,7 @@ def identity(coordinator: Coordinator) -> Identity | None:
 
 
 def identified(coordinator: Coordinator, id_: str = "") -> str:
-    """The cluster's id, made where there is none."""
+    """Return the cluster's id; it is made where there is none."""
     coordinator.create(ID, msgspec.json.encode(Identity(id_ or uuid.uuid4().hex)))
     there = identity(coordinator)
     if there is None:
@@ -140,9 +142,9 @@ def identified(coordinator: Coordinator, id_: str = "") -> str:
 
 
 def create_topics(a: Adapters, config: Config, node: str, *, activated: bool = False) -> None:
-    """As `halog.runtime.placement.bootstrap.create_topics`, for who may begin this cluster or be part of it.
-    RefusedError where tables would be made over logs that have a history, or what was agreed on of a policy over its
-    tables, and for a data directory of another cluster."""
+    """Make the topics as `halog.runtime.placement.bootstrap.create_topics` does, for a node that may begin this cluster
+    or be part of it. RefusedError where tables would be made over logs that have a history, or what was agreed on of a
+    policy over its tables, and for a data directory of another cluster."""
     check_recovered(a.coordinator, config)
     if a.store is not None and identity(a.coordinator) is not None:
         _check_id(a, config, node)
@@ -167,8 +169,8 @@ def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def _check_agreed(coordinator: Coordinator, config: Config) -> None:
-    """RefusedError for a policy that has tables, and no znode of its own, which is made before them: what it says,
-    where keys belong among it, may have changed since the file was written."""
+    """Raise RefusedError for a policy that has tables and no znode of its own, which is made before them. What the
+    policy says, where keys belong among it, may have changed since the file was written."""
 
     def absent() -> set[str]:
         return set(config.policies) - set(coordinator.children("policies"))
@@ -188,13 +190,13 @@ def _check_agreed(coordinator: Coordinator, config: Config) -> None:
 
 
 def _has_history(log: Log, config: Config, policy: str) -> bool:
-    """UnreachableError if the log does not answer: then nobody knows."""
+    """Say whether the log has records. UnreachableError if it does not answer: then nobody knows."""
     topic = topic_names.log_topic(config, policy)
     return any(log.bounds(TopicPartition(topic, i))[1] for i in range(log.partitions(topic)))
 
 
 def check_recovered(coordinator: Coordinator, config: Config) -> None:
-    """RefusedError while the tables are made anew from the logs."""
+    """Raise RefusedError while the tables are made anew from the logs."""
     if coordinator.get(RECOVERY) is not None:
         raise RefusedError(
             f"{config.source}: cluster {config.cluster.name} is being recovered from its logs, and that has not "
@@ -204,7 +206,7 @@ def check_recovered(coordinator: Coordinator, config: Config) -> None:
 
 
 def _check_begun(log: Log, coordinator: Coordinator, config: Config) -> None:
-    """RefusedError where a partition without a table has a log with records. The topics are there."""
+    """Raise RefusedError where a partition without a table has a log with records. The topics are there."""
     found = with_history(log, coordinator, config)
     if not found:
         return
@@ -223,7 +225,7 @@ def _check_begun(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def check_exists(log: Log, coordinator: Coordinator, config: Config) -> None:
-    """AvailabilityError where neither tables nor a log with records are there: nothing of it can be recovered.
+    """Raise AvailabilityError where neither tables nor a log with records are there: nothing of it can be recovered.
     UnreachableError where the log does not answer."""
     if coordinator.children("partitions") or coordinator.get(RECOVERY) is not None:
         return
@@ -233,7 +235,7 @@ def check_exists(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:
-    """What a tool says of a cluster that has no partitions here."""
+    """Return what a tool says of a cluster that has no partitions here."""
     name = config.cluster.name
     if coordinator.get(RECOVERY) is not None:
         return f"cluster {name} is being recovered from its logs: let that end, or repeat `{COMMAND}`"

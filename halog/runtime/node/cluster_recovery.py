@@ -28,7 +28,7 @@ from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime.keys import policy_agreement as agreement
 from halog.runtime.node import cluster_identity as belonging, log_history as histories
 from halog.runtime.node.coordinator_memo import newest, noted
-from halog.runtime.node.log_history import History
+from halog.runtime.node.log_history import LogHistory
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.store import replaced_mark as replaced, unlogged_tail as left
 from halog.runtime.store.encoding import StoredPosition, unpack_position
@@ -38,12 +38,13 @@ from halog.runtime.topics import topic_names
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """One partition. `table`: to be made; None: it has one. `replaces`: the version of one that names no history."""
+    """A partition is recovered with this. `table` is to be made; None: it has one. `replaces` is the version of one
+    that names no history."""
 
     name: str
     policy: str
     tp: TopicPartition
-    history: History
+    history: LogHistory
     table: PartitionTable | None
     replaces: int = -1
     remembered: bool = False
@@ -55,8 +56,8 @@ class Recovered(msgspec.Struct, frozen=True):
     """So many commits that is."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be done."""
+class RecoveryPlan(msgspec.Struct, frozen=True):
+    """A `RecoveryPlan` says what is to be done."""
 
     config: Config
     id: str
@@ -88,8 +89,9 @@ class Plan(msgspec.Struct, frozen=True):
 Progress = Callable[[str], None]
 
 
-class Looking:
-    """One look at everything. `stores`: by node, open; `missing`: by node, why its store cannot be read."""
+class RecoverySurvey:
+    """A `RecoverySurvey` takes one look at everything. `stores`: by node, open. `missing`: by node, why its store
+    cannot be read."""
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class Looking:
         self._config = self._in_force(own)
 
     def _in_force(self, own: Config) -> Config:
-        """As a process would run, once it is restored."""
+        """Return the configuration that a process would run with, once it is restored."""
         data = self._kept.get(versions.ACTIVE)
         found = self._coordinator.get(versions.ACTIVE)
         data = data if found is None else found.data
@@ -122,8 +124,8 @@ class Looking:
         version = versions.Version.from_bytes(versions.ACTIVE, data)
         return merged(own, parse_config(version.config, f"version {version.number}", Path()))
 
-    def plan(self) -> Plan:
-        """What is to be done. LogError and StoreError where something cannot be read now."""
+    def plan(self) -> RecoveryPlan:
+        """Return what is to be done. LogError and StoreError where something cannot be read now."""
         restored = dict(self._policies())
         held = {name: mapped_policies.told(msgspec.json.decode(data)) for name, data in restored.items()}
         there = mapped_policies.read_all(self._coordinator)
@@ -133,7 +135,7 @@ class Looking:
             if any(p.policy == name for p in found):
                 self._check_stores(name)
         told, unsure = self._mappings(restored, found)
-        return Plan(
+        return RecoveryPlan(
             self._config,
             self._id(),
             tuple(found),
@@ -157,7 +159,7 @@ class Looking:
     # --- policies ---
 
     def _policies(self) -> Iterator[tuple[str, bytes]]:
-        """Of those that have no znode: as a node noted it, else as in the configuration."""
+        """Yield those policies that have no znode: as a node noted it, else as in the configuration."""
         there = set(self._coordinator.children("policies"))
         noted_ = {p.removeprefix("policies/") for p in self._kept if p.startswith("policies/")}
         for name in sorted({*self._config.policies, *noted_} - there):
@@ -169,7 +171,7 @@ class Looking:
     def _mappings(
         self, restored: Mapping[str, bytes], found: Sequence[Recovered]
     ) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
-        """The versions of those restored; why it is not known what some versions in the logs say."""
+        """Return the versions of those restored, and why it is not known what some versions in the logs say."""
         told, unsure = {}, {}
         for name, data in restored.items():
             version = mapped_policies.told(msgspec.json.decode(data)).version
@@ -258,8 +260,8 @@ class Looking:
                 f"{self._config.source} names other brokers"
             )
 
-    def _remembered(self, name: str, history: History) -> PartitionTable | None:
-        """The latest that a node has noted of this very history."""
+    def _remembered(self, name: str, history: LogHistory) -> PartitionTable | None:
+        """Return the latest table that a node has noted of this very history."""
         data = self._kept.get(f"partitions/{name}")
         table = None if data is None else PartitionTable.from_bytes(data)
         return table if table is not None and table.log_id == history.log_id else None
@@ -267,7 +269,7 @@ class Looking:
     def _placed(
         self, config: Config, found: list[Recovered], tables: Mapping[str, tuple[int, PartitionTable]]
     ) -> list[Recovered]:
-        """Those that no node remembers, as a new cluster's, beside the others."""
+        """Return the partitions that no node remembers, placed as a new cluster's, beside the others."""
         known = [p.table for p in found if p.table is not None and p.remembered]
         known += [t for name, (_, t) in tables.items() if all(p.name != name or p.table is None for p in found)]
         planned = {t.name: t for t in cluster.planned_tables(config, known)}
@@ -284,8 +286,8 @@ class Looking:
             if data is not None:
                 yield unpack_position(data)
 
-    def _tail(self, config: Config, policy: str, history: History) -> tuple[Tail | None, str]:
-        """The latest that any store has behind this history, and whose it is."""
+    def _tail(self, config: Config, policy: str, history: LogHistory) -> tuple[Tail | None, str]:
+        """Return the latest tail that any store has behind this history, and whose it is."""
         if Sync[config.policies[policy].local_sync] is not Sync.NO_SYNC or history.state.owner:
             return None, ""
         best, by = Tail(), ""
@@ -373,8 +375,9 @@ class Looking:
 _NOWHERE: Final = Target((), 0)
 
 
-def by_file(plan: Plan, policies: Iterable[str]) -> Plan:
-    """Where keys of these policies belong is as in the configuration, under the version that their logs serve."""
+def by_file(plan: RecoveryPlan, policies: Iterable[str]) -> RecoveryPlan:
+    """Return the plan in which keys of these policies belong where the configuration says, under the version that their
+    logs serve."""
     znodes = dict(plan.znodes)
     for name in policies:
         if name in plan.unsure:
@@ -385,9 +388,9 @@ def by_file(plan: Plan, policies: Iterable[str]) -> Plan:
 
 
 def _made(
-    base: PartitionTable, history: History, tail: Tail | None, tp: TopicPartition, site: str, home: str
+    base: PartitionTable, history: LogHistory, tail: Tail | None, tp: TopicPartition, site: str, home: str
 ) -> PartitionTable:
-    """The table of a partition that goes on behind its history: nobody is active, its log has all there is."""
+    """Return the table of a partition that goes on behind its history: nobody is active, its log has all there is."""
     state, last = history.state, 0 if tail is None or not tail.run else tail.run[-1].header.epoch.number
     number = max(state.epoch.number, state.led, base.epoch.number, last) + 1
     return msgspec.structs.replace(
@@ -407,7 +410,7 @@ def _made(
 
 
 def _like(table: PartitionTable, planned: PartitionTable) -> PartitionTable:
-    """Placed as the other one."""
+    """Return this table, placed as the other one."""
     return msgspec.structs.replace(
         planned,
         log_id=table.log_id,

@@ -1,4 +1,4 @@
-"""Doing what `halog.runtime.node.cluster_recovery` found, while no node runs.
+"""This module does what `halog.runtime.node.cluster_recovery` found, while no node runs.
 
 The znode `recovery` stands from before the first change to behind the last: no node starts meanwhile, and who repeats
 it after a death finds what is done, and does the rest. First what only stores hold goes into the logs, then the
@@ -16,7 +16,7 @@ from halog.metadata import nodes
 from halog.metadata.identity import who
 from halog.ports import Coordinator, Log
 from halog.runtime.node import cluster_identity as belonging
-from halog.runtime.node.cluster_recovery import Plan, Progress, Recovered
+from halog.runtime.node.cluster_recovery import Progress, Recovered, RecoveryPlan
 from halog.runtime.node.log_repair import Appending
 from halog.runtime.support.clock import wall_ms
 from halog.runtime.topics.state_topic import FORMAT, WITH_LEDGER, WITH_MAPPING, SnapshotMark
@@ -25,7 +25,7 @@ ALONE = "recovering"
 """Ephemeral: of the process that is at it."""
 
 
-def carry_out(plan: Plan, log: Log, coordinator: Coordinator, said: Progress) -> None:
+def carry_out(plan: RecoveryPlan, log: Log, coordinator: Coordinator, said: Progress) -> None:
     """Do it. RefusedError, and nothing was changed, where a node runs or somebody else is at it."""
     if not coordinator.create(ALONE, msgspec.json.encode({"by": who()}), ephemeral=True):
         raise RefusedError("another recovery of this cluster is under way: let it end")
@@ -49,13 +49,13 @@ def carry_out(plan: Plan, log: Log, coordinator: Coordinator, said: Progress) ->
 
 
 def running(coordinator: Coordinator) -> list[str]:
-    """Hosting nodes that are registered."""
+    """Return the hosting nodes that are registered."""
     infos = nodes.read_nodes(coordinator, coordinator.children("nodes"))
     return sorted(info.name for info in infos.values() if info.hosts)
 
 
 def check_stopped(coordinator: Coordinator) -> None:
-    """RefusedError where a node runs."""
+    """Raise RefusedError where a node runs."""
     if up := running(coordinator):
         raise RefusedError(f"{', '.join(up)} run: stop all nodes, and repeat this; nothing was changed", nodes=up)
 

@@ -1,4 +1,4 @@
-"""What a node's store keeps of the coordinator, in case that loses its data: see `halog.runtime.node.cluster_recovery`.
+"""A node's store keeps this of the coordinator, in case that loses its data: see `halog.runtime.node.cluster_recovery`.
 
 Key, behind `halog:znode:`, the path; its value is MessagePack [when it was noted, in ms since 1970, the content]. Kept
 are partition tables, policies with their mappings, bindings, activated configurations, zones that were switched, and
@@ -38,30 +38,36 @@ _PREFIX: Final = b"halog:znode:"
 _NOTED = msgspec.msgpack.Decoder(tuple[int, bytes])
 
 
-class Noted(NamedTuple):
-    """The content of a znode, and when it was noted, by the clock of the node that did."""
+class NotedZnode(NamedTuple):
+    """This is the content of a znode, and when it was noted, by the clock of the node that did."""
 
     at_ms: int
     data: bytes
 
 
-def noted(store: Store) -> dict[str, Noted]:
-    """By path. What cannot be read is passed over: it is a help, not a promise."""
+def noted(store: Store) -> dict[str, NotedZnode]:
+    """Return what was noted, by path. What cannot be read is passed over: it is a help, not a promise."""
     found = {}
     for key, value in store.scan(_PREFIX):
         try:
-            found[key[len(_PREFIX) :].decode()] = Noted(*_NOTED.decode(value))
+            found[key[len(_PREFIX) :].decode()] = NotedZnode(*_NOTED.decode(value))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             logger.warning("what is noted in the store under %r cannot be read", key)
     return found
 
 
 class Remembering:
-    """Of one node. `tables`: as it knows them from its watches."""
+    """Keeps in a node's store what the coordinator has."""
 
     def __init__(
-        self, coordinator: Coordinator, store: Store, tables: Callable[[], Iterable[tuple[int, PartitionTable]]]
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        tables: Callable[[], Iterable[tuple[int, PartitionTable]]],
+        stirred: threading.Event | None = None,
     ) -> None:
+        """Note `tables` as the node knows them from its watches. `stirred` is set when it is to look now, as a mapping
+        has changed."""
         self._coordinator = coordinator
         self._store = store
         self._tables = tables
@@ -69,12 +75,8 @@ class Remembering:
         """As stored by this run."""
         self._seen: dict[str, int] = {}
         """By partition, the version of the table that is stored."""
-        self._stirred = threading.Event()
+        self._stirred = stirred or threading.Event()
         self._due = 0.0
-
-    def stir(self) -> None:
-        """Look now: a mapping has changed."""
-        self._stirred.set()
 
     def turn(self, pause: Callable[[float], bool]) -> None:
         """Wait, and note what is new; `pause` says whether the node closes."""
@@ -122,12 +124,12 @@ class Remembering:
                     yield path, found.data
 
 
-def newest(stores: Iterable[Mapping[str, Noted]]) -> dict[str, bytes]:
-    """Of what several nodes have noted: each path as it was noted last; a mark only if the node
-    has it that looked last."""
+def newest(stores: Iterable[Mapping[str, NotedZnode]]) -> dict[str, bytes]:
+    """Return the newest of what several nodes have noted: each path as it was noted last. A mark counts only if the
+    node has it that looked last."""
     kept = [found for found in stores if found]
     latest = max(kept, key=lambda found: max(n.at_ms for n in found.values()), default={})
-    merged: dict[str, Noted] = {}
+    merged: dict[str, NotedZnode] = {}
     for found in kept:
         for path, one in found.items():
             if (not _is_mark(path) or path in latest) and (path not in merged or merged[path].at_ms < one.at_ms):

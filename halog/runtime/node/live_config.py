@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from halog.config import Config
+from halog.config import Config, PolicyConfig
 from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import key_text
 from halog.errors import ConfigError, CoordinatorError
@@ -19,6 +19,7 @@ from halog.events import TAKEN_UP
 from halog.metadata.config_versions import ACTIVE, Version, read
 from halog.ports import Coordinator, Versioned
 from halog.runtime.events.history import History
+from halog.runtime.rpc.router import Router
 
 logger = logging.getLogger("halog.config")
 
@@ -27,26 +28,27 @@ NAMED_KEYS = 20
 
 
 class Activated(NamedTuple):
-    """What a process runs with, its own file, and the version that was active when it read it (0: none)."""
+    """A process runs with `config`; beside it are its own file, and the version that was active when it read it (0:
+    none)."""
 
     config: Config
     own: Config
     number: int = 0
 
     def ignored(self, node: str) -> str:
-        """The keys of the file of `node` in which the version says something else; "": none."""
+        """Return the keys of the file of `node` in which the version says something else; "": none."""
         keys = [c.text for c in disagreements(self.own, self.config, node)] if self.number else []
         more = f" and {len(keys) - NAMED_KEYS} more" if len(keys) > NAMED_KEYS else ""
         return ", ".join(keys[:NAMED_KEYS]) + more
 
 
 def of_file(own: Config, node: str) -> Activated:
-    """Where nobody can be asked for versions."""
+    """Return what a process runs with where nobody can be asked for versions."""
     return Activated(own, own)
 
 
 def in_force(own: Config, coordinator: Coordinator) -> Activated:
-    """What a process with this file is to run with now. ConfigError if file and active version do not fit each
+    """Return what a process with this file is to run with now. ConfigError if file and active version do not fit each
     other."""
     version = read(coordinator).version
     if version is None:
@@ -59,7 +61,7 @@ def in_force(own: Config, coordinator: Coordinator) -> Activated:
 
 
 def for_node(own: Config, coordinator: Coordinator, node: str) -> Activated:
-    """As `in_force`, and a warning if the file says something else."""
+    """Return the same as `in_force`, and warn if the file says something else."""
     found = in_force(own, coordinator)
     if ignored := found.ignored(node):
         logger.warning(
@@ -72,9 +74,11 @@ def for_node(own: Config, coordinator: Coordinator, node: str) -> Activated:
 
 
 class Configured:
-    """Of one run of a process. `apply` is given what takes effect at once; only nodes that host tell of it."""
+    """`Configured` holds the configuration in force in one run of a process."""
 
     def __init__(self, activated: Activated, history: History, apply: Callable[[Config], None]) -> None:
+        """Begin with what the process runs with. `apply` is given what takes effect at once; only nodes that host tell
+        of it."""
         self._running = activated.config
         self._own = activated.own
         self._number = self._active = activated.number
@@ -120,8 +124,13 @@ class Configured:
             logger.info("version %d of the configuration is active: %s", version.number, cause)
 
     @property
+    def config(self) -> Config:
+        """Return the configuration in force now."""
+        return self._running
+
+    @property
     def active(self) -> int:
-        """The latest version of which it has taken up what takes effect at once; 0: none."""
+        """Return the latest version of which it has taken up what takes effect at once; 0: none."""
         return self._active
 
     @property
@@ -130,5 +139,28 @@ class Configured:
         return self._active > 0
 
     def view(self) -> dict[str, object]:
-        """Plain values: the version it runs with, the active one it knows, and the keys that wait for a restart."""
+        """Return plain values: the version it runs with, the active one it knows, and the keys that wait for a
+        restart."""
         return {"version": self._number, "active": self._active, "restart_for": list(self._waiting)}
+
+
+class PartitionRules:
+    """`PartitionRules` say what the configuration in force asks of a partition."""
+
+    def __init__(self, configured: Configured, router: Router) -> None:
+        self._configured = configured
+        self._router = router
+
+    def _policy(self, partition: str) -> PolicyConfig | None:
+        known = self._router.tables.get(partition)
+        return None if known is None else self._configured.config.policies.get(known[1].policy)
+
+    def waits_for_quorum(self, partition: str) -> bool:
+        """Say whether a commit there waits while there is no quorum."""
+        policy = self._policy(partition)
+        return policy is not None and policy.below_quorum == "wait"
+
+    def lease_ms(self, partition: str) -> int:
+        """Return how long its active node may read without asking anybody; 0: it has no leases (R5)."""
+        policy = self._policy(partition)
+        return 0 if policy is None else policy.lease_ttl_ms

@@ -1,4 +1,4 @@
-"""What the log and the state topic of a partition tell by themselves, where the coordinator tells nothing.
+"""Reads what the log and the state topic of a partition tell by themselves, where the coordinator tells nothing.
 
 The log names its history in each record; where it ends, in which epoch, and the version of the mapping that is served
 come from the last snapshot, or from what a node's store has read and the log confirms, and from what is behind that.
@@ -25,8 +25,8 @@ READ_S: Final = 60.0
 """For one piece, where the log is slow."""
 
 
-class History(NamedTuple):
-    """Of one partition."""
+class LogHistory(NamedTuple):
+    """A `LogHistory` says how far the history of one partition goes."""
 
     state: ChainState
     """Where it ends."""
@@ -54,9 +54,9 @@ def read(
     site: str,
     home: str,
     stored: Callable[[bytes], Iterable[StoredPosition]] = lambda log_id: (),
-) -> History | None:
-    """The history in a log; None if there never was one. `home`: the other site it begins at, or "". `stored`: how far
-    stores of nodes got with that log id. LogError where the log cannot be read as one history."""
+) -> LogHistory | None:
+    """Return the history in a log; None if there never was one. `home`: the other site it begins at, or "". `stored`:
+    how far stores of nodes got with that log id. LogError where the log cannot be read as one history."""
     begins, end = log.bounds(tp)
     has_state = state_tp.partition < log.partitions(state_tp.topic)  # who made the log may have died before this
     marked_end = log.bounds(state_tp)[1] if has_state else 0
@@ -78,7 +78,7 @@ def read(
     state = ChainState(log_id, site, owner=home) if start is None else start.state
     mapping, offset = (0, 0) if start is None else (start.mapping, start.next_offset)
     state, mapping = _on(state, mapping, entries(log, tp, offset, end))
-    return History(state, mapping, begins, end, marker, marked_end)
+    return LogHistory(state, mapping, begins, end, marker, marked_end)
 
 
 def _on(state: ChainState, mapping: int, behind: Iterable[Entry]) -> tuple[ChainState, int]:
@@ -93,7 +93,7 @@ def _on(state: ChainState, mapping: int, behind: Iterable[Entry]) -> tuple[Chain
 
 
 def entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
-    """Piece by piece."""
+    """Yield the entries, piece by piece."""
     for at in range(start, end, PIECE):
         yield from log.read(tp, at, min(at + PIECE, end), READ_S)
 

@@ -1,4 +1,4 @@
-"""What only stores of nodes hold, put into a partition's log by a tool, while no node runs (E4, E5, decision 45).
+"""Puts into a partition's log what only stores of nodes hold: a tool's work, while no node runs (E4, E5, decision 45).
 
 As a node that was elected does: `EpochStarted` is appended and read, then the tail, then `EpochOpened`, each read back
 accepted before the next. Whoever writes at the same time is found out by that, and nothing counts then of what this one
@@ -23,7 +23,7 @@ ANSWER_S: Final = 60.0
 
 
 class Appending:
-    """Of one partition. `state`: its history up to `offset`."""
+    """`Appending` writes to one partition's log. `state` is its history up to `offset`."""
 
     def __init__(self, log: Log, tp: TopicPartition, state: ChainState, offset: int) -> None:
         self._log = log
@@ -68,7 +68,7 @@ class Appending:
         self._offset = last + 1
 
     def _appended(self, datas: list[bytes]) -> int:
-        """The offset of the last."""
+        """Append these, and return the offset of the last."""
         done: list[tuple[int | None, str | None]] = []
         session = self._log.session()
         try:

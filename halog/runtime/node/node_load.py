@@ -21,7 +21,7 @@ MEMORY: Final = Path("/proc/meminfo")
 
 
 class Counting:
-    """Answers for one node; `host` is None for a client, which has nothing to tell."""
+    """Tells the load of one node; `host` is None for a client, which has nothing to tell."""
 
     def __init__(self, host: Host | None) -> None:
         self._host = host
@@ -30,7 +30,7 @@ class Counting:
         self._done.set()
 
     def told(self) -> frames.LoadsAre:
-        """What is known now; what is not counted yet is, for the next time."""
+        """Return what is known now; what is not counted yet is, for the next time."""
         copies: Mapping[str, Copy] = {} if self._host is None else dict(self._host.copies)
         serving = {name: copy for name, copy in copies.items() if copy.serving}
         missing = [copy for copy in serving.values() if copy.tally.objects is None]
@@ -60,7 +60,7 @@ class Counting:
 
 
 def cpu() -> float | None:
-    """Processes that run or wait to run on this host, mean of the last minute, for each of its cores."""
+    """Return how many processes run or wait to run on this host, mean of the last minute, for each of its cores."""
     try:
         return os.getloadavg()[0] / (os.cpu_count() or 1)
     except OSError:
@@ -68,7 +68,7 @@ def cpu() -> float | None:
 
 
 def memory(source: Path = MEMORY) -> float | None:
-    """The share of this host's memory that is in use; None where the system does not say."""
+    """Return the share of this host's memory that is in use; None where the system does not say."""
     try:
         lines = dict(line.split(":", 1) for line in source.read_text().splitlines())
         return 1 - int(lines["MemAvailable"].split()[0]) / int(lines["MemTotal"].split()[0])

@@ -1,4 +1,4 @@
-"""`halog.node(...)`: from a configuration to a node that is part of the cluster."""
+"""`halog.node(...)` leads from a configuration to a node that is part of the cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from halog.config.multi_site import check_site
 from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.events import UNREAD
 from halog.metadata import bindings
-from halog.ports import Log, UnknownResult
+from halog.ports import UnknownResult
+from halog.runtime.events.history import History
 from halog.runtime.keys.key_owners import Places
+from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, Compensation, TriggerCalls, most_of
 from halog.runtime.node.live_config import Activated, of_file
@@ -40,12 +42,80 @@ T = TypeVar("T")
 
 
 class Node(Verbs):
-    """A node of a running cluster; `runtime` is for operators and tests."""
+    """A `Node` is a node of a running cluster; `runtime` is for operators and tests."""
 
-    runtime: Runtime
-    partitions: Partitions
-    """Every partition by name: state, status, node list; define, enable, disable, replicate, notifiers (P7, P8)."""
-    definitions: schemas.Definitions
+    def __init__(self, runtime: Runtime, registry: Registry, definitions: schemas.Definitions) -> None:
+        """Hold a runtime. `definitions` are those that are stored, for objects written by older classes."""
+        super().__init__(
+            runtime,
+            registry,
+            definition_of=definitions.text,
+            application_modules=runtime.config.application.modules,
+            max_record_bytes=runtime.config.limits.max_record_bytes,
+            close_backend=runtime.close,
+        )
+        self.runtime = runtime
+        self.partitions = Partitions(runtime)
+        """Every partition by name: state, status, node list; define, enable, disable, replicate, notifiers (P7, P8)."""
+        self.definitions = definitions
+        for notifier, names in registry.notifiers:
+            runtime.lives.notify(notifier, names)
+
+
+class _Classes:
+    """A node publishes the application's classes by this, and knows where their objects belong."""
+
+    def __init__(self, settings: Config, name: str, registry: Registry, outside: Adapters) -> None:
+        self._settings = settings
+        self._name = name
+        self._registry = registry
+        self._outside = outside
+        self._bound: dict[str, str] = {}
+        """What the cluster holds of bindings; known once they are agreed on."""
+        self.definitions = schemas.Definitions(outside.log, topic_names.schemas_topic(settings))
+        self.places = Places(settings, self._definition_of, self._bound, definition=self.definitions.find)
+        self._asking = TriggerCalls()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of their definitions, in order."""
+        return tuple(sorted(info.type_id.hex() for info in self._registry.by_name.values()))
+
+    def publish(self, history: History) -> None:
+        """Agree with the cluster on bindings, and publish the definitions it lacks."""
+        settings, outside, definitions = self._settings, self._outside, self.definitions
+        topic = definitions.tp.topic
+        declared = [info.parsed for info in self._registry.by_name.values()]
+        stored = schemas.Definitions(outside.log, topic)
+        self._bound.update(
+            bindings.agree(outside.coordinator, settings, declared, lambda: [d.name for d in stored.all()])
+        )
+        publishing.publish(
+            outside.log,
+            topic,
+            self._registry,
+            partial(fitting.runs, outside.coordinator, self._name),
+            hosts=outside.store is not None,
+            lasts_s=settings.timing.session_timeout_ms / 1000,
+            unread=partial(_tell_unread, history),
+            definitions=definitions,
+        )
+
+    def compensate(self, routing: Routing) -> Compensate:
+        """Return what asks triggers in a merge."""
+        most = most_of(self._settings, self.places.policy_of)
+        return Compensation(self.definitions, self._registry, most, routing.partition_of, self._asking).decide
+
+    def _definition_of(self, type_name: str) -> Definition | None:
+        info = self._registry.by_name.get(type_name)
+        if info is not None:
+            return info.parsed
+        return self.definitions.newest(type_name)  # of another process's class
+
+
+def _tell_unread(history: History, new: Definition, old: Definition) -> None:
+    more = {"type": new.name, "id": new.type_id.hex(), "older": old.type_id.hex()}
+    history.tell(UNREAD, "nobody runs the older one", more=more)
 
 
 def node(
@@ -85,7 +155,8 @@ def node(
 
 
 def _patiently(until: float, attempt: Callable[[], T]) -> T:
-    """Again until then, while all that is wrong is that the coordinator, which was reached, gives no answer."""
+    """Make an attempt again until then, while all that is wrong is that the coordinator, which was reached, gives no
+    answer."""
     while True:
         try:
             return attempt()
@@ -110,59 +181,27 @@ def _joined(
     adapters: Callable[[Config, str], Adapters],
     witness: Witness | None,
 ) -> Node:
-    settings = known.config
-
     def execute(partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         return opened.executor(partition, invocation, own=own)
 
-    def publish(log: Log) -> None:
-        topic = topic_names.schemas_topic(settings)
-        places.held = bindings.agree(
-            outside.coordinator,
-            settings,
-            [info.parsed for info in registry.by_name.values()],
-            lambda: [d.name for d in schemas.Definitions(log, topic).all()],
-        )
-        hosts, lasts_s = runtime.host is not None, settings.timing.session_timeout_ms / 1000
-        running = partial(fitting.runs, outside.coordinator, name)
-        opened.definitions = publishing.publish(
-            log, topic, registry, running, hosts=hosts, lasts_s=lasts_s, unread=tell_unread
-        )
-        places.definition = opened.definitions.find
-
-    def tell_unread(new: Definition, old: Definition) -> None:
-        more = {"type": new.name, "id": new.type_id.hex(), "older": old.type_id.hex()}
-        runtime.telling.history.tell(UNREAD, "nobody runs the older one", more=more)
-
-    def compensate() -> Compensate:
-        place, most = runtime.routing.partition_of, most_of(settings, places.policy_of)
-        return Compensation(opened.definitions, registry, most, place, asking).decide
-
-    def definition_of(type_name: str) -> Definition | None:
-        info = registry.by_name.get(type_name)
-        if info is not None:
-            return info.parsed
-        return opened.definitions.newest(type_name)  # of another process's class
-
-    places, asking = Places(settings, definition_of), TriggerCalls()
-    outside = adapters(settings, name)
+    outside = adapters(known.config, name)
     try:
-        ids = tuple(sorted(info.type_id.hex() for info in registry.by_name.values()))
-        runtime = Runtime(settings, name, outside, places, execute, publish, witness, known, compensate, ids)
+        classes = _Classes(known.config, name, registry, outside)
+        runtime = Runtime(
+            known,
+            name,
+            outside,
+            classes.places,
+            execute,
+            classes.publish,
+            witness,
+            classes.compensate,
+            classes.ids,
+        )
     except BaseException:
         outside.close()
         raise
-    opened = Node(
-        runtime,
-        registry,
-        definition_of=lambda type_id: opened.definitions.text(type_id),
-        application_modules=settings.application.modules,
-        max_record_bytes=settings.limits.max_record_bytes,
-        close_backend=runtime.close,
-    )
-    opened.runtime, opened.partitions = runtime, Partitions(runtime)
-    for notifier, names in registry.notifiers:
-        runtime.lives.notify(notifier, names)
+    opened = Node(runtime, registry, classes.definitions)
     try:
         runtime.start()
         outside.coordinator.joined()

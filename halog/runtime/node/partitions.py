@@ -1,4 +1,4 @@
-"""Partitions as an application sees and changes them: `node.partitions["eu"]` (P7, P8, P9, P12).
+"""An application sees and changes partitions by `node.partitions["eu"]` (P7, P8, P9, P12).
 
     eu = node.partitions["eu"]
     eu.define(("A", "B"))        # this node says where it is to be; nothing moves yet
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 def _ours(runtime: Runtime) -> Runtime:
-    """ForkedError in a child of the process that opened the node: it hears of nothing there."""
+    """Return the runtime; raise ForkedError in a child of the process that opened the node: it hears of nothing
+    there."""
     runtime.operators.check_forked()
     return runtime
 
 
-class Partition:
-    """One partition, as this node knows it now. Holds nothing: every look is a new one."""
+class PartitionHandle:
+    """A `PartitionHandle` shows one partition as this node knows it now. It holds nothing: every look is a new one."""
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         self._of = runtime
@@ -54,28 +55,28 @@ class Partition:
 
     @property
     def state(self) -> str:
-        """Initial, Active, Migrating, Replicating, Updating or Unavailable (P8)."""
+        """Return its state: Initial, Active, Migrating, Replicating, Updating or Unavailable (P8)."""
         return self._runtime.lives.state(self.name).value
 
     @property
     def status(self) -> str:
-        """LocalDefined, LocalEnabled, LocalDisabled, RemoteDefined or RemoteEnabled; Undefined: the configuration
-        names it, and nobody has defined it yet (P8)."""
+        """Return its status: LocalDefined, LocalEnabled, LocalDisabled, RemoteDefined or RemoteEnabled; Undefined: the
+        configuration names it, and nobody has defined it yet (P8)."""
         return self._runtime.lives.status(self.name).value
 
     @property
     def active(self) -> str | None:
-        """The node that is active for it; None: none is."""
+        """Return the node that is active for it; None: none is."""
         return self._runtime.router.active(self.name)
 
     @property
     def node_list(self) -> tuple[str, ...]:
-        """The active node, then its replicas, as they are now (P10)."""
+        """Return the active node, then its replicas, as they are now (P10)."""
         return self._table.node_list
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Where it is to be, in priority order; empty: nobody has placed it yet."""
+        """Return where it is to be, in priority order; empty: nobody has placed it yet."""
         return listed(self._table)
 
     @property
@@ -122,9 +123,9 @@ class Partition:
         self._wait(asked, wait_s)
 
     def disable(self, *, wait_s: float = 0.0) -> None:
-        """Host it here no more (P7): this node leaves the node list everywhere, hands over if it is active, and deletes
+        """Stop hosting it here (P7): this node leaves the node list everywhere, hands over if it is active, and deletes
         its copy. If it is the only node it keeps the objects: they can be read, and nothing new is taken. `wait_s` and
-        errors as for `enable`."""
+        errors are as for `enable`."""
         r = self._of_a_node()
         c, o = r.adapters.coordinator, r.operators
         self._wait(defining.disable(c, r.config, o.up, self.name, r.name, told=o.told), wait_s)
@@ -144,7 +145,7 @@ class Partition:
             wait_until_there(self._runtime.router, asked.table, asked.target, wait_s)
 
 
-class Partitions(Mapping[str, Partition]):
+class Partitions(Mapping[str, PartitionHandle]):
     """All partitions by name, those of other nodes included."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -154,10 +155,10 @@ class Partitions(Mapping[str, Partition]):
     def _runtime(self) -> Runtime:
         return _ours(self._of)
 
-    def __getitem__(self, name: str) -> Partition:
+    def __getitem__(self, name: str) -> PartitionHandle:
         if name not in self._runtime.router.tables:
             raise UnknownNameError.of("partition", name, self._runtime.router.tables)
-        return Partition(self._runtime, name)
+        return PartitionHandle(self._runtime, name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._runtime.router.tables

@@ -1,6 +1,5 @@
-"""Answers requests of other nodes. One frame in, one reply out; a commit is answered by whichever thread learns its
-result, everything else by the connection's own thread.
-"""
+"""Requests of other nodes are answered here. One frame comes in, one reply goes out. A commit is answered by whichever
+thread learns its result, everything else by the connection's own thread."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ Handler = Callable[[Any, object], frames.Reply | None]
 
 
 class Service:
-    """The listening side of a node."""
+    """A `Service` is the listening side of a node."""
 
     def __init__(
         self,
@@ -57,21 +56,23 @@ class Service:
         host: Host | None,
         execute: Execute,
         status: Callable[[], dict[str, object]],
-        known: Container[str],
+        known: Callable[[], Container[str]],
         telling: EventReporter,
         max_frame: int,
+        counting: Counting,
+        mover: Mover | None,
     ) -> None:
-        """`max_frame`: bytes that a frame may have."""
-        self.known = known
+        """Listen for a node. `known` returns the nodes of the configuration in force. `max_frame` is how many bytes a
+        frame may have. `mover` is there in a hosting node."""
+        self._known = known
         self.telling = telling
         self.hello = hello
         self.members = members
         self.host = host
         self.execute = execute
         self.status = status
-        self.mover: Mover | None = None
-        """Of a hosting node."""
-        self.counting = Counting(host)
+        self.mover = mover
+        self.counting = counting
         self._room = room_in(max_frame)
         self._most_read = max_frame // 4
         """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
@@ -135,14 +136,14 @@ class Service:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
 
     def _refused(self, node: str, why: str) -> FrameError:
-        """An intruder (Q5). It tries again and again; the history names it once a minute, and the connection's end says
-        no more."""
+        """Note an intruder (Q5), and return the error that ends its connection. It tries again and again; the history
+        names it once a minute, and the connection's end says no more."""
         self.telling.intruder(node, why)
         return FrameError(f"{node} is refused: {why}", told=True)
 
     def _control(self, member: Member, frame: frames.Control) -> None:
-        """Of hosting nodes only; anybody else may ask."""
-        if member.node not in self.known:
+        """Take a control frame. Only hosting nodes send them; anybody else may ask."""
+        if member.node not in self._known():
             raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
         if isinstance(frame, frames.Died):
             self._died(member, frame.secret)

@@ -1,4 +1,4 @@
-"""Leaving on purpose: a node that closes gives away what it is active for, and waits until others have it (Q5)."""
+"""A node that closes on purpose gives away what it is active for, and waits until others have it (Q5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy, and a node, as operators see them."""
+"""Shows a copy, and a node, as operators see them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_S: Final = 0.02
 
 
 def view(copy: Copy) -> dict[str, object]:
-    """Plain values."""
+    """Return plain values of a copy."""
     core, lag = copy.core, copy.lag()
     s = core.state.chain.state
     beyond = 0 if copy.error is None else core.state.tail.tip
@@ -46,7 +46,7 @@ def _kept(beyond: int) -> str:
 
 
 def failed(node: Runtime) -> dict[str, str]:
-    """By partition, why its copy here takes part in nothing."""
+    """Return by partition why its copy here takes part in nothing."""
     found = {}
     for copy in list(node.copies.values()):
         if copy.error is not None or copy.core.state.role is Role.FAILED:
@@ -55,7 +55,8 @@ def failed(node: Runtime) -> dict[str, str]:
 
 
 def settled(node: Runtime, limit_s: float) -> dict[str, str]:
-    """As `failed`, once every copy that is read or made anew has come to an end of that, or time is over."""
+    """Return the same as `failed`, once every copy that is read or made anew has come to an end of that, or time is
+    over."""
     until = time.monotonic() + limit_s
     while node.host is not None and node.host.placing.unsettled() and time.monotonic() < until:
         time.sleep(LOOK_S)
@@ -63,7 +64,7 @@ def settled(node: Runtime, limit_s: float) -> dict[str, str]:
 
 
 def status(node: Runtime) -> dict[str, object]:
-    """Plain values: a node, whom it sees, and its copies."""
+    """Return plain values: a node, whom it sees, and its copies."""
     return {
         "node": node.name,
         "incarnation": node.incarnation,

@@ -1,4 +1,4 @@
-"""The only place where adapters are built: from a configuration to the outside world of one node."""
+"""Adapters are built here only: this module leads from a configuration to the outside world of one node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ logger = logging.getLogger("halog.wiring")
 
 
 def addresses(config: Config) -> tuple[str, str]:
-    """(Kafka bootstrap, ZooKeeper) of the configured site; an embedded one is looked up in its data directory."""
+    """Return (Kafka bootstrap, ZooKeeper) of the configured site; an embedded one is looked up in its data
+    directory."""
     site = config.site
     if site.embedded is not None:
         from halog.embedded import read_site
@@ -33,8 +34,8 @@ def addresses(config: Config) -> tuple[str, str]:
 
 
 def remote_site(config: Config, name: str) -> tuple[str, str]:
-    """(Kafka bootstrap, ZooKeeper) of another site of the cluster; an embedded one is looked up in its data directory.
-    UnreachableError where that one is not running."""
+    """Return (Kafka bootstrap, ZooKeeper) of another site of the cluster; an embedded one is looked up in its data
+    directory. UnreachableError where that one is not running."""
     site = config.other_sites.get(name)
     if site is None:
         if name == config.site.name:
@@ -54,9 +55,9 @@ def remote_site(config: Config, name: str) -> tuple[str, str]:
 
 
 def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: float = math.inf) -> Adapters:
-    """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without. `patience_s`:
-    how long servers that are there and busy are waited for. `answer_s`: how long at most any server, those of other
-    sites too, is waited for that does not answer: so long as an operator allows a command."""
+    """Return real adapters for node `name`: with a local store if it is one of [nodes], else a client's without.
+    `patience_s`: how long servers that are there and busy are waited for. `answer_s`: how long at most any server,
+    those of other sites too, is waited for that does not answer: so long as an operator allows a command."""
     from halog.adapters.kafka.log import KafkaLog
     from halog.adapters.kafka.topics import TopicReplicas
     from halog.adapters.tcp.channel import TcpChannel
@@ -81,7 +82,7 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
 
 
 def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
-    """Another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
+    """Reach another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
     from halog.adapters.kafka.log import KafkaLog
     from halog.adapters.zookeeper.coordinator import ANSWER_S, ZkCoordinator
 
@@ -97,7 +98,8 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
 
 
 def active_version(own: Config, name: str) -> Activated:
-    """What node `name` is to run with, by a short session of its own: what the adapters are built of is among it."""
+    """Return what node `name` is to run with, by a short session of its own: what the adapters are built of is among
+    it."""
     from halog.adapters.zookeeper.coordinator import ZkCoordinator
 
     _, zookeeper = addresses(own)
@@ -111,8 +113,8 @@ def active_version(own: Config, name: str) -> Activated:
 
 
 def open_store(directory: Path) -> Store:
-    """The local store. One that is damaged is set aside: the log and the state topic hold everything, unless commits do
-    not wait for the log; so the new one says that it was made in place of another."""
+    """Open the local store. One that is damaged is set aside: the log and the state topic hold everything, unless
+    commits do not wait for the log; so the new one says that it was made in place of another."""
     from halog.adapters.rocksdb.store import RocksStore
 
     try:
@@ -149,6 +151,6 @@ def _anew(directory: Path, why: str) -> Store:
 
 
 def import_modules(config: Config) -> None:
-    """Import the application's modules; the only names ever imported from a configuration."""
+    """Read in the application's modules. No other names are ever imported from a configuration."""
     for module in config.application.modules:
         import_module(config, module)

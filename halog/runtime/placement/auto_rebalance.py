@@ -124,7 +124,7 @@ class AutoRebalance:
         """Return the policies that this node looks after now, and the nodes that are up."""
         if self._members.offline or not self._members.coordinated():
             return [], set()
-        me, alive = self._members.me.name, {m.node for m in self._members.alive}
+        me, alive = self._members.me.node, {m.node for m in self._members.alive}
         return [p for p in self._turnovers if me == min(alive.intersection(self._zone(p)), default="")], alive
 
     def _try(self, what: str, work: Callable[[], None]) -> bool:

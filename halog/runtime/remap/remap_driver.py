@@ -26,8 +26,11 @@ from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.replica.driver import Copy
 
 if TYPE_CHECKING:
+    from halog.config import Config
     from halog.runtime.host.host import Host
-    from halog.runtime.node.node import Runtime
+    from halog.runtime.keys.routing import Routing
+    from halog.runtime.membership.members import Membership
+    from halog.runtime.remap.mover import Mover
 
 logger = logging.getLogger("halog.remapping")
 
@@ -48,11 +51,16 @@ same routing key are moved together if they are found together."""
 class RemapDriver:
     """The `RemapDriver` of a hosting node carries out the changes of all policies on its partitions."""
 
-    def __init__(self, runtime: Runtime, host: Host) -> None:
-        self._runtime = runtime
+    def __init__(
+        self, host: Host, members: Membership, config: Callable[[], Config], routing: Routing, mover: Mover
+    ) -> None:
         self._host = host
-        self._mappings = runtime.routing.mappings
-        self._jobs = MoveJobs(runtime.adapters.coordinator)
+        self._members = members
+        self._config = config
+        self._routing = routing
+        self._mover = mover
+        self._mappings = routing.mappings
+        self._jobs = MoveJobs(host.coordinator)
         self._left_to: dict[str, str] = {}
         """By policy: the job that moves the objects of its change."""
         self._said: dict[str, tuple[str, int]] = {}
@@ -61,8 +69,8 @@ class RemapDriver:
         """By policy and partition: how many objects this node has moved out of it, in the change under way."""
 
     def turn(self) -> None:
-        """Look at all changes once, after a pause."""
-        if self._host.pause(LOOK_S) or self._runtime.members.offline:
+        """One look, after a pause."""
+        if self._host.pause(LOOK_S) or self._members.offline:
             return
         for policy, mapping in list(self._mappings.known.items()):
             if mapping.changing is None:
@@ -102,30 +110,26 @@ class RemapDriver:
     # --- beginning ---
 
     def _is_first(self, policy: str) -> bool:
-        """Is this the first of the zone's nodes that are up? Two that both believe so do no harm: each step is a
-        compare-and-set."""
-        config, members = self._runtime.config, self._runtime.members
-        zone = config.hosts_of(policy)
-        return members.me.name == min({m.node for m in members.alive}.intersection(zone), default="")
+        """Two that take themselves for the first do no harm: each step is a compare-and-set."""
+        zone, members = self._config().hosts_of(policy), self._members
+        return members.me.node == min({m.node for m in members.alive}.intersection(zone), default="")
 
     def _open(self, policy: str, mapping: PolicyMapping) -> None:
-        """Make the partitions that the change adds; once all are served, open it: from then on keys are routed by
-        it."""
-        runtime = self._runtime
-        a, config = runtime.adapters, runtime.config
-        for name in cluster.add_partitions(a.log, a.coordinator, config, policy, mapping):
-            runtime.telling.created(name)
+        """Make what partitions it adds; once all are served, keys are routed by it."""
+        host = self._host
+        for name in cluster.add_partitions(host.log, host.coordinator, self._config(), policy, mapping):
+            host.telling.created(name)
         unserved = self._unserved(mapping.partition_names(policy))
         if unserved is not None:
             raise unserved
-        after = mapped_policies.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
-        if after != opened(mapping):  # the change was turned back or replaced: its partitions may not be there
+        after = mapped_policies.step(host.coordinator, policy, lambda now: opened(now) if now == mapping else now)
+        if after != opened(mapping):  # turned back, or another one by now: its partitions may not be there
             return
         more = {"policy": policy, "version": mapping.version + 1}
-        runtime.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
+        host.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
 
     def _unserved(self, partitions: Iterable[str]) -> HalogError | None:
-        without = [name for name in partitions if self._runtime.router.active(name) is None]
+        without = [name for name in partitions if self._host.router.active(name) is None]
         if not without:
             return None
         return PartitionUnavailableError(f"no node is active for {', '.join(without)}", partition=without[0])
@@ -168,10 +172,10 @@ class RemapDriver:
         def taken(now: PolicyMapping) -> PolicyMapping:
             return cleaned(now, policy, mapping.version, clean)
 
-        after = mapped_policies.step(self._runtime.adapters.coordinator, policy, taken)
+        after = mapped_policies.step(self._host.coordinator, policy, taken)
         if after.version == mapping.version and after.changing is None:
             more = {"policy": policy, "version": after.version}
-            self._runtime.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
+            self._host.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
 
     def _is_clean(self, policy: str, copy: Copy, mapping: PolicyMapping) -> bool:
         """Look at all objects of a partition that serves this mapping, and move those that belong elsewhere. Return
@@ -182,7 +186,7 @@ class RemapDriver:
         if not copy.maps_by(version, WAIT_S):
             raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
         if copy.core.state.ledger.mapping != version:
-            self._runtime.routing.relearn(copy.name, copy.core.state.ledger.mapping)
+            self._routing.relearn(copy.name, copy.core.state.ledger.mapping)
             return False
         if policy in self._left_to:
             return False
@@ -193,7 +197,7 @@ class RemapDriver:
         dirty, elsewhere = False, list[bytes]()
         for found in there:
             try:
-                if self._runtime.mover.misplaced(found, copy, mapping) is None:
+                if self._mover.misplaced(found, copy, mapping) is None:
                     continue
             except HalogError as error:
                 problem = problem or error
@@ -215,7 +219,7 @@ class RemapDriver:
         if not keys:
             return None
         began = time.monotonic()
-        swept = self._runtime.mover.sweep(copy.name, keys, urgent=False)
+        swept = self._mover.sweep(copy.name, keys, urgent=False)
         by_partition = self._moved.setdefault(policy, {})
         by_partition[copy.name] = by_partition.get(copy.name, 0) + swept.moved
         if swept.moved:

@@ -278,8 +278,7 @@ def preview(
     MapperError."""
     mapping, layout = mapped_policies.read(coordinator, policy).mapping, wished(config, policy)
     _check(mapping, policy, layout)
-    asked = Places(config, places.definition_of, places.held)
-    asked.definition = places.definition
+    asked = Places(config, places.definition_of, places.held, definition=places.definition)
     choosing = CreatePlacement(config, PartitionLoads(router))
     return count(_moves(asked, choosing, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
 

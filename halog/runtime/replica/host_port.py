@@ -13,6 +13,7 @@ from halog.core.table.tell import Tell
 from halog.ports import LogSession, Store, TopicPartition
 
 if TYPE_CHECKING:
+    from halog.runtime.replica.delivery_reports import DeliveryReports
     from halog.runtime.replica.disk_effects import Disk
     from halog.runtime.replica.driver import Copy
 
@@ -94,6 +95,8 @@ class HostPort(Protocol):
     def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
 
     def told(self, copy: Copy, effect: Tell) -> None: ...
+
+    deliveries: DeliveryReports
 
     def expect_delivery(self, *, soon: bool) -> None: ...
 

@@ -1,4 +1,5 @@
-"""What is known of one site's partitions and nodes: its tables, its registrations, and how each node is reached.
+"""This module keeps what is known of one site's partitions and nodes: its tables, its registrations, and how each node
+is reached.
 
 A node's router knows its own site by it, and each other site that requests go to. Whoever feeds it watches that site's
 coordinator. This module decides nothing.
@@ -25,9 +26,9 @@ RETRY_S = 0.01
 AS_REGISTERED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Known:
-    """Of one site. `addresses`: host:port of nodes that are reached otherwise than they have registered (N2). Shared by
-    all threads of a node."""
+class ClusterView:
+    """Keeps what is known of one site, for all threads of a node. `addresses`: host:port of nodes that are reached
+    otherwise than they have registered (N2)."""
 
     def __init__(self, channel: Channel, addresses: Mapping[str, str] = AS_REGISTERED) -> None:
         self.channel = channel
@@ -54,21 +55,22 @@ class Known:
             self.channel.drop(dead.address)
 
     def anew(self) -> None:
-        """What is read from now on is another connection's, and counts whatever its version: the coordinator may have
-        been built anew."""
+        """Begin anew: what is read from now on is another connection's, and counts whatever its version. The
+        coordinator may have been built anew."""
         with self.changed:
             self.tables = {name: (-1, table) for name, (_, table) in self.tables.items()}
 
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
-        """A table that is not older than the one before was taken; nobody has routed by it yet."""
+        """Do what is to be done once a table was taken that is not older than the one before; nobody has routed by it
+        yet."""
 
     def _dropped(self, before: PartitionTable, now: PartitionTable) -> NodeInfo | None:
-        """The former active node, if it is not in the node list any more: after a hand-over it would be."""
+        """Return the former active node, if it is not in the node list any more: after a hand-over it would be."""
         assert before.active is not None
         return None if before.active.node in now.node_list else self.nodes.get(before.active.node)
 
     def nodes_seen(self, nodes: dict[str, NodeInfo]) -> None:
-        """The registered nodes changed: requests waiting at one that is gone fail now."""
+        """Take the registered nodes, which changed: requests waiting at one that is gone fail now."""
         now = {name: self._as_reached(info) for name, info in nodes.items()}
         with self.changed:
             gone = {i.address for i in self.nodes.values()} - {i.address for i in now.values()}
@@ -88,19 +90,19 @@ class Known:
             self.changed.notify_all()
 
     def active(self, partition: str) -> str | None:
-        """The name of the node that should be active."""
+        """Return the name of the node that should be active."""
         known = self.tables.get(partition)
         if known is None or known[1].active is None:
             return None
         return known[1].active.node
 
     def epoch(self, partition: str) -> int:
-        """The highest epoch number known of a partition."""
+        """Return the highest epoch number known of a partition."""
         known = self.tables.get(partition)
         return 0 if known is None else known[1].epoch.number
 
     def stamp(self, partition: str) -> int:
-        """Another one with each change of a partition's table."""
+        """Return a number that is another one with each change of a partition's table."""
         known = self.tables.get(partition)
         return -1 if known is None else known[0]
 

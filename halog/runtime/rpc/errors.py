@@ -1,5 +1,5 @@
-"""Errors on their way across the network: by class name of the one error tree, with plain evidence; and failures that
-stop a copy."""
+"""Errors are sent across the network by class name of the one error tree, with plain evidence. Failures that stop a
+copy are made here, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLASSES = _tree(errors.HalogError)
 
 
 def to_frame(error: BaseException) -> Failed:
-    """Any exception as a reply; what is not of the tree becomes a HalogError naming its class."""
+    """Return any exception as a reply; what is not of the tree becomes a HalogError naming its class."""
     if isinstance(error, errors.HalogError) and type(error).__name__ in _CLASSES:
         return Failed(type(error).__name__, error.message, {k: _plain(v) for k, v in error.evidence.items()})
     try:
@@ -47,7 +47,7 @@ def _plain(value: object) -> object:
 
 
 def ours(error: Exception, what: str) -> errors.LogError | errors.StoreError:
-    """Any failure as one that stops a copy."""
+    """Return any failure as one that stops a copy."""
     if isinstance(error, errors.LogError | errors.StoreError):
         return error
     return errors.LogError(f"{what} could not be performed: {type(error).__name__}: {error}")

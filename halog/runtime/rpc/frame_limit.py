@@ -38,7 +38,7 @@ def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError |
 
 
 def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str] | None:
-    """None: it is nothing that an application makes large."""
+    """Return what the frame is, and what to do; None: it is nothing that an application makes large."""
     if isinstance(frame, frames.Invoke):
         method, partition = frame.invocation.method, frame.partition
         if not asked:

@@ -1,4 +1,4 @@
-"""The frames nodes exchange, as MessagePack arrays tagged by name. `docs/protocol.md` specifies them.
+"""Says which frames nodes exchange: MessagePack arrays tagged by name. `docs/protocol.md` specifies them.
 
 Control frames travel one way and unanswered on a node's own connection to another; requests travel on pooled
 connections and have exactly one reply. Every connection begins with `Hello`. Bytes that are no frame of ours close the
@@ -21,14 +21,14 @@ PROTOCOL = 2
 
 
 class _Frame(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
-    """Base of all frames."""
+    """This is the base of all frames."""
 
 
 # --- control ---
 
 
 class Hello(_Frame):
-    """The first frame of every connection."""
+    """`Hello` is the first frame of every connection."""
 
     cluster: str
     node: str
@@ -37,22 +37,24 @@ class Hello(_Frame):
 
 
 class KeepAlive(_Frame):
-    """I live; `tails` are the last lsns of the partitions I am active for, so that replicas know their lag."""
+    """Says that the sender lives; `tails` are the last lsns of the partitions it is active for, so that replicas know
+    their lag."""
 
     sent_ms: int
     tails: dict[str, int]
 
 
 class Offline(_Frame):
-    """Instead of KeepAlive: I am reached, and have no quorum in one of my zones (Q1); take me for down."""
+    """A node sends this instead of KeepAlive: it is reached, and has no quorum in one of its zones (Q1); others are to
+    take it for down."""
 
     sent_ms: int
     why: str
 
 
 class Acks(_Frame):
-    """(partition, epoch, lsn, applied, flushed): a replica has everything up to lsn: applied, or held only; and up to
-    flushed on its disk."""
+    """A replica has everything up to lsn, applied or held only, and up to flushed on its disk: (partition, epoch, lsn,
+    applied, flushed)."""
 
     items: list[tuple[str, EpochId, int, bool, int]]
 
@@ -83,7 +85,7 @@ class AskPosition(_Frame):
 
 
 class Told(_Frame):
-    """The answer to AskPosition."""
+    """This is the answer to AskPosition."""
 
     partition: str
     round: int
@@ -96,7 +98,7 @@ class Told(_Frame):
 
 
 class Goodbye(_Frame):
-    """I leave on purpose, and serve nothing any more."""
+    """A node leaves on purpose, and serves nothing any more."""
 
 
 class Died(_Frame):
@@ -112,8 +114,8 @@ Control = Hello | KeepAlive | Offline | Acks | Flush | Push | AskPosition | Told
 
 
 class Fetch(_Frame):
-    """Committed objects under index keys, once lsn `settled` is there, or after a moment; nothing without `least`.
-    Answered with as many of the first ones as fit a frame."""
+    """Asks for committed objects under index keys, once lsn `settled` is there, or after a moment; nothing without
+    `least`. Answered with as many of the first ones as fit a frame."""
 
     partition: str
     keys: list[bytes]
@@ -126,8 +128,8 @@ class Fetch(_Frame):
 
 
 class Scan(_Frame):
-    """A page of committed objects whose key starts with `prefix`, behind `after`: at most `limit`, and what fits a
-    frame. `local`: of this node's own copy."""
+    """`Scan` asks for a page of committed objects whose key starts with `prefix`, behind `after`: at most `limit`, and
+    what fits a frame. `local`: of this node's own copy."""
 
     partition: str
     prefix: bytes
@@ -141,8 +143,8 @@ class Scan(_Frame):
 
 
 class Count(_Frame):
-    """How many committed objects are there whose key starts with `prefix`, behind `after`? Answered with Counted, of
-    as many as are counted in a moment."""
+    """`Count` asks how many committed objects are there whose key starts with `prefix`, behind `after`. It is answered
+    with Counted, of as many as are counted in a moment."""
 
     partition: str
     prefix: bytes
@@ -152,7 +154,8 @@ class Count(_Frame):
 
 
 class Look(_Frame):
-    """Objects under index keys, as they were at a moment of the active node's. Answered with Seen."""
+    """`Look` asks for objects under index keys, as they were at a moment of the active node's. It is answered with
+    Seen."""
 
     partition: str
     keys: list[bytes]
@@ -165,7 +168,8 @@ class Look(_Frame):
 
 
 class LookThrough(_Frame):
-    """A page of objects whose key starts with `prefix`, behind the key `behind`, as in Look. Answered with Seen."""
+    """`LookThrough` asks for a page of objects whose key starts with `prefix`, behind the key `behind`, as Look does.
+    It is answered with Seen."""
 
     partition: str
     prefix: bytes
@@ -198,8 +202,9 @@ class Submit(_Frame):
 
 
 class Prepare(_Frame):
-    """Vote on `work`, a part of transaction `tx` over `participants` (T1). Answered with Committed: the log has it; of
-    the `last` vote, that of the first partition behind all others: the log has the commit. `epoch`: see Submit."""
+    """`Prepare` asks to vote on `work`, a part of transaction `tx` over `participants` (T1). It is answered with
+    Committed: the log has it; of the `last` vote, that of the first partition behind all others: the log has the
+    commit. `epoch`: see Submit."""
 
     partition: str
     tx: bytes
@@ -223,8 +228,8 @@ class Decide(_Frame):
 
 
 class Votes(_Frame):
-    """What is in doubt in a partition behind the id `behind`, as far as a frame takes it, how `ids` were decided there,
-    and the `latest` decisions."""
+    """Asks what is in doubt in a partition behind the id `behind`, as far as a frame takes it, how `ids` were decided
+    there, and for the `latest` decisions."""
 
     partition: str
     ids: list[bytes]
@@ -352,7 +357,7 @@ Request = (
 
 
 class Objects(_Frame):
-    """Reply to Fetch, Leased and Scan: the first of what was asked for, at least one if there is any."""
+    """This is the reply to Fetch, Leased and Scan: the first of what was asked for, at least one if there is any."""
 
     items: list[Found | None]
     end: bool
@@ -360,8 +365,8 @@ class Objects(_Frame):
 
 
 class Counted(_Frame):
-    """Reply to Count: how many of each type id, up to key `last`; `end`: these are all. `lsn`: the last one that was
-    visible before."""
+    """This is the reply to Count: how many of each type id, up to key `last`; `end`: these are all. `lsn`: the last one
+    that was visible before."""
 
     types: dict[bytes, int]
     last: bytes
@@ -370,7 +375,7 @@ class Counted(_Frame):
 
 
 class Seen(_Frame):
-    """Reply to Look and LookThrough: the name of the moment, and what was there, as in Objects."""
+    """This is the reply to Look and LookThrough: the name of the moment, and what was there, as in Objects."""
 
     moment: bytes
     items: list[Found | None]
@@ -378,8 +383,8 @@ class Seen(_Frame):
 
 
 class Moved(_Frame):
-    """Reply to Move: how many moved, how many of those that are there did not, and how many looks at an object found it
-    changed since the look before, so that it was mapped again."""
+    """This is the reply to Move: how many moved, how many of those that are there did not, and how many looks at an
+    object found it changed since the look before, so that it was mapped again."""
 
     moved: int
     stayed: int
@@ -387,34 +392,35 @@ class Moved(_Frame):
 
 
 class Unleased(_Frame):
-    """Reply to Leased: active, as far as it knows, and without a lease just now."""
+    """This is the reply to Leased: the node is active, as far as it knows, and without a lease just now."""
 
 
 class Committed(_Frame):
-    """Reply to Submit, Barrier and HandOver."""
+    """This is the reply to Submit, Barrier and HandOver."""
 
     lsn: int
 
 
 class Valid(_Frame):
-    """Reply to Validate, Reach, LetGo and CanMap."""
+    """This is the reply to Validate, Reach, LetGo and CanMap."""
 
 
 class Answered(_Frame):
-    """Reply to Invoke."""
+    """This is the reply to Invoke."""
 
     invoked: InvocationResult
 
 
 class OutcomeIs(_Frame):
-    """Reply to AskOutcome: "happened" (with lsn), "did not happen", "expired" or "unknown"; and to Decide."""
+    """This is the reply to AskOutcome: "happened" (with lsn), "did not happen", "expired" or "unknown"; and to
+    Decide."""
 
     outcome: str
     lsn: int
 
 
 class Doubt(msgspec.Struct, array_like=True, frozen=True):
-    """A transaction in doubt, as one participant knows it."""
+    """A `Doubt` is a transaction in doubt, as one participant knows it."""
 
     tx: bytes
     first: str
@@ -428,7 +434,7 @@ class Doubt(msgspec.Struct, array_like=True, frozen=True):
 
 
 class VotesAre(_Frame):
-    """Reply to Votes. `doubts`: by id; `decided`: (id, committed, lsn)."""
+    """This is the reply to Votes. `doubts`: by id; `decided`: (id, committed, lsn)."""
 
     doubts: list[Doubt]
     decided: list[tuple[bytes, bool, int]]
@@ -437,14 +443,14 @@ class VotesAre(_Frame):
 
 
 class StatusIs(_Frame):
-    """Reply to Status: plain values."""
+    """This is the reply to Status, in plain values."""
 
     status: dict[str, object]
 
 
 class LoadsAre(_Frame):
-    """Reply to Loads: objects by partition, of those that are counted already; of the host, processes that run or wait
-    to run for each core, and the share of its memory in use; None: it does not say."""
+    """This is the reply to Loads: objects by partition, of those that are counted already; of the host, processes that
+    run or wait to run for each core, and the share of its memory in use; None: it does not say."""
 
     objects: dict[str, int]
     cpu: float | None
@@ -452,7 +458,7 @@ class LoadsAre(_Frame):
 
 
 class Failed(_Frame):
-    """An error of the halog tree, by class name."""
+    """This is the reply where a request met an error of the halog tree, by class name."""
 
     error: str
     message: str
@@ -481,12 +487,12 @@ _REPLY = msgspec.msgpack.Decoder(Reply)
 
 
 def encode(frame: Control | Request | Reply) -> bytes:
-    """A frame's bytes."""
+    """Return a frame's bytes."""
     return _ENCODER.encode(frame)
 
 
 def decode_incoming(data: bytes) -> Control | Request:
-    """What a peer sent us; FrameError if it is none of ours."""
+    """Return what a peer sent us; FrameError if it is none of ours."""
     try:
         frame: Control | Request = _INCOMING.decode(data)
         return frame
@@ -495,7 +501,7 @@ def decode_incoming(data: bytes) -> Control | Request:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """What a node answered; FrameError if it is no reply."""
+    """Return what a node answered; FrameError if it is no reply."""
     try:
         frame: Reply = _REPLY.decode(data)
         return frame

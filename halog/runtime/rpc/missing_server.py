@@ -1,4 +1,5 @@
-"""Which server is missing, for whoever is told that something did not happen: it is asked at that moment."""
+"""This module finds out which server is missing, for whoever is told that something did not happen: it is asked at that
+moment."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ ASK_S = 0.3
 
 
 def log_missing(log: KeyedLog, table: PartitionTable | None, timeout_s: float = ASK_S) -> str:
-    """What is wrong with the log of a partition; "": it answers, or it is not known."""
+    """Return what is wrong with the log of a partition; "": it answers, or it is not known."""
     if table is None:
         return ""
     try:

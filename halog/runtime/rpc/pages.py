@@ -1,4 +1,4 @@
-"""How much goes into one frame: pages of answers, and pieces of questions, by their bytes.
+"""This module says how much goes into one frame: pages of answers, and pieces of questions, by their bytes.
 
 Limits are in bytes, and objects have any size, so nothing is cut by a count alone. A page says itself whether it is the
 end: a short one may be short because its objects are large.
@@ -33,17 +33,19 @@ PAGE_OBJECTS: Final = 500
 
 
 def room_in(max_frame_bytes: int) -> int:
-    """Bytes of a page, so that it fits a frame: `max_frame_bytes` is at least twice the largest record."""
+    """Return how many bytes a page has, so that it fits a frame: `max_frame_bytes` is at least twice the largest
+    record."""
     return min(PAGE_BYTES, max_frame_bytes // 2)
 
 
 def size_of(found: Found | None) -> int:
-    """Bytes of an object in a frame, or a little more."""
+    """Return how many bytes an object has in a frame, or a little more."""
     return 1 if found is None else len(found.value) + len(found.key) + ITEM_BYTES
 
 
 def page(found: Iterable[Found | None], room: int, limit: int = sys.maxsize) -> frames.Objects:
-    """The first of them, at least one, as many as `room` and `limit` take; its `end` says whether they are all."""
+    """Return the first of them, at least one, as many as `room` and `limit` take; its `end` says whether they are
+    all."""
     items: list[Found | None] = []
     for one in found:
         size = size_of(one)
@@ -55,7 +57,7 @@ def page(found: Iterable[Found | None], room: int, limit: int = sys.maxsize) -> 
 
 
 def abridged(invoked: InvocationResult, room: int) -> InvocationResult:
-    """An answer to a call: of the objects that it read, those beyond `room` bytes have no values, and who called
+    """Return an answer to a call: of the objects that it read, those beyond `room` bytes have no values, and who called
     fetches them by itself."""
     if sum(map(size_of, invoked.found)) <= room:
         return invoked
@@ -67,7 +69,7 @@ def abridged(invoked: InvocationResult, room: int) -> InvocationResult:
 
 
 def count(found: Iterable[Found], lsn: int) -> frames.Counted:
-    """How many of each type the first of them are, as many as `COUNTED` and `COUNTED_BYTES` take."""
+    """Count how many of each type the first of them are, as many as `COUNTED` and `COUNTED_BYTES` take."""
     types: dict[bytes, int] = {}
     last, room, left = b"", COUNTED_BYTES, COUNTED
     for one in found:
@@ -82,7 +84,7 @@ def count(found: Iterable[Found], lsn: int) -> frames.Counted:
 def pieces(
     items: Iterable[T], size_of: Callable[[T], int], room: int = PAGE_BYTES, limit: int = sys.maxsize
 ) -> Iterator[list[T]]:
-    """All of them in order, in pieces of at most `room` bytes and `limit` items; what is larger goes alone."""
+    """Yield all of them in order, in pieces of at most `room` bytes and `limit` items; what is larger goes alone."""
     piece: list[T] = []
     size = 0
     for item in items:
@@ -97,12 +99,12 @@ def pieces(
 
 
 def first_of(keys: Sequence[bytes], at: int, room: int = PAGE_BYTES) -> list[bytes]:
-    """The keys from `at` on that one question takes."""
+    """Return the keys from `at` on that one question takes."""
     if len(keys) == 1:
         return list(keys)
     return next(pieces(keys[at:] if at else keys, key_size, room), [])
 
 
 def key_size(key: bytes) -> int:
-    """Bytes of a key in a frame, or a little more."""
+    """Return how many bytes a key has in a frame, or a little more."""
     return len(key) + 5

@@ -1,4 +1,4 @@
-"""Partitions that another site serves, as a node of this one asks for them: discovery and proxy across the line (N2).
+"""A node of this site asks here for partitions that another site serves: discovery and proxy across the line (N2).
 
 The theory: what travels inside a site travels between sites, too, since each request carries what it needs (R5). Who is
 active there that site's coordinator says, watched from here once somebody asks for a partition of it; where a node
@@ -20,7 +20,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.metadata.nodes import read_nodes
 from halog.ports import Channel, UnknownResult, Versioned
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.support.adapters import Remote
 
 logger = logging.getLogger("halog.afar")
@@ -39,7 +39,7 @@ IDLE_S = 300.0
 
 
 def mirrored(partition: str, site: str, why: str = "") -> PartitionUnavailableError:
-    """Of a partition that another site serves; `why` it is not asked there."""
+    """Return the error for a partition that another site serves; `why` says why it is not asked there."""
     return PartitionUnavailableError(
         f"partition {partition} is served by site {site}, and only mirrored here{why and ': ' + why}; use it there, "
         'read it here with read="local", or take it over with `halog site promote`',
@@ -48,9 +48,9 @@ def mirrored(partition: str, site: str, why: str = "") -> PartitionUnavailableEr
     )
 
 
-class Far(Known):
-    """One other site. `prepare` is called once it is reached, before anybody asks there; HalogErrors are reasons to
-    begin again."""
+class Far(ClusterView):
+    """A `Far` is one other site. `prepare` is called once it is reached, before anybody asks there; HalogErrors are
+    reasons to begin again."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Far(Known):
     # --- for those who ask ---
 
     def follow(self, partition: str, until: float) -> PartitionTable:
-        """The partition's table there, once it is known. PartitionUnavailableError says why it is not, or that nobody
-        there has answered just now."""
+        """Return the partition's table there, once it is known. PartitionUnavailableError says why it is not, or that
+        nobody there has answered just now."""
         self._asked_at = time.monotonic()
         found = self.tables.get(partition)
         if found is None:
@@ -104,15 +104,16 @@ class Far(Known):
             self._silent = (0.0, "")
 
     def is_silent(self, why: str) -> str:
-        """No node there did, for as long as makes sense to wait: who comes next is told so at once. What to tell."""
+        """Note that no node there answered, for as long as makes sense to wait: who comes next is told so at once.
+        Returns what to tell."""
         if self.why:
             why = f"{why}; {self.why}"
         self._silent = time.monotonic() + AGAIN_S, why
         return why
 
     def told_of(self, partition: str) -> str:
-        """Whom its coordinator calls active, and where that one was asked: it may be somebody else's address here. Or
-        which site it says serves it by now."""
+        """Return whom its coordinator calls active, and where that one was asked: it may be somebody else's address
+        here. Or which site it says serves it by now."""
         known = self.tables.get(partition)
         if known is not None and known[1].owner:
             return f", which says that site {known[1].owner} serves it,"
@@ -122,7 +123,7 @@ class Far(Known):
 
     @property
     def was_silent(self) -> bool:
-        """Was it so when somebody asked last?"""
+        """Say whether it was silent when somebody asked last."""
         return bool(self._silent[1])
 
     def close(self) -> None:
@@ -207,7 +208,7 @@ class Far(Known):
         self.table_seen(table.name, found.version, table)
 
     def _nodes_changed(self, remote: Remote) -> None:
-        """The watch tells a change once: what could not be read then is read by the next turn."""
+        """Read the nodes. The watch tells a change once: what cannot be read now is read by the next turn."""
         try:
             self._read_nodes(remote)
         except (HalogError, UnknownResult) as e:
@@ -228,7 +229,7 @@ class Far(Known):
             self.changed.wait_for(lambda: self._closing, AGAIN_S)
 
     def _let_go(self) -> None:
-        """Of the connection. What is known stays: nodes serve on without their coordinator."""
+        """Let go of the connection. What is known stays: nodes serve on without their coordinator."""
         remote = self._remote
         self._remote = None
         self._watched.clear()
@@ -242,7 +243,7 @@ class Far(Known):
         return time.monotonic() - self._asked_at > IDLE_S
 
     def _rest(self) -> None:
-        """Until somebody asks again; what was known is old then."""
+        """Wait until somebody asks again; what was known is old then."""
         self._let_go()
         with self.changed:
             if not self._is_idle():
@@ -254,7 +255,7 @@ class Far(Known):
 
 
 class Afar:
-    """All other sites that requests may go to."""
+    """`Afar` knows all other sites that requests may go to."""
 
     def __init__(
         self, config: Config, channel: Channel, reach: Callable[[str], Remote], prepare: Callable[[Remote], None]
@@ -268,8 +269,8 @@ class Afar:
         self._named = config.other_sites.keys()
 
     def serving(self, site: str, here: PartitionTable, until: float) -> Far:
-        """The site that is to serve the partition of this table of ours. PartitionUnavailableError says why it cannot
-        be asked: for good, or now."""
+        """Return the site that is to serve the partition of this table of ours. PartitionUnavailableError says why it
+        cannot be asked: for good, or now."""
         far = self._sites.get(site)
         if far is None:
             said = f"[sites.{site}] has requests = false" if site in self._named else f"there is no [sites.{site}]"

@@ -1,4 +1,4 @@
-"""One request, on its way to the active node of a partition until that answers: waits, retries, follows (R5).
+"""Brings one request to the active node of a partition until that answers: waits, retries, follows (R5).
 
 It is repeated only where repeating is harmless, and every request is: commits carry their transaction id, and what may
 take long has a number, under which it runs once (`halog.runtime.replica.repeated_requests`). What only asks has no
@@ -30,7 +30,7 @@ from halog.errors import (
     is_unsent,
 )
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.frame_limit import too_large
 from halog.runtime.rpc.remote_sites import Far, mirrored
 from halog.runtime.rpc.result_errors import closed_meanwhile, no_quorum, perhaps_done
@@ -61,7 +61,8 @@ _STAYS: Final = frozenset((frames.HandOver, frames.Votes, frames.Move, frames.Ca
 
 
 class Open:
-    """Of one commit, or one vote, over all its requests: what may be, or become, of those that nobody has settled."""
+    """One commit, or one vote, has an `Open` over all its requests: it says what may be, or become, of those that
+    nobody has settled."""
 
     __slots__ = ("_late", "epoch", "presented")
 
@@ -89,7 +90,8 @@ class Open:
 
 
 class Request:
-    """`site`: the only one at which it may be asked for; None: wherever the partition is served."""
+    """Asks the active node of a partition until it answers. `site`: the only one at which it may be asked for; None:
+    wherever the partition is served."""
 
     def __init__(
         self,
@@ -160,8 +162,8 @@ class Request:
             error = no_quorum(self._router.me, why)
             raise error if self._unknown is None else perhaps_done(self._partition, error)
 
-    def _place(self) -> Known:
-        """Who knows about the site that serves it."""
+    def _place(self) -> ClusterView:
+        """Return what knows about the site that serves it."""
         site = self._router.site_of(self._partition)
         if site != self._at:
             self._at = site
@@ -197,8 +199,8 @@ class Request:
 
     # --- one attempt ---
 
-    def _attempt(self, where: Known) -> frames.Reply | None:
-        """None: there may be another one."""
+    def _attempt(self, where: ClusterView) -> frames.Reply | None:
+        """Make one attempt. Returns None if there may be another one."""
         target = self._hint or where.active(self._partition)
         try:
             reply = self._asked(where, target)
@@ -221,7 +223,7 @@ class Request:
             return reply
         return None
 
-    def _asked(self, where: Known, target: str | None) -> frames.Reply:
+    def _asked(self, where: ClusterView, target: str | None) -> frames.Reply:
         frame = self._frame
         if type(frame) is frames.HandOver:
             frame.again = self._unknown is not None
@@ -260,7 +262,7 @@ class Request:
         self._epoch = number
         return True
 
-    def _fresh_hint(self, e: NotActiveError, asked: str | None, where: Known) -> str | None:
+    def _fresh_hint(self, e: NotActiveError, asked: str | None, where: ClusterView) -> str | None:
         """Whom the node that was asked takes for active, where it knows of a later epoch than is known here. Who has
         just been elected may not have been told yet, and would name the one that it replaces, dead or frozen."""
         hint, elected = e.evidence.get("active"), e.evidence.get("elected")
@@ -268,17 +270,17 @@ class Request:
             return None
         return hint if hint != asked and hint in where.nodes else None
 
-    def _heard(self, where: Known) -> None:
+    def _heard(self, where: ClusterView) -> None:
         self._failing = self._silent = None
         if isinstance(where, Far):
             where.answers()
 
-    def _check_known(self, where: Known) -> None:
+    def _check_known(self, where: ClusterView) -> None:
         """Nobody is active there: raises where nobody would tell if there were one."""
         if isinstance(where, Far) and where.why and self._unknown is None:
             raise mirrored(self._partition, where.name, where.why)
 
-    def _unanswered(self, where: Known, target: str | None, error: HalogError) -> None:
+    def _unanswered(self, where: ClusterView, target: str | None, error: HalogError) -> None:
         """Raises if there will be no other attempt."""
         if isinstance(error, ClosedError):
             raise error if self._unknown is None else closed_meanwhile(self._partition) from error
@@ -318,7 +320,7 @@ class Request:
 
     # --- the end ---
 
-    def _too_late(self, where: Known) -> HalogError:
+    def _too_late(self, where: ClusterView) -> HalogError:
         limit = f"within {self._deadline_s:g} s"
         far = isinstance(where, Far)
         missing = "" if far else self._router.missing(self._partition)
@@ -340,7 +342,7 @@ class Request:
             active=where.active(self._partition),
         )
 
-    def _no_answer(self, where: Known, at: str) -> DeadlineError:
+    def _no_answer(self, where: ClusterView, at: str) -> DeadlineError:
         """Somebody is active, as far as is known, and says nothing: he is dead or cut off, or not done yet."""
         active, frame = where.active(self._partition), self._frame
         what = "gave no answer"
@@ -362,7 +364,7 @@ def _arrived(error: BaseException, data: bytes) -> bool:
 
 
 def bound_to(frame: frames.Request) -> str | None:
-    """The only site at which a request makes sense; None: wherever its partition is served."""
+    """Return the only site at which a request makes sense; None: wherever its partition is served."""
     if type(frame) is frames.Submit or type(frame) is frames.Prepare:
         return frame.work.site
     if type(frame) is frames.Invoke:
@@ -371,7 +373,7 @@ def bound_to(frame: frames.Request) -> str | None:
 
 
 def check_here(partition: str, site: str | None, router: Router) -> None:
-    """SwitchedError where what rests on another site's history is about to be done on this very node."""
+    """Raise SwitchedError where what rests on another site's history is about to be done on this very node."""
     if site:
         raise switched(partition, site, router.site)
 
@@ -387,4 +389,4 @@ def switched(partition: str, was: str, now: str) -> SwitchedError:
 
 
 class LocalError(AvailabilityError):
-    """Not an error: the caller's own node is active; do it here."""
+    """This is not an error: the caller's own node is active; do it here."""

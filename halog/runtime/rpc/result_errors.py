@@ -1,4 +1,4 @@
-"""The core's results as errors of the one tree, with their evidence."""
+"""This module makes errors of the one tree, with their evidence, of the core's results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from halog.runtime.rpc import frames
 
 
 def to_error(result: res.Result, partition: str) -> errors.HalogError:
-    """The error that says what `result` says. `Happened` has none."""
+    """Return the error that says what `result` says. `Happened` has none."""
     match result:
         case res.Conflicted(key=key, expected=expected, found=found, settled=settled):
             return _conflict(partition, key, expected, found, settled)
@@ -59,7 +59,7 @@ def _too_large(result: res.TooLarge) -> errors.RecordTooLargeError:
 
 
 def object_too_large(name: str, size: int, limit: int) -> str:
-    """What is said of an object that could not be changed at its size."""
+    """Return what is said of an object that could not be changed at its size."""
     return (
         f"{name} would have {size:,} bytes, the limit is {limit:,}: the record of a change (limits.max_record_bytes) "
         "must have room for it, and for what it replaces where the policy keeps before-images; nothing was done; make "
@@ -92,7 +92,7 @@ def _not_now(partition: str, result: res.Locked | res.Otherwise | res.Remapped) 
 
 
 def no_quorum(node: str, why: str) -> errors.ZoneQuorumError:
-    """Of a node that is offline; `why` names the zone and what it lacks."""
+    """Return the error of a node that is offline; `why` names the zone and what it lacks."""
     return errors.ZoneQuorumError(f"node {node} is offline: {why}; nothing was done", node=node, why=why)
 
 
@@ -168,7 +168,7 @@ def _conflict(partition: str, key: bytes, expected: int, found: int, settled: in
 
 
 def settled(result: res.Result) -> frames.Reply:
-    """The reply that says what became of a transaction."""
+    """Return the reply that says what became of a transaction."""
     match result:
         case res.Happened(lsn=lsn):
             return frames.OutcomeIs("happened", lsn)

@@ -1,4 +1,4 @@
-"""Who is active for a partition, and how to reach it: in this site, or in the one that serves it (R5, M5).
+"""Knows who is active for a partition, and how to reach it: in this site, or in the one that serves it (R5, M5).
 
 The router knows the partition tables (watched in the coordinator) and the registered nodes' addresses, and asks other
 sites (`halog.runtime.rpc.remote_sites`) for what this one only mirrors. How a request gets its answer is in `Request`.
@@ -13,42 +13,81 @@ from halog.core.table.table import PartitionTable
 from halog.errors import NotActiveError, UnreachableError
 from halog.ports import Channel
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.errors import from_frame
+from halog.runtime.rpc.own_state import OwnState
 from halog.runtime.rpc.remote_sites import Afar, mirrored
 from halog.runtime.rpc.request import HERE, Open, Request
 
 
-class Router(Known):
-    """Shared by all threads of a node. Of its own site, whose name is `site`, it is what is known."""
+def _seen_by_nobody(name: str, version: int, table: PartitionTable) -> None:
+    """Nobody is told of tables."""
 
-    def __init__(self, me: str, channel: Channel, attempt_s: float, site: str = "this one") -> None:
+
+def _served_for_nobody(table: PartitionTable, site: str) -> None:
+    """Nobody is told which site serves a partition."""
+
+
+def _not_looked(partition: str) -> None:
+    """Do nothing: nobody reads tables at once, and what is known stays."""
+
+
+def _none_missing(table: PartitionTable | None) -> str:
+    return ""
+
+
+class Router(ClusterView):
+    """A `Router` brings requests to the node that is active, and is what a node knows of its own site. All threads of
+    the node share it."""
+
+    def __init__(
+        self,
+        me: str,
+        channel: Channel,
+        attempt_s: float,
+        site: str = "this one",
+        *,
+        afar: Afar | None = None,
+        own: OwnState | None = None,
+        seen: Callable[[str, int, PartitionTable], None] = _seen_by_nobody,
+        served: Callable[[PartitionTable, str], None] = _served_for_nobody,
+        look: Callable[[str], None] = _not_looked,
+        missing: Callable[[PartitionTable | None], str] = _none_missing,
+    ) -> None:
+        """Know one's own site, whose name is `site`. `afar`: the other sites; without it nothing goes there. `own`:
+        while it says that this node is offline, nothing is asked for in its name. `seen` is told of every table that is
+        not older than the one before; `served` which other site serves a partition, or "", before anything is asked for
+        there. `look` reads a partition's table at once. `missing` says which server is away that a partition needs; "":
+        none, as far as this process finds."""
         super().__init__(channel)
         self.me = me
         self.attempt_s = attempt_s
         self.site = site
-        self.afar: Afar | None = None
-        """The other sites; None: nothing goes there."""
-        self.seen: Callable[[str, int, PartitionTable], None] = lambda name, version, table: None
-        """Told of every table that is not older than the one before."""
-        self.served: Callable[[PartitionTable, str], None] = lambda table, site: None
-        """Told which other site serves a partition, or "", before anything is asked for there."""
-        self.look: Callable[[str], None] = lambda partition: None
-        """Reads a partition's table at once."""
-        self.offline: Callable[[], str] = lambda: ""
-        """Why this very node is offline, if it is (Q1): then nothing is asked for in its name."""
-        self.missing: Callable[[str], str] = lambda partition: ""
-        """Which server is away that a partition needs; "": none, as far as this process finds."""
+        self.afar = afar
+        self.own = own or OwnState()
+        self.seen = seen
+        self.served = served
+        self.look = look
+        self._missing = missing
 
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
-        """See Known."""
+        """See ClusterView."""
         self.served(table, _serving(table))
         self.seen(name, version, table)
+
+    def offline(self) -> str:
+        """Return why this very node is offline; "": it is not (Q1)."""
+        return self.own.why_offline
+
+    def missing(self, partition: str) -> str:
+        """Return which server is away that a partition needs; "": none, as far as this process finds."""
+        known = self.tables.get(partition)
+        return self._missing(None if known is None else known[1])
 
     # --- which site ---
 
     def site_of(self, partition: str) -> str:
-        """The other site that serves it, as far as this one knows; "": this one, also while it hands over."""
+        """Return the other site that serves it, as far as this one knows; "": this one, also while it hands over."""
         known = self.tables.get(partition)
         return HERE if known is None else _serving(known[1])
 
@@ -58,9 +97,9 @@ class Router(Known):
         self.look(partition)
         return self.site_of(partition) != site
 
-    def place(self, site: str, partition: str, until: float) -> Known:
-        """Who knows about the nodes of a site that serves this partition. PartitionUnavailableError says why that one
-        cannot be asked."""
+    def place(self, site: str, partition: str, until: float) -> ClusterView:
+        """Return what knows about the nodes of a site that serves this partition. PartitionUnavailableError says why
+        that one cannot be asked."""
         if site == HERE:
             return self
         if self.afar is None:
@@ -87,8 +126,8 @@ class Router(Known):
         what all of them do. OutcomeUnknownError has its epoch as evidence, `epoch`."""
         return Request(self, partition, frame, deadline_s, local, site, open_ or Open()).answer()
 
-    def once(self, where: Known, target: str | None, data: bytes, until: float) -> frames.Reply:
-        """One attempt at one node."""
+    def once(self, where: ClusterView, target: str | None, data: bytes, until: float) -> frames.Reply:
+        """Make one attempt at one node."""
         if where is self:
             return self._once(target, data, until)
         if target is None:

@@ -1,4 +1,5 @@
-"""What a tool's router knows of a cluster that the tool never joins: the partitions and the nodes, now and from now on.
+"""A tool's router is told by this of a cluster that the tool never joins: the partitions and the nodes, now and from
+now on.
 
 Reads and watches znodes, and writes none.
 """

@@ -33,7 +33,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignment
+    from halog.runtime.sites.mirror_assignment import MirrorAssignments
 
 logger = logging.getLogger("halog.mirror")
 
@@ -77,7 +77,7 @@ class AcknowledgementSender:
     def __init__(
         self,
         host: Host,
-        mirroring: MirrorAssignment,
+        assignments: MirrorAssignments,
         site: str,
         reach: Callable[[str], Remote],
         topic: TopicPartition,
@@ -85,7 +85,7 @@ class AcknowledgementSender:
     ) -> None:
         """Take `policies`: those whose commits are to wait for this site."""
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._site = site
         self._reach = reach
         self._topic = topic
@@ -129,7 +129,7 @@ class AcknowledgementSender:
         in it."""
         found = []
         for copy in list(self._host.copies.values()):
-            if copy.core.state.table.policy in self._policies and self._mirroring.is_wanted(copy):
+            if copy.core.state.table.policy in self._policies and self._assignments.is_wanted(copy):
                 state = copy.core.state.chain.state
                 if state.owner == self._site and state.lsn:
                     found.append((copy.name, state.head))  # not of an epoch that this site has begun, and gave away
@@ -236,7 +236,7 @@ class SyncWaitWatch:
     def __init__(
         self,
         host: Host,
-        mirroring: MirrorAssignment,
+        assignments: MirrorAssignments,
         site: str,
         reach: Callable[[str], Remote],
         may_drop: Mapping[str, bool],
@@ -244,7 +244,7 @@ class SyncWaitWatch:
         """Take `may_drop`: for each policy whose commits are to wait for this site, whether they may go on without
         it."""
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._site = site
         self._reach = reach
         self._may_drop = may_drop
@@ -266,7 +266,7 @@ class SyncWaitWatch:
 
     def _is_mine(self, copy: Copy) -> bool:
         table = copy.core.state.table
-        return table.owner == self._site and table.policy in self._may_drop and self._mirroring.is_wanted(copy)
+        return table.owner == self._site and table.policy in self._may_drop and self._assignments.is_wanted(copy)
 
     def _look(self, copy: Copy) -> None:
         if self._remote is None:

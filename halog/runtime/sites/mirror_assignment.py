@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from halog.core.roles import OUT, Role
 from halog.metadata.mirrors import COMPARES, standing
-from halog.ports import TopicPartition
+from halog.ports import Coordinator, TopicPartition
 from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, MirrorLink
 from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.support.adapters import Remote
@@ -30,17 +30,45 @@ STALE_S = 10.0
 """If a standing stays the same for so long, the node that should have written another one does not mirror."""
 
 
+class MirrorAssignments:
+    """A node's `MirrorAssignments` say what it mirrors now, and over which line. They are there before its host is."""
+
+    def __init__(self, coordinator: Coordinator, me: str) -> None:
+        self._coordinator = coordinator
+        self._me = me
+        self.lines: dict[str, MirrorLink] = {}
+        """By site; made by `MirrorAssignment`."""
+
+    def is_wanted(self, copy: Copy) -> bool:
+        """Say whether this node is to mirror it, and the log is the other site's by now."""
+        owner = copy.core.state.table.owner
+        line = self.lines.get(owner)
+        return line is not None and copy.name in line.wanted and copy.core.state.chain.state.owner == owner
+
+    def is_told(self, copy: Copy) -> bool:
+        """Say whether the last standing names this node as the one that mirrors."""
+        found = standing(self._coordinator, copy.name)
+        if found is None or found.error or found.site != copy.core.state.table.owner:
+            return False
+        return found.by == self._me
+
+
 class MirrorAssignment:
-    """A `MirrorAssignment` says what a host mirrors, and has a link to each site that something is mirrored from."""
+    """A host's `MirrorAssignment` says who mirrors what, and keeps a link to each site that is mirrored from."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], definitions: TopicPartition, others: Collection[str]
+        self,
+        host: Host,
+        assignments: MirrorAssignments,
+        reach: Callable[[str], Remote],
+        definitions: TopicPartition,
+        others: Collection[str],
     ) -> None:
         self._host = host
         self._reach = reach
         self._definitions = definitions
         self._others = others
-        self._lines: dict[str, MirrorLink] = {}
+        self._lines = assignments.lines
         self._seen: dict[str, tuple[int, float, float]] = {}
         """By partition: the last standing that another node has told, since when it is that one, and when it was
         read."""
@@ -60,19 +88,6 @@ class MirrorAssignment:
         for site, line in self._lines.items():
             line.wanted = frozenset(wanted.get(site, ()))
         self._host.pause(LOOK_S)
-
-    def is_wanted(self, copy: Copy) -> bool:
-        """Is this node to mirror it, and is the log the other site's by now?"""
-        owner = copy.core.state.table.owner
-        line = self._lines.get(owner)
-        return line is not None and copy.name in line.wanted and copy.core.state.chain.state.owner == owner
-
-    def is_told(self, copy: Copy) -> bool:
-        """Does the last standing say that it is this node that mirrors?"""
-        found = standing(self._host.coordinator, copy.name)
-        if found is None or found.error or found.site != copy.core.state.table.owner:
-            return False
-        return found.by == self._host.me.node
 
     def close(self) -> None:
         """Close the links, once none of their threads runs any more."""

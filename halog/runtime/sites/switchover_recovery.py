@@ -24,7 +24,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignment
+    from halog.runtime.sites.mirror_assignment import MirrorAssignments
 
 logger = logging.getLogger("halog.mirror")
 
@@ -43,20 +43,20 @@ class SwitchoverRecovery:
     """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, mirroring: MirrorAssignment, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, assignments: MirrorAssignments, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host
-        self._mirroring = mirroring
+        self._assignments = assignments
         self._reach = reach
         self._homes = homes
         self._since: dict[str, float] = {}
         """By partition: since when it has been given to this site, as far as this node has seen."""
 
     def turn(self) -> None:
-        """Look once at what is mirrored here."""
+        """One look at what is mirrored here."""
         mine = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._homes]
-        mine = [c for c in mine if self._mirroring.is_wanted(c)]
+        mine = [c for c in mine if self._assignments.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
             del self._since[name]
         for site in dict.fromkeys(c.core.state.table.owner for c in mine):

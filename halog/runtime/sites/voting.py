@@ -35,7 +35,7 @@ from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
     from halog.core.log.chain import ChainState
-    from halog.runtime.host.host import Host
+    from halog.runtime.host.services import NodeContext
     from halog.runtime.replica.driver import Copy
 
 logger = logging.getLogger("halog.mirror")
@@ -143,7 +143,7 @@ def is_behind(history: ChainState, epoch: EpochId | None) -> bool:
 class SiteContact:
     """A `SiteContact` asks one site's coordinator, on a few threads. This site's own coordinator has one, too."""
 
-    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
+    def __init__(self, host: NodeContext, site: str, reach: Callable[[str], Remote] | None) -> None:
         self.site = site
         self._host = host
         self._reach = reach
@@ -257,7 +257,7 @@ class SiteContact:
 class SiteContacts:
     """Holds the contacts of all sites, this one included."""
 
-    def __init__(self, host: Host, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+    def __init__(self, host: NodeContext, reach: Callable[[str], Remote], others: Collection[str]) -> None:
         self.own = SiteContact(host, host.site, None)
         self.all = {host.site: self.own, **{site: SiteContact(host, site, reach) for site in others}}
 
@@ -272,7 +272,7 @@ class SiteVoting:
 
     def __init__(
         self,
-        host: Host,
+        host: NodeContext,
         desks: SiteContacts,
         after_ms: Mapping[str, int],
         rules: Mapping[str, str] = MappingProxyType({}),

@@ -61,15 +61,14 @@ def publish(
     hosts: bool = True,
     lasts_s: float = 0.0,
     unread: Callable[[Definition, Definition], None] = lambda new, old: None,
+    definitions: Definitions | None = None,
 ) -> Definitions:
-    """Add the declared definitions that the topic lacks, all or none.
-
-    Raises SchemaChangedError, before anything is written, if a declared class cannot read what a stored definition of
-    its name wrote, or if a definition that is `running` could not read what the class writes. `lasts_s`: so long a
-    process that is no more may seem to run. `unread` is called with (new, older) for what is published although a
-    process that runs the older one could not read it: no process does.
-    """
-    definitions = Definitions(log, topic)
+    """Add the declared definitions the topic lacks, all or none. SchemaChangedError, before anything is written, if a
+    declared class cannot read what a stored definition of its name wrote, or a definition that is `running` could not
+    read what it writes. `lasts_s`: so long a process that is no more may seem to run. `unread` is told (new, older) of
+    what is published although who runs the older one could not read it: nobody does. Returns what the topic has, read
+    into `definitions` where that is given."""
+    definitions = definitions or Definitions(log, topic)
     publication = _Publication(log, definitions, [i.parsed for i in registry.by_name.values()], running, hosts)
     publication.run(lasts_s)
     for new, older in publication.older:

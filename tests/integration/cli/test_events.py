@@ -32,6 +32,7 @@ def eventually(cluster: Any, *args: str, holds: Callable[[list[Any]], object], l
         time.sleep(0.2)
 
 
+@pytest.mark.long
 @pytest.mark.feature("Q4", "O2", "X9")
 def test_the_history_says_why_a_killed_node_was_replaced_and_what_was_discarded(prepared: Any, site: Any) -> None:
     """kill -9 of the active: its successor says how it was seen to go, the log and the events agree on the epochs; a

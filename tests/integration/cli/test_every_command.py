@@ -98,6 +98,7 @@ def test_an_address_that_swallows_everything_is_given_up_in_time(say: Callable[.
         assert seconds < IN_TIME_S
 
 
+@pytest.mark.long
 @pytest.mark.feature("O1")
 def test_a_log_alone_that_swallows_everything_is_given_up_in_time(
     prepared: Cluster, site: Site, say: Callable[..., Say]

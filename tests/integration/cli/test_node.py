@@ -32,6 +32,7 @@ def test_a_node_says_when_it_is_up_and_hands_over_before_it_leaves(cluster: Any)
         assert '"verdict":"voided"' not in records
 
 
+@pytest.mark.long
 @pytest.mark.feature("N6", "O1")
 def test_a_restarted_node_takes_its_place_again(cluster: Any) -> None:
     """After a restart `halog status` is ok again: every replica is back."""

@@ -40,6 +40,7 @@ def config_of(cluster: Cluster, node: str) -> Any:
     return cluster.status(node)["config"]
 
 
+@pytest.mark.long
 @pytest.mark.feature("P11", "O1", "P1")
 def test_of_two_activations_one_counts_and_a_restarted_node_goes_by_it(make: Make) -> None:
     """Nothing is served worse meanwhile; a file that is behind is named; the site's address is enough."""
@@ -91,6 +92,7 @@ def test_of_two_activations_one_counts_and_a_restarted_node_goes_by_it(make: Mak
     assert events.count("HALOG-1029") >= 6, "each of three nodes, twice"
 
 
+@pytest.mark.long
 @pytest.mark.feature("P11", "Q1")
 def test_a_quorum_that_is_activated_counts_at_once_on_every_node(make: Make) -> None:
     cluster = make(nodes="ABC", partitions=1, sync=1, async_=1)

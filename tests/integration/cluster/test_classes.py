@@ -53,6 +53,7 @@ def run(cluster: Cluster, statement: str) -> str:
     return done.stdout if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
+@pytest.mark.long
 @pytest.mark.feature("D1", "P1")
 def test_changed_classes_read_old_objects_or_keep_their_node_out(make: Make) -> None:
     """After a restart with a field added with a default, one removed, an int widened and one made optional, old objects

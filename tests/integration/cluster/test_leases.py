@@ -67,6 +67,7 @@ def landed(cluster: Cluster) -> tuple[str, str]:
     return tail, active.node
 
 
+@pytest.mark.long
 def test_the_word_of_a_killed_nodes_witness_is_proof(make: Make) -> None:
     cluster = leased(make)
     tail, victim = landed(cluster)
@@ -77,6 +78,7 @@ def test_the_word_of_a_killed_nodes_witness_is_proof(make: Make) -> None:
     check(cluster, copies=False)
 
 
+@pytest.mark.long
 def test_without_a_witness_a_killed_nodes_lease_is_waited_for(make: Make) -> None:
     cluster = leased(make)
     tail, victim = landed(cluster)

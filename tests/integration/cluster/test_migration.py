@@ -63,6 +63,7 @@ def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Clus
     check(spare, load)
 
 
+@pytest.mark.long
 def test_a_copy_is_made_at_the_rate_that_was_asked_for_until_another_one_is(spare: Cluster, control: Control) -> None:
     """At a byte a second C copies for ever; callers notice nothing. Without a limit it is there."""
     operators = spare.client().runtime.operators
@@ -170,6 +171,7 @@ def run(cluster: Cluster, *args: str) -> Any:
     return json.loads(out)
 
 
+@pytest.mark.long
 @pytest.mark.feature("X10")
 def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Make, control: Control) -> None:
     """C has got its share. The first `rollback` dies with kill -9; the same command goes on, and all is as before."""

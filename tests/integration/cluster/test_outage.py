@@ -87,6 +87,7 @@ def test_an_outage_of_the_broker_costs_one_epoch_and_is_told_once(two: Cluster, 
     assert json.loads(command(two, "status", "--format", "json").stdout)["kafka"] is None
 
 
+@pytest.mark.long
 @pytest.mark.feature("R4", "Q4")
 def test_who_waits_for_the_log_commits_half_a_second_after_its_return(two: Cluster, site: Site) -> None:
     for number in range(40):

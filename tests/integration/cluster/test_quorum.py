@@ -89,6 +89,7 @@ def test_two_of_three_killed_nothing_weaker_is_acknowledged_and_an_operator_lets
     check(cluster)
 
 
+@pytest.mark.long
 @pytest.mark.feature("R7", "Q3", "X8")
 def test_an_override_is_over_in_time_at_a_node_that_was_frozen_then_and_reaches_no_zookeeper(make: Make) -> None:
     """It wakes up behind the end, and nobody can tell it: it knows, and acknowledges nothing by it any more."""
@@ -178,6 +179,7 @@ def test_a_minority_elects_nobody_and_the_majority_does(make: Make) -> None:
     check(cluster)
 
 
+@pytest.mark.long
 @pytest.mark.feature("Q2", "Q5")
 def test_a_preferred_node_that_returns_gets_its_role_back_under_traffic_and_nothing_is_lost(make: Make) -> None:
     """And one whose priority becomes never gives all its roles away."""

@@ -159,6 +159,7 @@ def lose_unlogged(cluster: Cluster) -> Load:
     return load
 
 
+@pytest.mark.long
 @pytest.mark.feature("R6")
 def test_what_only_stores_hold_goes_into_the_logs_and_a_missing_store_is_named(unlogged: Cluster) -> None:
     load = lose_unlogged(unlogged)
@@ -198,6 +199,7 @@ def test_going_on_without_a_store_is_confirmed_and_told(unlogged: Cluster) -> No
     check(unlogged, load)
 
 
+@pytest.mark.long
 @pytest.mark.feature("R6")
 def test_killed_in_the_log_and_in_the_tables_it_is_repeated_to_the_end(unlogged: Cluster) -> None:
     """A process dies between the appends to two logs, and the next one between two tables. (In front of each step that
@@ -255,6 +257,7 @@ def test_a_mistyped_cluster_name_finds_the_data_directory_of_another_one(make: M
     assert objects(cluster) == had
 
 
+@pytest.mark.long
 def test_it_is_lost_while_the_nodes_run(make: Make) -> None:
     """Nobody makes anything anew: they are stopped as ever, and what they had noted is there for the recovery."""
     cluster = make(nodes="AB", partitions=2, async_=0)

@@ -95,6 +95,7 @@ def test_the_money_is_the_same_whoever_is_killed(cluster: Cluster) -> None:
     assert said(process, "unknown") + said(process, "failed") == [], process.last_words()
 
 
+@pytest.mark.long
 def test_the_money_is_the_same_through_a_restart_of_the_brokers(cluster: Cluster) -> None:
     """A transfer may fail meanwhile, and then nothing of it has happened."""
     with banking(cluster, f"brokers-{cluster.name}") as process:

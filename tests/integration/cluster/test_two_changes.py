@@ -65,6 +65,7 @@ def test_the_ring_changes_while_a_node_joins_and_another_is_killed(make: Make, c
     judged(cluster, load, looker, control, ring)
 
 
+@pytest.mark.long
 def test_the_ring_changes_while_partitions_are_migrated_and_one_of_their_nodes_is_killed(
     make: Make, control: Control
 ) -> None:

@@ -64,6 +64,7 @@ def goes_on(cluster: Cluster, tail: str) -> None:
         tx.create(Aircraft(tail=tail))
 
 
+@pytest.mark.long
 def test_with_all_that_had_it_in_memory_gone_nobody_goes_on_until_an_operator_says_so(unlogged: Cluster) -> None:
     node = unlogged.client()
     both, third = kill_both(unlogged)

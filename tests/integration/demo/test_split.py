@@ -21,6 +21,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.feature("M1", "M2", "M3")
 def test_two_sites_part_and_become_one_without_losing_a_write(ran: Ran) -> None:
     """The line is cut and healed, the merge previewed, done, and undone by the operator's own commands."""

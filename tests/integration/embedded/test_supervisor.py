@@ -97,6 +97,7 @@ def test_killing_the_supervisor_ends_both_servers_and_up_continues_with_the_data
     assert znode(again.zookeeper, "/kept") == b"yes"
 
 
+@pytest.mark.long
 def test_up_right_after_a_kill_does_not_meet_the_dying_servers(data_dir: Path) -> None:
     """No waiting in between: the new supervisor waits for the old servers' end."""
     info = up(data_dir)

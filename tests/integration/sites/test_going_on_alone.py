@@ -39,6 +39,7 @@ def partitions_told_as_parted(two_sites: TwoSites) -> list[list[str]]:
     return [sorted(p["partition"] for p in halog_said(site, "status")["parted"]) for site in sites]
 
 
+@pytest.mark.long
 def test_both_go_on_by_themselves_and_nothing_that_either_acknowledged_is_lost(two_sites: TwoSites) -> None:
     """Each acknowledges while the line is cut; both say that they have parted once they see each other, and go on;
     restored, every landing is there, once. Of what both have changed the source's stands."""

@@ -134,6 +134,7 @@ def said_by(cluster: Cluster, node: str, partition: str) -> list[str]:
     return [step[3] for step in steps if step[2:3] == [f"restores/{partition}"]]
 
 
+@pytest.mark.long
 def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_path: Path) -> None:
     """What one process would have found, and all of it is reported."""
     plain = plainly(parted.west.toml)

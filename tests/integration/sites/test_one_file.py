@@ -90,6 +90,7 @@ def sees_all(centre: Sharing) -> None:
     wait(lambda: ran(centre, "zone", "show", "dr").returncode == 0, "every node of the zone is there", 60)
 
 
+@pytest.mark.long
 def test_a_zone_spans_both_centres_and_either_takes_over(sharing: tuple[Sharing, Sharing]) -> None:
     north, south = sharing
     wait(lambda: len(north.serves()) + len(south.serves()) == 3, "everything is served")

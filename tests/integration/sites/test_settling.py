@@ -40,6 +40,7 @@ def settle(site: Cluster, tail: str, *words: str, code: int = 0) -> dict[str, ob
     return found
 
 
+@pytest.mark.long
 def test_what_was_left_to_an_operator_is_settled_and_both_sites_know(two_sites: TwoSites) -> None:
     parted(two_sites)
     west, east = two_sites.west, two_sites.east

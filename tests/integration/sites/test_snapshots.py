@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("M5")]
 NODES = ("east-1", "east-2")
 
 
+@pytest.mark.long
 @pytest.mark.feature("P10")
 def test_a_mirroring_site_that_lost_its_disks_comes_back_from_its_snapshots_and_takes_over(
     between: Between, tmp_path: Path

@@ -108,6 +108,7 @@ def lost(two_sites: TwoSites) -> set[str]:
     return acknowledged - here
 
 
+@pytest.mark.long
 def test_every_acknowledged_commit_is_there_when_a_whole_site_is_lost(made: Callable[..., TwoSites]) -> None:
     """Its nodes, Kafka and ZooKeeper, while the line is cut, in the middle of traffic."""
     assert not lost(made())

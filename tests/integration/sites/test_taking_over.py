@@ -168,6 +168,7 @@ def test_a_lost_site_is_taken_over_from_and_mirrors_when_it_is_back(two_sites: T
     assert landings(two_sites.east, "N2") == 60
 
 
+@pytest.mark.long
 def test_sites_that_both_went_on_are_told_and_keep_what_they_have(two_sites: TwoSites) -> None:
     gone_on(two_sites, "N3")
 

@@ -151,6 +151,7 @@ def begin(north: Centre, south: Centre) -> None:
     level(north, south)
 
 
+@pytest.mark.long
 def test_either_centre_takes_over_what_the_other_one_has_lost(centres: tuple[Centre, Centre]) -> None:
     north, south = centres
     begin(north, south)

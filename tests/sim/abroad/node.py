@@ -11,9 +11,10 @@ from halog.core import effects as fx, events as ev, results as res
 from halog.core.partition import Partition
 from halog.errors import HalogError
 from halog.ports import TopicPartition, UnknownResult
+from halog.runtime.merge.epoch_reopening import Due, hand_over
 from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.node.assembly import tend_sync_sites
-from halog.runtime.sites.mirror_assignment import MirrorAssignment
+from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorAssignments
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
@@ -180,14 +181,16 @@ class SiteNode:
     def __init__(self, p: Process, world: SiteWorld) -> None:
         host: Any = SiteHost(p, world)
         reach = world.reach(world.asker(p))
-        self._restoring = RestoreDriver(host, reach, lambda: world.pair.compensate, DEFINITIONS)
+        self._due: Due = {}
+        self._restoring = RestoreDriver(host, reach, lambda: world.pair.compensate, DEFINITIONS, self._due)
         workers: Any = _Workers(world, p)
         self._restoring._workers = workers
         self._copy = host.copies["p"]
         self._world = world
         self._p = p
-        mirroring = MirrorAssignment(host, reach, DEFINITIONS, (world.other,))
-        unfinished = ProcessUnfinished(host, mirroring, reach, {"policy"})
+        assignments = MirrorAssignments(host.coordinator, host.me.node)
+        mirroring = MirrorAssignment(host, assignments, reach, DEFINITIONS, (world.other,))
+        unfinished = ProcessUnfinished(host, assignments, reach, {"policy"})
         unfinished.world = world
         for name, turn in (
             ("mirroring", mirroring.turn),
@@ -198,9 +201,9 @@ class SiteNode:
             host.keep_on(name, turn)
         if world.pair.waiting is not None:
             adapters: Any = SimpleNamespace(reach=reach, log=host.log)
-            tend_sync_sites(world.pair.waiting.config(world.site), adapters, host, mirroring)
+            tend_sync_sites(world.pair.waiting.config(world.site), adapters, host, assignments)
         if world.pair.takeover is not None:
-            self._voting = tend_takeovers(world, p, host, mirroring)
+            self._voting = tend_takeovers(world, p, host, assignments)
 
     def ask(self, e: fx.AskVote) -> None:
         """For the votes of a site."""
@@ -212,4 +215,4 @@ class SiteNode:
 
     def due(self, e: fx.MergeDue) -> None:
         """An epoch was started that a merge is to open."""
-        self._restoring.due(self._copy, e)
+        hand_over(self._due, self._copy, e)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from halog.runtime.sites.mirror_assignment import MirrorAssignment
+from halog.runtime.sites.mirror_assignment import MirrorAssignments
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
 from halog.runtime.sites.voting import SiteContacts, SiteVoting
 
@@ -57,7 +57,7 @@ class ProcessTakeovers(Takeovers):
         return enough
 
 
-def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: MirrorAssignment) -> SiteVoting:
+def tend_takeovers(world: SiteWorld, p: Process, host: Any, assignments: MirrorAssignments) -> SiteVoting:
     """As `halog.runtime.node.assembly` does it."""
     takeover = world.pair.takeover
     assert takeover is not None
@@ -66,7 +66,7 @@ def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: MirrorAss
     for desk in desks.all.values():
         desk._pool = _Threads(world, p)
     policies = {"policy": TakeoverRule(takeover.runtime_ms, takeover.binding, takeover.may(world.site))}
-    takeovers = ProcessTakeovers(host, mirroring, desks, reach, takeover.votes, policies)
+    takeovers = ProcessTakeovers(host, assignments, desks, reach, takeover.votes, policies)
     takeovers.world = world
     host.keep_on("takeovers", takeovers.turn)
     return SiteVoting(host, desks, {"policy": takeover.runtime_ms})

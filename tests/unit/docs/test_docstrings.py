@@ -15,7 +15,6 @@ pytestmark = pytest.mark.feature("O1")
 
 PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
 TO_COME = (
-    "halog/core/state",
     "halog/core/active",
     "halog/core/ballots.py",
     "halog/core/cas.py",
@@ -28,12 +27,9 @@ TO_COME = (
     "halog/core/replica",
     "halog/core/site_events.py",
     "halog/core/sites",
+    "halog/core/state",
     "halog/core/stow_events.py",
     "halog/runtime/__init__.py",
-    "halog/runtime/host",
-    "halog/runtime/membership",
-    "halog/runtime/node",
-    "halog/runtime/rpc",
 )
 """What is still to be rewritten."""
 

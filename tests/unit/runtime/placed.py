@@ -12,7 +12,7 @@ from halog.config import PolicyConfig
 from halog.config.static import StaticPartition
 from halog.events import Event
 from halog.ports import TopicPartition
-from halog.runtime.node.partitions import Partition
+from halog.runtime.node.partitions import PartitionHandle
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 
@@ -30,7 +30,7 @@ def unplaced(nodes: int = 3, **policy: Any) -> Cluster:
     return cluster
 
 
-def at(cluster: Cluster, node: str, partition: str = P) -> Partition:
+def at(cluster: Cluster, node: str, partition: str = P) -> PartitionHandle:
     return cluster.node(node).partitions[partition]
 
 

@@ -141,8 +141,7 @@ def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: fr
 
 def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
     node: Any = Outsized(res.Unknown("its epoch ended"))
-    commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = DeliveryReports(lambda: node, list)
+    commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))
     node.answers_early = lambda durability: False
     tx = commits.new_id()
     assert commits.begin("p", tx, WORK, lambda lsn: False)
@@ -176,8 +175,7 @@ def test_its_own_copy_is_believed_in_a_later_epoch_than_that_of_a_late_request(
 def test_what_was_begun_without_waiting_is_unknown_too() -> None:
     """An event loop's commit: begun here, then nobody is active. A site that only mirrors says so at once."""
     node: Any = Node(res.Unknown("its epoch ended"))
-    commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = DeliveryReports(lambda: node, list)
+    commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))
     node.answers_early = lambda durability: False
     tx, told = commits.new_id(), []
     assert commits.begin("p", tx, WORK, lambda lsn: bool(told.append(lsn)))
@@ -210,8 +208,7 @@ def test_what_was_begun_is_never_taken_for_unsent_wherever_its_commit_is_interru
 
 def _given(begun: bool) -> tuple[Commits, bytes]:
     node: Any = Node(res.Unknown("its epoch ended"))
-    commits = Commits(node, 7, lambda partition: False)
-    commits.deliveries = DeliveryReports(lambda: node, list)
+    commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))
     node.answers_early = lambda durability: False
     tx = commits.new_id()
     assert not begun or commits.begin("p", tx, WORK, lambda lsn: False)

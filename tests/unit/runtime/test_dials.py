@@ -69,7 +69,7 @@ class World:
         self.said: list[str] = []
         hello = frames.Hello("c", "A", 1)
         self.membership = Membership(
-            ME,
+            ME.member,
             hello,
             self.wire,
             KEEP_ALIVE_MS,

@@ -170,8 +170,7 @@ def test_what_was_placed_counts_until_newer_figures_come(clock: Clock) -> None:
 
 def test_a_node_does_not_ask_itself_over_the_wire(clock: Clock) -> None:
     router = Router(p="client")
-    it = made(router)
-    it.here = lambda: told(p=7)
+    it = PartitionLoads(router, lambda: told(p=7))  # type: ignore[arg-type]
     assert (it.states(("p",))["p"].objects, router.asked) == (7, [])
 
 
@@ -286,7 +285,7 @@ def test_an_offline_node_says_nothing_of_its_partitions() -> None:
     with configured(cluster_of(2)) as cluster:
         service = cluster.node("A").runtime.service
         assert isinstance(service._loads(None, None), frames.LoadsAre)  # type: ignore[arg-type]
-        service.members.offline = "alone"
+        service.members.own.why_offline = "alone"
         with pytest.raises(ZoneQuorumError):
             service._loads(None, None)  # type: ignore[arg-type]
-        service.members.offline = ""
+        service.members.own.why_offline = ""

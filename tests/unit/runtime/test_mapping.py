@@ -16,6 +16,8 @@ from halog.config.changes import tree
 from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
 from halog.metadata import bindings
 from halog.runtime.keys.key_owners import Places, function_of, import_module
+from halog.runtime.keys.loads import PartitionLoads
+from halog.runtime.keys.mapping_cache import MappingCache
 from halog.runtime.keys.routing import Routing
 from halog.schema import Registry, managed
 from tests.unit.cli import placing
@@ -153,7 +155,8 @@ def test_a_binding_holds_for_subclasses_until_one_has_its_own() -> None:
 def test_a_partition_is_looked_for_among_relatives_that_are_bound(coordinator: MemoryCoordinator) -> None:
     """A base bound to nothing has none (T8: where work is routed anew, all relatives are asked)."""
     router: Any = None
-    routing = Routing(Places(config(Gift="own"), DEFINITIONS.get), coordinator, router)
+    places = Places(config(Gift="own"), DEFINITIONS.get)
+    routing = Routing(places, MappingCache(coordinator), router, PartitionLoads(router))
     first = routing.partitions_of("Gift")[0]
     assert (routing.had("Order", first), routing.had("Gift", first), routing.had("Gift", "p-0")) == (False, True, False)
 

@@ -41,7 +41,7 @@ class Seen:
         self.told = []
         self.noticed = []  # type: ignore[var-annotated]
         hello = frames.Hello("c", "A", 1)
-        self.made = Membership(A, hello, self.wire, 150, 600, self._changed, lambda work: work())  # type: ignore[arg-type]
+        self.made = Membership(A.member, hello, self.wire, 150, 600, self._changed, lambda work: work())  # type: ignore[arg-type]
         self.made.noticed = lambda node, up, why: self.noticed.append((node, up, why))
         self.made.registrations({"A": A, "B": B, "C": C})
         for name in "BC":

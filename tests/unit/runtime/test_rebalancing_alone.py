@@ -42,7 +42,7 @@ class Alone:
         self.tables: dict[str, tuple[int, PartitionTable]] = {}
         self.nodes: dict[str, Any] = {}
         self.members: Any = SimpleNamespace(
-            me=SimpleNamespace(name="B"), offline="", coordinated=lambda: True, registered={}, alive=frozenset()
+            me=SimpleNamespace(node="B"), offline="", coordinated=lambda: True, registered={}, alive=frozenset()
         )
         router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
         history: Any = SimpleNamespace(tell=self.told)
@@ -138,7 +138,7 @@ def test_who_was_taken_out_of_the_zone_comes_anew_when_it_is_put_back(alone: Alo
     alone.config = dataclasses.replace(both, zones={"test": dataclasses.replace(both.zones["test"], nodes=("B",))})
     assert alone.look(0, "A", "B") == []
     assert alone.known() == {"B"}
-    alone.config, alone.members.me = both, SimpleNamespace(name="A")
+    alone.config, alone.members.me = both, SimpleNamespace(node="A")
     alone.look(10, "A", "B")
     assert alone.look(110, "A", "B") == ["A came"]
     assert alone.known() == {"A", "B"}
@@ -149,9 +149,9 @@ def test_who_cannot_be_replaced_now_is_replaced_as_soon_as_that_is_possible(alon
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
     alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
     alone.look(0, "A", "B")
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.look(10, "A", "B")
-    alone.members.me = SimpleNamespace(name="B")
+    alone.members.me = SimpleNamespace(node="B")
     alone.look(20, "B")
     assert alone.look(330, "B") == ["A, C has been gone for long"]
     assert alone.known() == {"B"}
@@ -159,7 +159,7 @@ def test_who_cannot_be_replaced_now_is_replaced_as_soon_as_that_is_possible(alon
     assert alone.wishes() == {}
     alone.members.registered = {"A": None}
     assert alone.look(350, "A", "B")[1:] == []
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     assert alone.look(360, "A", "B")[1:] == ["C is still to be replaced"]
     assert alone.wishes() == {"p": ("B", "A")}
     assert alone.look(370, "A", "B")[2:] == []
@@ -168,7 +168,7 @@ def test_who_cannot_be_replaced_now_is_replaced_as_soon_as_that_is_possible(alon
 def test_who_cannot_be_replaced_where_it_is_disabled_is_replaced_once_it_is_enabled(alone: Alone) -> None:
     """Nothing else changes then, so the definitions are to be looked at."""
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     off = {"A": PartitionDefinition(("A", "B", "C"), 1, DISABLED)}
     alone.put(kit.table(name="p", policy="test", configured=("B", "C"), definitions=off))
     alone.look(0, "A", "B")
@@ -181,7 +181,7 @@ def test_who_cannot_be_replaced_where_it_is_disabled_is_replaced_once_it_is_enab
 
 
 def test_a_node_cancelled_for_is_not_replaced_and_an_operators_wish_is_not_given_up(alone: Alone) -> None:
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
     alone.put(kit.table(name="p", policy="test", configured=("B", "A"), target=Target(("B", "C"), 1)))
     assert alone.look(0, "A", "B") == []
@@ -194,7 +194,7 @@ def test_a_node_cancelled_for_is_not_replaced_and_an_operators_wish_is_not_given
 
 
 def test_a_move_of_their_own_to_a_node_that_is_gone_is_planned_again(alone: Alone) -> None:
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
     target = Target(("B", "C"), 1)
     alone.put(kit.table(name="p", policy="test", configured=("B",), target=target, config_version=1))
@@ -206,7 +206,7 @@ def test_a_move_of_their_own_to_a_node_that_is_gone_is_planned_again(alone: Alon
 
 def test_an_operators_plan_that_nobody_applies_is_overtaken_in_the_end(alone: Alone) -> None:
     """From when this node saw it; one that has begun is the operator's for ever."""
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
     alone.put(kit.table(name="q", policy="test", configured=("A", "B")))
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
@@ -224,7 +224,7 @@ def test_an_operators_plan_that_nobody_applies_is_overtaken_in_the_end(alone: Al
 
 
 def test_another_plan_of_the_operators_is_given_as_long_again(alone: Alone) -> None:
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
     move = (plans.PlannedMove("p", ("B", "C"), Target(("C", "B"), 1), 0, ""),)
@@ -239,7 +239,7 @@ def test_another_plan_of_the_operators_is_given_as_long_again(alone: Alone) -> N
 @pytest.mark.feature("P3", "P13")
 def test_a_version_that_places_partitions_otherwise_moves_those_of_a_static_policy(alone: Alone) -> None:
     """Nobody moves them before, nor once more afterwards, whatever an operator does with them."""
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.by_hand(p=("A", "B"), q=("B", "C"))
     alone.put(kit.table(name="p", policy="test", configured=("C", "B")))
     alone.put(kit.table(name="q", policy="test", configured=("B", "C")))
@@ -258,7 +258,7 @@ def test_a_version_that_places_partitions_otherwise_moves_those_of_a_static_poli
 @pytest.mark.feature("P3", "P13")
 def test_members_that_come_or_go_move_nothing_of_a_static_policy(alone: Alone) -> None:
     """What an operator has placed elsewhere stays there, too, until the file is activated anew."""
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.by_hand(p=("A", "C"), q=("A", "C"))
     alone.put(kit.table(name="p", policy="test", configured=("A", "C")))
     alone.put(kit.table(name="q", policy="test", configured=("B", "A")))
@@ -273,7 +273,7 @@ def test_members_that_come_or_go_move_nothing_of_a_static_policy(alone: Alone) -
 
 def test_what_a_version_asks_for_is_done_as_soon_as_it_is_possible(alone: Alone) -> None:
     """C is down, and gets its copy when it is back; what an operator moves stays until that has ended."""
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
     alone.put(kit.table(name="q", policy="test", configured=("B",), target=Target(("B", "A"), 1), config_version=1))
     alone.members.registered = {"C": None}
@@ -301,7 +301,7 @@ def test_what_an_operator_has_rolled_back_does_not_go_forth_again_by_itself(
 ) -> None:
     """A version asks for three copies, and C is down: p has gone to B meanwhile, and is left to get the third. What
     was not rolled back, in whichever plan of several, goes on when C is there."""
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.members.registered = {"C": None}
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
     alone.put(kit.table(name="p", policy="test", configured=("A",), sync=0))
@@ -330,7 +330,7 @@ def test_what_an_operator_has_rolled_back_does_not_go_forth_again_by_itself(
 
 def test_a_node_that_has_not_heard_of_the_version_does_not_plan_for_the_one_before(alone: Alone) -> None:
     """It is the first one now, cut off from what was activated."""
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
     before = alone.config
     alone.look(0, "A", "B", "C")
@@ -345,7 +345,7 @@ def test_a_node_that_has_not_heard_of_the_version_does_not_plan_for_the_one_befo
 
 
 def test_an_operators_plan_is_done_before_a_version_is_planned_for(alone: Alone) -> None:
-    alone.members.me = SimpleNamespace(name="A")
+    alone.members.me = SimpleNamespace(node="A")
     alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
     alone.look(0, "A", "B", "C")
     mine = plans.Plan("mine", 0, (plans.PlannedMove("p", ("A", "B"), Target(("B", "A"), 1), 0, ""),))

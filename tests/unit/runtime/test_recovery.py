@@ -19,7 +19,7 @@ from halog.runtime.node import (
     cluster_repair as recovering,
     coordinator_memo as remembering,
 )
-from halog.runtime.node.cluster_recovery import Looking, Plan, by_file
+from halog.runtime.node.cluster_recovery import RecoveryPlan, RecoverySurvey, by_file
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_belonging import stop
 from tests.unit.runtime.test_faults import REGISTRY, Counter
@@ -69,10 +69,10 @@ class Tool:
         self.coordinator.connect(lambda state: None)
         self.log = MemoryLog(cluster._broker)
 
-    def look(self) -> Plan:
+    def look(self) -> RecoveryPlan:
         with self.stores() as stores:
             missing = dict.fromkeys(self.without, "there is no store")
-            return Looking(self.log, self.coordinator, self.cluster.config, stores, missing).plan()
+            return RecoverySurvey(self.log, self.coordinator, self.cluster.config, stores, missing).plan()
 
     def stores(self) -> Any:
         made = {n: MemoryStore(d) for n, d in self.cluster._disks.items() if n not in self.without}
@@ -87,7 +87,7 @@ class Tool:
 
         return Open()
 
-    def recover(self, plan: Plan | None = None) -> Plan:
+    def recover(self, plan: RecoveryPlan | None = None) -> RecoveryPlan:
         plan = plan or self.look()
         recovering.carry_out(plan, self.log, self.coordinator, lambda text: None)
         return plan
@@ -287,7 +287,7 @@ def test_a_mapping_that_has_changed_is_restored_from_a_store_or_not_guessed(clus
     ]
     tool = Tool(cluster)
     with tool.stores() as stores:
-        looking = Looking(tool.log, tool.coordinator, cluster.config, stores, {})
+        looking = RecoverySurvey(tool.log, tool.coordinator, cluster.config, stores, {})
         told, unsure = looking._mappings({"test": plan.znodes["policies/test"]}, raised)
     assert "serve version 2" in unsure["test"]
     known = msgspec.structs.replace(plan, unsure=unsure, mappings=told)

@@ -55,7 +55,7 @@ def membership() -> Membership:
     """Node A's, which knows nobody yet."""
     hello = frames.Hello("c", "A", 1)
     return Membership(
-        ME,
+        ME.member,
         hello,
         Wire(),
         150,

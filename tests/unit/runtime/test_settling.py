@@ -77,8 +77,8 @@ Parts = tuple[DecisionDelivery, Ballots, Any]
 
 @pytest.fixture
 def settling() -> Iterator[Parts]:
-    made, ballots = DecisionDelivery(), Ballots()
-    made.ballots = ballots  # type: ignore[assignment]
+    ballots = Ballots()
+    made = DecisionDelivery(ballots)  # type: ignore[arg-type]
     yield made, ballots, Copy()
     made.close()
     ballots.let.set()
@@ -156,9 +156,12 @@ def test_what_is_under_way_or_waits_is_not_begun_again(settling: Parts) -> None:
     wait_until(lambda: ballots.asked["slow"] == 24, "what was done is not done again")
 
 
-def test_an_error_is_no_end_of_an_errand(settling: Parts, caplog: pytest.LogCaptureFixture) -> None:
-    s, _, copy = settling
-    s.ballots = SimpleNamespace(tell=lambda r, told: False, decide=lambda r, until: 1 // 0)  # type: ignore[assignment]
+def test_an_error_is_no_end_of_an_errand(
+    settling: Parts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s, ballots, copy = settling
+    monkeypatch.setattr(ballots, "tell", lambda r, told: False)
+    monkeypatch.setattr(ballots, "decide", lambda r, until: 1 // 0)
     s.spread(copy, spread("healthy", 0, 1)[0])
     wait_until(lambda: s._errands.pending() == 0, "it is pending for ever")
     assert "an errand to partition" in caplog.text

@@ -16,7 +16,7 @@ from halog.errors import (
     UnreachableError,
 )
 from halog.runtime.rpc import frames, remote_sites as afar
-from halog.runtime.rpc.cluster_view import Known
+from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.remote_sites import Afar
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import AT_ONCE_S, NAMES, apart, note, promote, rename
@@ -221,7 +221,7 @@ def test_a_site_set_up_anew_is_not_taken_for_the_one_that_serves(west: Cluster, 
 def test_a_configured_address_wins_over_the_registered_one(west: Cluster, east: Cluster) -> None:
     name = west.names[0]
     info = west.node(name).runtime.info
-    known = Known(west.node(name).runtime.adapters.channel, {name: "gate.west:7001"})
+    known = ClusterView(west.node(name).runtime.adapters.channel, {name: "gate.west:7001"})
     known.nodes_seen({name: info, "other": msgspec.structs.replace(info, name="other")})
     assert (known.address_of(name), known.address_of("other")) == ("gate.west:7001", info.address)
 

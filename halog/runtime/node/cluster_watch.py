@@ -1,0 +1,72 @@
+"""Tells a running node's parts what it hears from the coordinator: tables change, nodes come and go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from halog.errors import HalogError
+from halog.metadata import nodes
+from halog.metadata.nodes import NodeInfo
+from halog.ports import Coordinator
+from halog.runtime.client.caller import Asker
+from halog.runtime.membership.members import Membership
+from halog.runtime.membership.witness import Witness
+from halog.runtime.node.knowledge import Knowledge
+from halog.runtime.node.registration import AGAIN_S
+from halog.runtime.rpc import frames
+
+logger = logging.getLogger("halog.node")
+
+
+class ClusterWatch:
+    """A `ClusterWatch` passes on what the coordinator tells. `members`: of a hosting node, else None."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        hello: frames.Hello,
+        asker: Asker,
+        known: Knowledge,
+        members: Membership | None,
+        witness: Witness | None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._hello = hello
+        self._asker = asker
+        self._known = known
+        self._members = members
+        self._witness = witness
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Hear of every change from now on."""
+        self._coordinator.watch_members("partitions", self._known.table_changed)
+        self._coordinator.watch_children("nodes", self._nodes_changed)
+
+    def _nodes_changed(self, names: list[str]) -> None:
+        """Read the registered nodes. The watch tells a change once: what cannot be read now is read later."""
+        with self._lock:  # what is read later is applied later
+            try:
+                infos = nodes.read_nodes(self._coordinator, self._coordinator.children("nodes"))
+            except HalogError as e:
+                if not self._asker.closed:
+                    logger.warning("could not read the registered nodes, going on trying: %s", e)
+                    threading.Thread(target=self._look_later, name="halog-later", daemon=True).start()
+                return
+            self._take(infos)
+
+    def _look_later(self) -> None:
+        time.sleep(AGAIN_S)
+        self._nodes_changed([])
+
+    def _take(self, infos: dict[str, NodeInfo]) -> None:
+        self._known.router.nodes_seen(infos)
+        if self._members is not None:
+            self._members.registrations(infos)
+        else:
+            self._known.lives.members_seen(frozenset(i.member for i in infos.values() if i.hosts), "")
+        if self._witness is not None:
+            to = [i.address for i in infos.values() if i.hosts and i.name != self._asker.name]
+            self._witness.others(self._hello, to)

@@ -1,0 +1,48 @@
+"""Says which node this is, and which run of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, NamedTuple
+
+from halog.config import Config
+from halog.core.ids import Member, location_code
+from halog.ports import Store
+from halog.runtime.node import cluster_identity as belonging
+from halog.runtime.store import replaced_mark as replaced
+
+_INSTALLATION: Final = b"halog:installation"
+
+
+class NodeRun(NamedTuple):
+    """A `NodeRun` is one run of a node, from its start to its end."""
+
+    member: Member
+    installation: int
+    """Of its data directory, whichever run opens it; a client has one for each run."""
+    location: int
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return self.member.node
+
+
+def begin_run(config: Config, name: str, store: Store | None) -> NodeRun:
+    """Begin a run on this store; a client has none. ConfigError if the store is another node's."""
+    incarnation = time.time_ns() // 1_000_000
+    belonging.check_name(store, config, name)
+    installation = _installation(store)
+    if store is not None:
+        replaced.began(store, incarnation)
+    return NodeRun(Member(name, incarnation), installation, location_code(name))
+
+
+def _installation(store: Store | None) -> int:
+    if store is None:
+        return time.time_ns()
+    kept = store.get(_INSTALLATION)
+    if kept is None:
+        kept = time.time_ns().to_bytes(8, "big")
+        store.write([(_INSTALLATION, kept)], flush=True)
+    return int.from_bytes(kept, "big")
