@@ -255,7 +255,7 @@ class Places:
         mappings: Mapping[str, PolicyMapping] | None = None,
         definition: Callable[[bytes], Definition] = _unknown,
     ) -> None:
-        """`definition`: the stored definition of a type id. Objects of types that are not declared here are mapped,
+        """Take `definition`: it finds the stored definition of a type id. Objects of types that are not declared here are mapped,
         too."""
         self.config = config
         self.held = {} if held is None else held
