@@ -178,7 +178,7 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
 
 
 def taken_over(c: Config, policy: PolicyConfig) -> TakeoverRule:
-    """How a policy's partitions are taken over by this site."""
+    """Return how this site takes over a policy's partitions."""
     has_all = not policy.sync_sites or c.site.name in policy.sync_sites
     may = not policy.votes_bind or (has_all and c.site.votes > 0)
     return TakeoverRule(policy.takeover_after_ms, policy.votes_bind, may)

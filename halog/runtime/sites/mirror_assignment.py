@@ -31,7 +31,7 @@ STALE_S = 10.0
 
 
 class MirrorAssignments:
-    """A node's `MirrorAssignments` say what it mirrors now, and over which line. They are there before its host is."""
+    """A `MirrorAssignments` says what a node mirrors now, and over which line. It exists before the node's host."""
 
     def __init__(self, coordinator: Coordinator, me: str) -> None:
         self._coordinator = coordinator

@@ -54,7 +54,7 @@ class SwitchoverRecovery:
         """By partition: since when it has been given to this site, as far as this node has seen."""
 
     def turn(self) -> None:
-        """One look at what is mirrored here."""
+        """Look once at what is mirrored here."""
         mine = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._homes]
         mine = [c for c in mine if self._assignments.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:

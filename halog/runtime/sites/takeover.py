@@ -91,7 +91,7 @@ class Takeovers:
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
-        """One look at all copies."""
+        """Look once at all copies."""
         copies = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._policies]
         mine = [c for c in copies if self._policies[c.core.state.table.policy].may and self._assignments.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:

@@ -28,7 +28,6 @@ TO_COME = (
     "halog/core/site_events.py",
     "halog/core/sites",
     "halog/core/stow_events.py",
-    "halog/runtime/__init__.py",
 )
 """What is still to be rewritten."""
 
