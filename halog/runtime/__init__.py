@@ -1,1 +1,1 @@
-"""This package is the shell around the core: performs effects, reports outcomes as events, and wires adapters together."""
+"""This package is the shell around the core: it performs effects, reports outcomes as events, and wires adapters."""

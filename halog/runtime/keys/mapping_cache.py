@@ -36,7 +36,7 @@ def _nobody_told() -> None:
 
 
 class MappingCache:
-    """A `MappingCache` holds what one node knows of mappings. Thread-safe."""
+    """A `MappingCache` keeps what one node knows of mappings. It is thread-safe."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class MappingCache:
         homes: Collection[str] = (),
         changed: Callable[[], None] = _nobody_told,
     ) -> None:
-        """Take `homes`: the policies that have one, so that another site may serve their partitions some day. `changed` is
-        called behind every change, on any thread."""
+        """Take `homes`, the policies that have one, so that another site may serve their partitions some day. `changed`
+        is called behind every change, on any thread."""
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._znodes: dict[str, int] = {}

@@ -24,7 +24,7 @@ def _stays_open() -> bool:
 
 
 class Routing:
-    """A `Routing` says for a node where keys belong, and where new objects go."""
+    """A `Routing` says where keys belong, and where new objects go, as its node knows it."""
 
     def __init__(
         self,

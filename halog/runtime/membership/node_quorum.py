@@ -100,7 +100,7 @@ class Zoning:
     # --- judging ---
 
     def judge(self, sight: NodeContacts) -> str:
-        """Return why this node is offline, seeing these others; "": it is not. Called by one thread at a time."""
+        """Return why this node is offline, seeing these others; "": it is not. One thread calls it at a time."""
         self._sight = sight
         for s in self._standings.values():
             s.counted = count(s.zone, self._me, sight)

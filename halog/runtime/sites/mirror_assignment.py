@@ -31,7 +31,7 @@ STALE_S = 10.0
 
 
 class MirrorAssignments:
-    """A `MirrorAssignments` knows what a node mirrors now, over which link; it is there before the host is."""
+    """A `MirrorAssignments` says what a node mirrors now, and over which line. It exists before the node's host."""
 
     def __init__(self, coordinator: Coordinator, me: str) -> None:
         self._coordinator = coordinator
