@@ -1,1 +1,1 @@
-"""The shell around the core: performs effects, reports outcomes as events, and wires adapters together."""
+"""Keeps the shell around the core: it performs effects, reports outcomes as events, and wires adapters together."""

@@ -232,7 +232,7 @@ def _check(
 
 
 def _tell(connection: ClusterConnection, plan: RecoveryPlan, accepted: tuple[str, ...]) -> None:
-    """Who has done it; no node can know."""
+    """Write into the event history who has done it; no node can know."""
     from halog.cli.shared.event_log import note_or_say
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
     from halog.metadata.identity import who

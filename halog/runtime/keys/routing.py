@@ -24,7 +24,7 @@ def _stays_open() -> bool:
 
 
 class Routing:
-    """A node's `Routing` says where keys belong, and where new objects go."""
+    """Says where keys belong, and where new objects go, for one node."""
 
     def __init__(
         self,

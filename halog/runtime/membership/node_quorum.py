@@ -63,7 +63,7 @@ class _Standing:
 
     @property
     def why(self) -> str:
-        """Why the node is offline for this zone; "": it is not."""
+        """Return why the node is offline for this zone; "": it is not."""
         if self.state is not ZoneState.DISABLED:
             return ""
         return f"zone {self.zone.name} has no quorum here: {self.counted}"
@@ -100,7 +100,7 @@ class Zoning:
     # --- judging ---
 
     def judge(self, sight: NodeContacts) -> str:
-        """Why this node is offline, seeing these others; "": it is not. Called by one thread at a time."""
+        """Return why this node is offline, seeing these others; "": it is not. Called by one thread at a time."""
         self._sight = sight
         for s in self._standings.values():
             s.counted = count(s.zone, self._me, sight)

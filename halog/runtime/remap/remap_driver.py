@@ -69,7 +69,7 @@ class RemapDriver:
         """By policy and partition: how many objects this node has moved out of it, in the change under way."""
 
     def turn(self) -> None:
-        """One look, after a pause."""
+        """Look at all changes once, after a pause."""
         if self._host.pause(LOOK_S) or self._members.offline:
             return
         for policy, mapping in list(self._mappings.known.items()):
@@ -110,7 +110,8 @@ class RemapDriver:
     # --- beginning ---
 
     def _is_first(self, policy: str) -> bool:
-        """Two that take themselves for the first do no harm: each step is a compare-and-set."""
+        """Say whether this node is the first by name. Two that take themselves for the first do no harm: each step is a
+        compare-and-set."""
         zone, members = self._config().hosts_of(policy), self._members
         return members.me.node == min({m.node for m in members.alive}.intersection(zone), default="")
 

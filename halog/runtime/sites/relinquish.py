@@ -161,7 +161,7 @@ def fence(coordinator: Coordinator, partition: str, site: str, highest: int, by:
 
 
 def beginning(copy: Copy, site: str, here: str) -> ChainState:
-    """Where the other site's log of this partition begins: as its own, or as a mirror of the home site's."""
+    """Return where the other site's log of this partition begins: as its own, or as a mirror of the home site's."""
     home = copy.core.state.table.home or here
     return ChainState(copy.core.state.chain.state.log_id, site, owner="" if home == site else home)
 

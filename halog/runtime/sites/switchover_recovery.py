@@ -24,7 +24,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignments
+    from halog.runtime.sites.mirror_assignment import MirrorDuties
 
 logger = logging.getLogger("halog.mirror")
 
@@ -43,7 +43,7 @@ class SwitchoverRecovery:
     """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, assignments: MirrorAssignments, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, assignments: MirrorDuties, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host
@@ -54,7 +54,7 @@ class SwitchoverRecovery:
         """By partition: since when it has been given to this site, as far as this node has seen."""
 
     def turn(self) -> None:
-        """One look at what is mirrored here."""
+        """Look once at what is mirrored here."""
         mine = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._homes]
         mine = [c for c in mine if self._assignments.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:

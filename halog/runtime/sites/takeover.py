@@ -33,7 +33,7 @@ from halog.runtime.support.clock import monotonic_ms
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignments
+    from halog.runtime.sites.mirror_assignment import MirrorDuties
 
 logger = logging.getLogger("halog.mirror")
 
@@ -67,7 +67,7 @@ class Takeovers:
     def __init__(
         self,
         host: Host,
-        assignments: MirrorAssignments,
+        assignments: MirrorDuties,
         desks: SiteContacts,
         reach: Callable[[str], Remote],
         votes: Mapping[str, int],
@@ -91,7 +91,7 @@ class Takeovers:
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
-        """One look at all copies."""
+        """Look once at all copies."""
         copies = [c for c in list(self._host.copies.values()) if c.core.state.table.policy in self._policies]
         mine = [c for c in copies if self._policies[c.core.state.table.policy].may and self._assignments.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:

@@ -29,7 +29,6 @@ TO_COME = (
     "halog/core/sites",
     "halog/core/state",
     "halog/core/stow_events.py",
-    "halog/runtime/__init__.py",
 )
 """What is still to be rewritten."""
 
