@@ -50,7 +50,7 @@ class KeyDecision(NamedTuple):
 
 
 class TargetMerge(NamedTuple):
-    """An `TargetMerge` is the merge that objects are created in. `find` returns what the source has under a key that
+    """A `TargetMerge` is the merge that objects are created in. `find` returns what the source has under a key that
     neither branch touched; None: nothing."""
 
     partition: str

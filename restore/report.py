@@ -94,7 +94,7 @@ def is_known(state: State) -> bool:
 
 
 class ReportEntry(msgspec.Struct, frozen=True):
-    """An `ReportEntry` is one key of a report."""
+    """A `ReportEntry` is one key of a report."""
 
     found: Difference
     then: State

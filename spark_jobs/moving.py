@@ -35,7 +35,7 @@ Seen = Callable[[RemapProgress], None]
 
 
 class MovingOutcome(NamedTuple):
-    """An `MovingOutcome` is what came of the change."""
+    """A `MovingOutcome` is what came of the change."""
 
     progress: RemapProgress
     report: FinderReport

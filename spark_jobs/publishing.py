@@ -66,7 +66,7 @@ _PUBLISHED: Final = msgspec.msgpack.Decoder(PublishingProgress)
 
 
 class PublishingOutcome(NamedTuple):
-    """An `PublishingOutcome` is what was found, and by partition how many objects were handed on."""
+    """A `PublishingOutcome` is what was found, and by partition how many objects were handed on."""
 
     report: ComparisonReport
     keys: dict[str, int]

@@ -1,55 +1,29 @@
-"""What can happen to a partition's copy on one node, and what it may ask for in return.
+"""What can happen to a partition's copy on one node.
 
-Events are facts, effects are wishes; the driver performs an effect and reports how it went as another event. All are
-frozen values, so that a history is a list that can be printed, stored and replayed. Times are ms of the driver's
-monotonic clock, given to `Partition.step`; nothing in here reads a clock.
+Events are facts. All are frozen values, so that a history is a list that can be printed, stored and replayed. Times are
+ms of the driver's monotonic clock, given to `Partition.step`; nothing in here reads a clock. What a copy may ask for in
+return is in `halog.core.effects`, what it answers in `halog.core.results`.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from halog.core.ballots import (
-    AskDecision as AskDecision,
-    Confirmed as Confirmed,
-    DecideAsked as DecideAsked,
-    MappingAsked as MappingAsked,
-    PrepareAsked as PrepareAsked,
-    Spread as Spread,
-)
-from halog.core.cas import Cas as Cas
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
-from halog.core.log.chain import ChainState
-from halog.core.log.records import Change, Record
-from halog.core.log.transactions import Applied
-from halog.core.log_events import AskLog as AskLog, LogAnswered as LogAnswered
-from halog.core.merge_events import MergeAsked as MergeAsked, MergeDue as MergeDue, MergeMade as MergeMade
-from halog.core.results import (
-    Busy as Busy,
-    Conflicted as Conflicted,
-    Duplicated as Duplicated,
-    Expired as Expired,
-    Happened as Happened,
-    Locked as Locked,
-    NotHappened as NotHappened,
-    NotServing as NotServing,
-    Otherwise as Otherwise,
-    Refused as Refused,
-    Remapped as Remapped,
-    Result as Result,
-    TooFew as TooFew,
-    TooLarge as TooLarge,
-    Unknown as Unknown,
-)
-from halog.core.site_events import AskVote as AskVote, SiteAck as SiteAck, VoteAnswered as VoteAnswered
-from halog.core.stow_events import Stand as Stand, Stow as Stow, Stowed as Stowed
+from halog.core.log.records import Change
 from halog.core.table.table import PartitionTable
-from halog.core.table.tell import Tell as Tell
 
-# --- events ---------------------------------------------------------------------------------------------------------
+
+class Cas(enum.Enum):
+    """How a compare-and-set went, as far as is known."""
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
 
 
 class TableSeen(msgspec.Struct, frozen=True):
@@ -238,6 +212,117 @@ class Ticked(msgspec.Struct, frozen=True):
     wall_ahead_ms: int | None = None
 
 
+# --- the log, where it is in doubt ------------------------------------------------------------------------------------
+
+
+class LogAnswered(msgspec.Struct, frozen=True):
+    """The log has answered the question `round`, which was asked of it behind `AskLog`, and a session is there to
+    append with."""
+
+    round: int
+
+
+# --- what replicas store before they acknowledge it (`halog.core.replica.pushed_store`) -------------------------------
+
+
+class Stowed(msgspec.Struct, frozen=True):
+    """What was stowed of `epoch` up to that lsn is on the disk."""
+
+    epoch: EpochId
+    upto: int
+
+
+# --- transactions over several partitions (D4, D5) --------------------------------------------------------------------
+
+
+class PrepareAsked(msgspec.Struct, frozen=True):
+    """A transaction over `participants` asks this one to vote (T1): answered with `Happened` once everything is locked
+    and in the log. The rest, `exact` too, is as in `Submitted`; `digest` is of the whole transaction."""
+
+    token: int
+    tx: bytes
+    first: str
+    participants: tuple[str, ...]
+    digest: bytes
+    reads: Sequence[tuple[bytes, int]]
+    changes: Sequence[Change]
+    found: Mapping[bytes, int]
+    epoch: int = 0
+    mapping: int = 0
+    last: bool = False
+    """All others have voted: this is the first, and decides at once. Answered with `Happened` once it is committed,
+    with `Otherwise` where it was aborted before."""
+    exact: bool = False
+    moves: bool = False
+    """It carries what is there already from one partition to another."""
+
+
+class MappingAsked(msgspec.Struct, frozen=True):
+    """Mapping `version` is to be served from now on (T8): answered with `Happened` once the log says so."""
+
+    token: int
+    version: int
+
+
+class DecideAsked(msgspec.Struct, frozen=True):
+    """`tx` is to be committed or aborted: as its first partition decides it (`decides`), or as that has decided.
+    Answered with `Happened` where that is how it stands, with `Otherwise` where it stands the other way (T2, T3)."""
+
+    token: int
+    tx: bytes
+    commit: bool
+    decides: bool
+    participants: tuple[str, ...] = ()
+    """Who may have been asked to prepare, where this partition may not know."""
+    patient: bool = False
+    """The record may wait for company: whoever tells it waits for no answer."""
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """The log of `participant` has the outcome of `tx`, a commit that was decided here (T6)."""
+
+    tx: bytes
+    participant: str
+
+
+# --- other sites (`halog.core.sites.sync_sites`, `halog.core.sites.site_quorum`) --------------------------------------
+
+
+class SiteAck(msgspec.Struct, frozen=True):
+    """The log of another site has accepted everything up to `lsn` of `epoch` (M5)."""
+
+    site: str
+    epoch: EpochId
+    lsn: int
+
+
+class VoteAnswered(msgspec.Struct, frozen=True):
+    """The question `round` for the votes of `site` was answered: they belong to `owner`; "": it cannot be known."""
+
+    round: int
+    site: str
+    owner: str
+
+
+# --- merges (`halog.core.active.epoch_merge`) -------------------------------------------------------------------------
+
+
+class MergeAsked(msgspec.Struct, frozen=True):
+    """Somebody has something to merge into this partition: end the epoch, and open the next one, above `floor`, by it.
+    Answered with `Happened` once that is open, `Refused` where it opened, or goes on, without."""
+
+    token: int
+    floor: int
+
+
+class MergeMade(msgspec.Struct, frozen=True):
+    """What opens `epoch`, as `MergeDue` asked: the parts, and the `EpochMerged`; nothing: it is to open without."""
+
+    token: int
+    epoch: EpochId
+    records: Sequence[bytes]
+
+
 Event = (
     TableSeen
     | AliveChanged
@@ -273,185 +358,4 @@ Event = (
     | VoteAnswered
     | Stowed
     | LogAnswered
-)
-
-
-# --- effects --------------------------------------------------------------------------------------------------------
-
-
-class Append(msgspec.Struct, frozen=True):
-    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order. `patience_ms`: so
-    long it may wait for others to travel with, since nobody waits for the log."""
-
-    tag: int
-    data: bytes
-    patience_ms: int = 0
-
-
-class EndSession(msgspec.Struct, frozen=True):
-    """Abandon the producer session: it can no longer be trusted. Every partition that writes through it hears
-    AppendFailed(-1)."""
-
-    why: str
-
-
-class Read(msgspec.Struct, frozen=True):
-    """Deliver EntriesRead from `offset` on."""
-
-    offset: int
-
-
-class StopReading(msgspec.Struct, frozen=True):
-    """Deliver no more entries; the active learns its log from acknowledgements."""
-
-
-class Apply(msgspec.Struct):
-    """Apply accepted records, one after the other in the log, storing `state` and `next_offset` behind the last with
-    them. (It grows while the step that makes it goes on.)"""
-
-    records: list[Applied]
-    state: ChainState
-    next_offset: int
-
-
-class Show(msgspec.Struct, frozen=True):
-    """Commits the log may not have yet are acknowledged: visible from here on, stored once an `Apply` brings them."""
-
-    records: list[Record]
-
-
-class Keep(msgspec.Struct, frozen=True):
-    """Nothing to apply, but store `state` and `next_offset`: the chain has moved."""
-
-    state: ChainState
-    next_offset: int
-
-
-class KeepTail(msgspec.Struct, frozen=True):
-    """This copy stops, and holds commits that its log never had: they go down to the disk, for when it is opened again
-    (E6). Where that fails it stops all the same."""
-
-    records: tuple[bytes, ...]
-
-
-class Save(msgspec.Struct, frozen=True):
-    """Store everything applied so far, before the effects behind this one; `flush`: down to the disk."""
-
-    flush: bool
-
-
-class Flush(msgspec.Struct, frozen=True):
-    """Store everything applied so far, which ends with `lsn`, and report Flushed once that is on the disk."""
-
-    lsn: int
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """Answer whoever waits on `token`."""
-
-    token: int
-    result: Result
-
-
-class SetTable(msgspec.Struct, frozen=True):
-    """Compare-and-set the znode; report CasDone(round)."""
-
-    round: int
-    version: int
-    table: PartitionTable
-
-
-class Renew(msgspec.Struct, frozen=True):
-    """Ask, as a write is asked for, whether the znode has this version still; report Renewed(round)."""
-
-    round: int
-    version: int
-
-
-class Refresh(msgspec.Struct, frozen=True):
-    """Read the znode again (after a sync) and report TableSeen."""
-
-
-class AskPositions(msgspec.Struct, frozen=True):
-    """Ask these nodes for their positions."""
-
-    round: int
-    nodes: tuple[str, ...]
-
-
-class TellPosition(msgspec.Struct, frozen=True):
-    """Answer a candidate."""
-
-    node: str
-    round: int
-    position: Position
-    eligible: bool
-    tail: tuple[bytes, ...] | None = None
-    stood: tuple[int, ...] = ()
-
-
-class SendAck(msgspec.Struct, frozen=True):
-    """Tell node `to` how far this copy is: what it has applied, or what it merely holds; and what is on its disk."""
-
-    to: str
-    epoch: EpochId
-    lsn: int
-    applied: bool = True
-    flushed: int = 0
-
-
-class AskFlush(msgspec.Struct, frozen=True):
-    """Ask these nodes to flush what they have up to `lsn`, and to say so."""
-
-    to: tuple[str, ...]
-    epoch: EpochId
-    lsn: int
-
-
-class Push(msgspec.Struct, frozen=True):
-    """Send `data`, just appended, to these nodes too, in order; what cannot be sent is dropped. Empty: there is nothing
-    to send but `shown`, see `Pushed`."""
-
-    to: tuple[str, ...]
-    epoch: EpochId
-    data: bytes
-    shown: int = 0
-
-
-class RoleChanged(msgspec.Struct, frozen=True):
-    """For observers: the copy's role, and why."""
-
-    role: str
-    why: str
-
-
-Effect = (
-    Append
-    | EndSession
-    | Read
-    | StopReading
-    | Apply
-    | Show
-    | Keep
-    | Save
-    | Flush
-    | Reply
-    | SetTable
-    | Renew
-    | Refresh
-    | AskPositions
-    | TellPosition
-    | SendAck
-    | AskFlush
-    | Push
-    | RoleChanged
-    | Tell
-    | Spread
-    | AskDecision
-    | MergeDue
-    | AskVote
-    | KeepTail
-    | Stow
-    | Stand
-    | AskLog
 )

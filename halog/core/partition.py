@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.epoch_merge import Merging
 from halog.core.active.hand_over import UnderWay
 from halog.core.active.leader import Leading
@@ -29,6 +29,7 @@ from halog.core.replica.follower import Following
 from halog.core.roles import CLAIMANT, OUT, Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList
+from halog.core.table.tell import Tell
 from halog.errors import DivergedError
 from halog.events import COPY_STOPS
 
@@ -71,7 +72,7 @@ class Partition:
             ev.LogLost: lambda e: self.lost(e.why),
             ev.Submitted: self._submitted,
             ev.BarrierAsked: self._barrier_asked,
-            ev.Asked: lambda e: self.state.out.append(ev.Reply(e.token, self._became_of(e))),
+            ev.Asked: lambda e: self.state.out.append(fx.Reply(e.token, self._became_of(e))),
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._led(Leading.replica_ack),
@@ -100,7 +101,7 @@ class Partition:
         """What only a leader takes."""
         return lambda e: None if self.leading is None else take(self.leading, e)
 
-    def step(self, event: ev.Event, now: int) -> list[ev.Effect]:
+    def step(self, event: ev.Event, now: int) -> list[fx.Effect]:
         """Take one event; the effects are to be performed in order."""
         state = self.state
         state.now = now
@@ -130,7 +131,7 @@ class Partition:
     def step_down(self, happening: str, why: str) -> None:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
         state = self.state
-        self.merging.over(ev.Unknown(why))
+        self.merging.over(res.Unknown(why))
         since = state.now
         if self.leading is not None:
             since = self.leading.writer.unanswered_since(state.now)
@@ -140,7 +141,7 @@ class Partition:
                 state.tail.keep((item.record for item in self.leading.writer.queue), state.chain.state)
             self.leading.abandon(why)
             self.leading = None
-            state.out.append(ev.Read(state.next_offset))
+            state.out.append(fx.Read(state.next_offset))
         opening = state.role in CLAIMANT
         state.become(happening, why)
         self.campaign.pause()
@@ -168,12 +169,12 @@ class Partition:
         state = self.state
         self._leader().barriers.abandon()
         self.leading = None
-        state.out.append(ev.Read(state.next_offset))
+        state.out.append(fx.Read(state.next_offset))
         state.become("handed over", f"handed over to {under_way.to}")
         self.merging.ends()
         if under_way.to_site:  # nobody here will take its place in the znode
             table = msgspec.structs.replace(state.table, active=None)
-            state.out.append(ev.SetTable(state.next_round(), state.version, table))
+            state.out.append(fx.SetTable(state.next_round(), state.version, table))
         self.campaign.handed_over()
 
     # --- the znode and the members ---
@@ -214,7 +215,7 @@ class Partition:
         state.answering = e.answering
         if state.me not in e.members and state.role not in OUT:
             self.step_down("offline", e.why)
-            state.out.append(ev.StopReading())
+            state.out.append(fx.StopReading())
         if state.table.active in dead:
             self.campaign.witnessed(e.why)
         if self.leading is not None:
@@ -274,7 +275,7 @@ class Partition:
         elif verdict is not Verdict.HELD:  # which counts with another one, and is read again if this copy stops before
             passed_over(state, self.discarded, record)
             self._epoch_over()
-            state.out.append(ev.Keep(state.chain.state, state.next_offset))
+            state.out.append(fx.Keep(state.chain.state, state.next_offset))
         if state.role in CLAIMANT:
             self.campaign.opening.read(record, verdict)
         elif state.role is Role.VERIFYING:
@@ -314,11 +315,11 @@ class Partition:
         """Records that came together, one behind the other, are applied together."""
         state = self.state
         last = state.out[-1] if state.out else None
-        if type(last) is ev.Apply and last.next_offset == state.next_offset - 1:
+        if type(last) is fx.Apply and last.next_offset == state.next_offset - 1:
             last.records.append(record)
             last.state, last.next_offset = state.chain.state, state.next_offset
         else:
-            state.out.append(ev.Apply([record], state.chain.state, state.next_offset))
+            state.out.append(fx.Apply([record], state.chain.state, state.next_offset))
 
     def lost(self, why: str) -> None:
         """This copy cannot go on. What it holds beyond its history may be nowhere else."""
@@ -326,9 +327,9 @@ class Partition:
         if state.role is Role.FAILED:
             return
         self._epoch_over()
-        state.out.append(ev.Tell(COPY_STOPS, state.me.node, why))
+        state.out.append(Tell(COPY_STOPS, state.me.node, why))
         self.step_down("lost", why)
-        state.out.append(ev.StopReading())
+        state.out.append(fx.StopReading())
         self.campaign.release()
         state.out += state.tail.stopped()  # last: the disk may take its time, and be why this copy stops
 
@@ -348,12 +349,12 @@ class Partition:
         number, serving = state.chain.state.epoch.number, state.serving
         if serving and (number == e.epoch or (number > e.epoch and not e.exact)):
             return True
-        state.out.append(ev.Reply(e.token, self._not_serving(number if serving and number > e.epoch else 0)))
+        state.out.append(fx.Reply(e.token, self._not_serving(number if serving and number > e.epoch else 0)))
         return False
 
     def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
         if not isinstance(e, ev.PrepareAsked) and not self.state.serving:
-            self.state.out.append(ev.Reply(e.token, self._not_serving()))
+            self.state.out.append(fx.Reply(e.token, self._not_serving()))
         elif not isinstance(e, ev.PrepareAsked) or self._is_for_now(e):
             self._leader().vote_asked(e)
 
@@ -361,14 +362,14 @@ class Partition:
         if self.state.serving:
             self._leader().barriers.asked(e.token)
         else:
-            self.state.out.append(ev.Reply(e.token, self._not_serving()))
+            self.state.out.append(fx.Reply(e.token, self._not_serving()))
 
-    def _not_serving(self, epoch: int = 0) -> ev.NotServing:
+    def _not_serving(self, epoch: int = 0) -> res.NotServing:
         state = self.state
         active = state.table.active
         if active is None or active == state.me or active not in state.alive:
-            return ev.NotServing(None, epoch)
-        return ev.NotServing(active.node, epoch, state.table.epoch.number)
+            return res.NotServing(None, epoch)
+        return res.NotServing(active.node, epoch, state.table.epoch.number)
 
     def _appended(self, e: ev.Appended) -> None:
         if self.leading is None:
@@ -390,7 +391,7 @@ class Partition:
         if self.state.role is Role.ACTIVE:
             self._leader().hand_over.begin(e)
         else:
-            self.state.out.append(ev.Reply(e.token, self._not_serving()))
+            self.state.out.append(fx.Reply(e.token, self._not_serving()))
 
     def _log_answered(self, e: ev.LogAnswered) -> None:
         if self.leading is not None:
@@ -398,12 +399,12 @@ class Partition:
         else:
             self.campaign.log_answered(e)
 
-    def _became_of(self, e: ev.Asked) -> ev.Result:
+    def _became_of(self, e: ev.Asked) -> res.Result:
         return became_of(self.state, None if self.leading is None else self.leading.writer, e)
 
     def _merge_asked(self, e: ev.MergeAsked) -> None:
         if self.leading is None:
-            self.state.out.append(ev.Reply(e.token, ev.NotServing(None)))
+            self.state.out.append(fx.Reply(e.token, res.NotServing(None)))
         else:
             self.leading.merge_asked(e)
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 import msgspec
 
 from halog.backend import Found, Invocation, InvocationResult, KnownMappings, Lag, Outcome, View, Work
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.durability_requests import why_not
 from halog.core.commit.participant import Voting
 from halog.core.commit.writer import Writer
@@ -63,14 +63,14 @@ class MemoryPartition:
     def submit(self, tx: bytes, work: Work) -> int:
         """Commit; return the lsn, or raise the error that a real node would raise."""
         if work.durability is not None and (why := self._refused(work.durability)) is not None:
-            raise to_error(ev.Refused(why), self.name)
+            raise to_error(res.Refused(why), self.name)
         with self.lock:
             changes = [records.Change(w.op, w.ref, w.key, w.value, w.replaced) for w in work.writes]
             keys = {k for k, _ in work.reads} | {c.key for c in changes}
-            out: list[ev.Effect] = []
+            out: list[fx.Effect] = []
             self._writer.submit(ev.Submitted(0, tx, work.reads, changes, self.versions(keys)), 0, out)
             result = self._perform(out)
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             return result.lsn
         raise to_error(result, self.name)
 
@@ -88,10 +88,10 @@ class MemoryPartition:
             return self._vote(ev.DecideAsked(1, tx, commit, first == self.name))
 
     def _vote(self, asked: ev.PrepareAsked | ev.DecideAsked) -> int:
-        out: list[ev.Effect] = []
+        out: list[fx.Effect] = []
         self._votes.asked(msgspec.structs.replace(asked, token=1), 0, out)
         result = self._perform(out)
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             return result.lsn
         raise to_error(result, self.name)
 
@@ -113,20 +113,20 @@ class MemoryPartition:
         """Return the version under each key now."""
         return {k: f.version for k in keys if (f := self.objects.get(k)) is not None}
 
-    def _perform(self, out: list[ev.Effect]) -> ev.Result:
+    def _perform(self, out: list[fx.Effect]) -> res.Result:
         for effect in out:
             match effect:
-                case ev.Append(data=data):
+                case fx.Append(data=data):
                     self.log.append(data)
-                    more: list[ev.Effect] = []
+                    more: list[fx.Effect] = []
                     self._writer.logged(len(self.log), more)
                     self._writer.settle(more)
                     return self._perform(more)
-                case ev.Apply(records=accepted):
+                case fx.Apply(records=accepted):
                     self._apply(accepted[0])
-                case ev.Reply(result=result):
+                case fx.Reply(result=result):
                     return result
-                case ev.Spread():
+                case fx.Spread():
                     pass
                 case _:
                     raise AssertionError(effect)
@@ -374,7 +374,7 @@ class MemoryBackend:
         for key, version in reads:
             found = now.get(key, ABSENT)
             if found != version:
-                error = to_error(ev.Conflicted(key, version, found), partition)
+                error = to_error(res.Conflicted(key, version, found), partition)
                 assert isinstance(error, ConflictError)
                 raise error
 

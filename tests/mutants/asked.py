@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.leader import Leading
 from halog.core.commit.demands import Demands
 from halog.core.commit.durability_requests import Asking
@@ -99,12 +99,12 @@ def a_repeated_one_waits_for_no_disk() -> None:
 def answered_early_before_its_predecessors() -> None:
     """What does not wait for the log overtakes what does."""
 
-    def settle_early(self: Writer, upto: int, out: list[ev.Effect]) -> None:
+    def settle_early(self: Writer, upto: int, out: list[fx.Effect]) -> None:
         for item in list(self.queue)[self.shown :]:
             if item.lsn <= upto and item.early and not item.answered:
                 item.answered = True
-                out.append(ev.Show([item.record]))
-                out.extend(ev.Reply(t, ev.Happened(item.lsn)) for t in item.tokens)
+                out.append(fx.Show([item.record]))
+                out.extend(fx.Reply(t, res.Happened(item.lsn)) for t in item.tokens)
 
     patch(Writer, "_settle_early", settle_early)
 
@@ -113,7 +113,7 @@ def answered_early_before_its_predecessors() -> None:
 def all_are_answered_early_once_one_asks_for_it() -> None:
     """Those behind it wait for no more than it does."""
 
-    def settle_asked(self: Writer, upto: int, out: list[ev.Effect]) -> None:
+    def settle_asked(self: Writer, upto: int, out: list[fx.Effect]) -> None:
         early = self.early
         self.early = True
         try:
@@ -128,7 +128,7 @@ def all_are_answered_early_once_one_asks_for_it() -> None:
 def answered_early_with_nobody_to_hold_it() -> None:
     """No replica is waited for, so none is missing."""
 
-    def settle_asked(self: Writer, upto: int, out: list[ev.Effect]) -> None:
+    def settle_asked(self: Writer, upto: int, out: list[fx.Effect]) -> None:
         backed = self.backed
         self.backed = True
         try:
@@ -153,9 +153,9 @@ def answered_early_before_the_replicas_hold_it() -> None:
 def answered_early_and_not_shown() -> None:
     """The client knows that it happened, and does not see it."""
 
-    def settle_early(self: Writer, upto: int, out: list[ev.Effect]) -> None:
+    def settle_early(self: Writer, upto: int, out: list[fx.Effect]) -> None:
         real(self, upto, out)
-        out[:] = [e for e in out if not isinstance(e, ev.Show)]
+        out[:] = [e for e in out if not isinstance(e, fx.Show)]
 
     real = patch(Writer, "_settle_early", settle_early)
 

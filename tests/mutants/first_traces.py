@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from hypothesis import settings
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.leader import Leading
 from halog.core.election import campaign as candidate
 from halog.core.election.campaign import Campaign
@@ -114,7 +114,7 @@ def a_push_of_an_epoch_that_the_znode_has_left_is_held() -> None:
 def sync_set_and_epoch_are_two_znodes() -> None:
     """Each changes by a compare-and-set of its own: a change of the one does not make one of the other fail."""
 
-    def arrive(self: FakeCoordinator, s: CoordinatorSession, number: int, e: ev.SetTable, fate: Fate) -> None:
+    def arrive(self: FakeCoordinator, s: CoordinatorSession, number: int, e: fx.SetTable, fate: Fate) -> None:
         was, now = self.values[e.version], self.table
         claims = (e.table.epoch, e.table.active) != (was.epoch, was.active)
         if claims and (now.epoch, now.active) == (was.epoch, was.active):
@@ -193,7 +193,9 @@ def what_a_fence_voids_did_not_happen() -> None:
         before = len(out)
         real(self, record, verdict, offset)
         if verdict is Verdict.STARTED:
-            out[before:] = [ev.Reply(e.token, ev.NotHappened()) if isinstance(e, ev.Reply) else e for e in out[before:]]
+            out[before:] = [
+                fx.Reply(e.token, res.NotHappened()) if isinstance(e, fx.Reply) else e for e in out[before:]
+            ]
 
     real = patch(Leading, "verified", verified)
 

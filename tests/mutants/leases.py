@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core import events as ev, partition as partition_module
+from halog.core import events as ev, partition as partition_module, results as res
 from halog.core.active.lease import Lease, Predecessor
 from halog.core.commit.writer import Writer
 from halog.core.state.copy_state import CopyState
@@ -74,9 +74,9 @@ def the_wait_counts_from_the_claim_being_sent() -> None:
 def anybody_says_that_it_happened() -> None:
     """A replica has read it; who holds the lease has not heard yet that the log took it."""
 
-    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         lsn = copy.outcomes.get(e.tx)
-        return real(copy, writer, e) if lsn is None else ev.Happened(lsn)
+        return real(copy, writer, e) if lsn is None else res.Happened(lsn)
 
     real = patch(partition_module, "became_of", became_of)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.commit.participant import Voting
 from tests.mutants.registry import mutant, patch
 from tests.sim import patient
@@ -15,12 +15,12 @@ def whoever_was_asked_twice_never_doubts() -> None:
     """The initiator that lived then may be dead by now."""
     again = set[bytes]()
 
-    def known(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> bool:
+    def known(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> bool:
         if e.tx in self.ledger.undecided:
             again.add(e.tx)
         return bool(real(self, e, now, out))
 
-    def doubt(self: Voting, now: int, out: list[ev.Effect]) -> None:
+    def doubt(self: Voting, now: int, out: list[fx.Effect]) -> None:
         for tx in again:
             if tx in self._since:
                 self._since[tx] = now

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev, partition, roles
+from halog.core import effects as fx, events as ev, partition, results as res, roles
 from halog.core.active.hand_over import HandOver
 from halog.core.active.leader import Leading
 from halog.core.commit import writer
@@ -41,13 +41,13 @@ def no_fence() -> None:
 def acknowledge_before_append() -> None:
     """The client hears "happened" when the record is handed to the producer."""
 
-    def submit(self: Writer, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
+    def submit(self: Writer, e: ev.Submitted, now: int, out: list[fx.Effect]) -> None:
         lsn = self.last_lsn
         real(self, e, now, out)
         if self.last_lsn > lsn:
             self.queue[-1].tokens.clear()
             self.queue[-1].tokens.append(-1)
-            out.append(ev.Reply(e.token, ev.Happened(self.last_lsn)))
+            out.append(fx.Reply(e.token, res.Happened(self.last_lsn)))
 
     real = patch(Writer, "submit", submit)
 
@@ -84,7 +84,7 @@ def replica_counted_before_ready() -> None:
 def transaction_id_not_checked() -> None:
     """Only what is in flight is deduplicated, not what is committed."""
 
-    def known(self: Writer, e: ev.Submitted) -> ev.Result | writer._Joined | None:
+    def known(self: Writer, e: ev.Submitted) -> res.Result | writer._Joined | None:
         return real(self, e) if e.tx in self.by_tx else None
 
     real = patch(Writer, "_known", known)
@@ -145,11 +145,11 @@ def union_forgotten_on_unknown() -> None:
 def conflicts_ignore_what_is_in_flight() -> None:
     """Versions are checked against the store alone."""
 
-    def conflict(self: Writer, e: ev.Submitted) -> ev.Result | None:
+    def conflict(self: Writer, e: ev.Submitted) -> res.Result | None:
         overlay = self.overlay
         self.overlay = {}
         try:
-            result: ev.Result | None = real(self, e)
+            result: res.Result | None = real(self, e)
         finally:
             self.overlay = overlay
         return result
@@ -170,7 +170,7 @@ def acknowledge_before_read() -> None:
     def acknowledge(self: Following, *, repeat: bool = False) -> None:
         real(self, repeat=repeat)
         out = self._copy.out
-        if out and isinstance(out[-1], ev.SendAck) and out[-1].applied:
+        if out and isinstance(out[-1], fx.SendAck) and out[-1].applied:
             out[-1] = msgspec.structs.replace(out[-1], lsn=out[-1].lsn + 1)
 
     real = patch(Following, "acknowledge", acknowledge)
@@ -221,9 +221,9 @@ def hand_over_called_off_after_append() -> None:
 def not_happened_before_a_higher_epoch_opened() -> None:
     """ "It did not happen" as soon as the znode names a higher epoch."""
 
-    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         if copy.table.epoch.number > e.attempt and copy.outcomes.get(e.tx) is None:
-            return ev.NotHappened()
+            return res.NotHappened()
         return real(copy, writer, e)  # type: ignore[no-any-return]
 
     real = patch(partition, "became_of", became_of)
@@ -233,9 +233,9 @@ def not_happened_before_a_higher_epoch_opened() -> None:
 def reading_to_the_end_proves_absence() -> None:
     """Whoever follows the log and has not seen it says that it did not happen."""
 
-    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         if copy.role is Role.FOLLOWING and copy.outcomes.get(e.tx) is None and not copy.outcomes.expired(e.tx):
-            return ev.NotHappened()
+            return res.NotHappened()
         return real(copy, writer, e)  # type: ignore[no-any-return]
 
     real = patch(partition, "became_of", became_of)
@@ -245,10 +245,10 @@ def reading_to_the_end_proves_absence() -> None:
 def in_flight_denied_on_step_down() -> None:
     """Whoever steps down tells its clients that nothing happened."""
 
-    def abandon(self: Writer, why: str, out: list[ev.Effect]) -> None:
+    def abandon(self: Writer, why: str, out: list[fx.Effect]) -> None:
         before = len(out)
         real(self, why, out)
-        out[before:] = [ev.Reply(e.token, ev.NotHappened()) if isinstance(e, ev.Reply) else e for e in out[before:]]
+        out[before:] = [fx.Reply(e.token, res.NotHappened()) if isinstance(e, fx.Reply) else e for e in out[before:]]
 
     real = patch(Writer, "abandon", abandon)
 
@@ -280,7 +280,7 @@ def first_failure_does_not_end_the_epoch() -> None:
         elif e.tag == head.tag:
             self.writer.queue.popleft()
             del self.writer.by_tx[head.tx]
-            self._copy.out.extend(ev.Reply(t, ev.Unknown(e.why)) for t in head.tokens)
+            self._copy.out.extend(fx.Reply(t, res.Unknown(e.why)) for t in head.tokens)
 
     real = patch(Leading, "append_failed", append_failed)
 

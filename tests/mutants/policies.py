@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.active import leader as leading
 from halog.core.active.leader import Leading
 from halog.core.active.quorum_overrides import Overrides
@@ -28,8 +28,8 @@ LASTING = lasting.SEEDS[:2_000]
 def acknowledged_before_it_is_stored() -> None:
     """The acknowledgement leaves with the batch, the write comes when it comes."""
 
-    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
-        return [e for e in real(self, event, now) if not isinstance(e, ev.Save)]
+    def step(self: Partition, event: ev.Event, now: int) -> list[fx.Effect]:
+        return [e for e in real(self, event, now) if not isinstance(e, fx.Save)]
 
     real = patch(Partition, "step", step)
 
@@ -38,9 +38,9 @@ def acknowledged_before_it_is_stored() -> None:
 def stored_after_it_is_acknowledged() -> None:
     """The two in the wrong order."""
 
-    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+    def step(self: Partition, event: ev.Event, now: int) -> list[fx.Effect]:
         effects = real(self, event, now)
-        return sorted(effects, key=lambda e: isinstance(e, ev.Save))
+        return sorted(effects, key=lambda e: isinstance(e, fx.Save))
 
     real = patch(Partition, "step", step)
 
@@ -105,7 +105,7 @@ def an_override_ends_in_the_znode_alone() -> None:
 def an_override_ends_with_the_next_tick() -> None:
     """A process that was stopped takes what it was sent meanwhile before it looks at the clock."""
 
-    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+    def step(self: Partition, event: ev.Event, now: int) -> list[fx.Effect]:
         self.state.ticks = isinstance(event, ev.Ticked)  # type: ignore[attr-defined]
         return real(self, event, now)  # type: ignore[no-any-return]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.active.read_barriers import Barriers
 from tests.mutants.registry import mutant, patch
 from tests.sim import reader
@@ -17,7 +17,7 @@ def a_barrier_without_a_record() -> None:
 
     def asked(self: Barriers, token: int) -> None:
         copy = self._copy
-        copy.out.append(ev.Reply(token, ev.Happened(copy.chain.state.lsn)))
+        copy.out.append(fx.Reply(token, res.Happened(copy.chain.state.lsn)))
 
     patch(Barriers, "asked", asked)
 
@@ -43,7 +43,7 @@ def a_barrier_outlives_its_epoch() -> None:
     def abandon(self: Barriers) -> None:
         while self.waiting:
             lsn, token = self.waiting.popleft()
-            self._copy.out.append(ev.Reply(token, ev.Happened(lsn)))
+            self._copy.out.append(fx.Reply(token, res.Happened(lsn)))
 
     patch(Barriers, "abandon", abandon)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.election import campaign as candidate, positions
 from halog.core.election.campaign import Campaign
 from halog.core.ids import Member
@@ -47,7 +47,7 @@ def told_before_it_is_stored() -> None:
 
     def stow(self: Stowing) -> int:
         real(self)
-        self._copy.out[:] = [e for e in self._copy.out if not isinstance(e, ev.Stow)]
+        self._copy.out[:] = [e for e in self._copy.out if not isinstance(e, fx.Stow)]
         return self._copy.held.tip(self._copy.chain.state)
 
     real = patch(Stowing, "stow", stow)

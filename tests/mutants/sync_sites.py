@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev, partition
+from halog.core import events as ev, partition, results as res
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
 from halog.core.sites.sync_sites import SyncSites, as_member
@@ -114,9 +114,9 @@ def a_strict_policy_waits_for_those_the_znode_names_only() -> None:
 def what_the_own_log_has_happened() -> None:
     """Whoever asks what became of a commit is told so before the other site has it."""
 
-    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+    def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         lsn = copy.outcomes.get(e.tx)
-        return ev.Happened(lsn) if lsn is not None else real(copy, writer, e)
+        return res.Happened(lsn) if lsn is not None else real(copy, writer, e)
 
     real = patch(partition, "became_of", became_of)
 

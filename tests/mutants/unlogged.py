@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.active.leader import Leading
 from halog.core.commit.sync_set import SyncSet
 from halog.core.commit.writer import Writer
@@ -146,8 +146,8 @@ def appended_again_as_another_transaction() -> None:
 def answered_before_it_is_shown() -> None:
     """The client knows that it happened, and does not see it."""
 
-    def settle_early(self: Writer, upto: int, out: list[ev.Effect]) -> None:
+    def settle_early(self: Writer, upto: int, out: list[fx.Effect]) -> None:
         real(self, upto, out)
-        out[:] = [e for e in out if not isinstance(e, ev.Show)]
+        out[:] = [e for e in out if not isinstance(e, fx.Show)]
 
     real = patch(Writer, "_settle_early", settle_early)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.discards import Discarded
 from halog.core.commit.participant import NOT_PREPARED, Voting
 from halog.core.log import records
@@ -52,10 +52,10 @@ def refused(seed: int) -> str:
 def prepared_before_the_log_has_it() -> None:
     """The vote is answered when its record is sent."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         real(self, e, now, out)
         if e.tx in self.preparing:
-            out.append(ev.Reply(e.token, ev.Happened(0)))
+            out.append(fx.Reply(e.token, res.Happened(0)))
 
     real = patch(Voting, "prepare", prepare)
 
@@ -64,7 +64,7 @@ def prepared_before_the_log_has_it() -> None:
 def the_last_outcome_decides() -> None:
     """An abort behind a commit counts."""
 
-    def stands(self: Voting, e: ev.DecideAsked, decision: Decision, out: list[ev.Effect]) -> None:
+    def stands(self: Voting, e: ev.DecideAsked, decision: Decision, out: list[fx.Effect]) -> None:
         if decision.commit == e.commit:
             real(self, e, decision, out)
         else:
@@ -91,7 +91,7 @@ def a_prepare_behind_its_tombstone_locks() -> None:
 
 
 def _forget_what_was_asked() -> None:
-    def known(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> bool:
+    def known(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> bool:
         return e.tx not in self.ledger.decided and bool(real(self, e, now, out))
 
     real = patch(Voting, "_known", known)
@@ -107,10 +107,10 @@ def a_last_vote_asked_for_again_is_a_vote() -> None:
 def a_last_vote_passes_over_a_tombstone() -> None:
     """Somebody in doubt was told that it was aborted."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         decision = self.ledger.decided.get(e.tx)
         if e.last and decision is not None and not decision.commit:
-            out.append(ev.Reply(e.token, ev.Happened(decision.lsn)))
+            out.append(fx.Reply(e.token, res.Happened(decision.lsn)))
         else:
             real(self, e, now, out)
 
@@ -121,7 +121,7 @@ def a_last_vote_passes_over_a_tombstone() -> None:
 def in_doubt_decided_by_oneself() -> None:
     """Trace 9: a participant that has waited long enough aborts."""
 
-    def doubt(self: Voting, now: int, out: list[ev.Effect]) -> None:
+    def doubt(self: Voting, now: int, out: list[fx.Effect]) -> None:
         for tx in list(self.ledger.undecided):
             if now - self._since[tx] >= self.settings.doubt_ms and tx not in self.deciding:
                 self._since[tx] = now
@@ -136,7 +136,7 @@ def answered_from_what_is_in_flight() -> None:
 
     def decide(self: Voting, tx: bytes, token: int, *args: Any, **how: Any) -> None:
         real(self, tx, token, *args, **how)
-        args[1].append(ev.Reply(token, ev.Happened(0)))
+        args[1].append(fx.Reply(token, res.Happened(0)))
 
     real = patch(Voting, "_decide", decide)
 
@@ -194,7 +194,7 @@ def a_snapshot_leaves_out_what_was_decided() -> None:
 def locks_begin_with_the_log() -> None:
     """What is prepared in flight holds nothing yet."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         real(self, e, now, out)
         item = self.preparing.get(e.tx)
         if item is not None:
@@ -270,10 +270,10 @@ def an_outcome_behind_the_horizon_counts() -> None:
 def a_commit_confirmed_without_a_record() -> None:
     """A participant that does not know it, or replaced does not know it yet, says that it has it."""
 
-    def undecidable(self: Voting, e: ev.DecideAsked) -> ev.Result | None:
+    def undecidable(self: Voting, e: ev.DecideAsked) -> res.Result | None:
         refusal = real(self, e)
         unknown = e.commit and not e.decides and e.tx not in self.ledger.undecided
-        return ev.Happened(0) if unknown and refusal is not None else refusal
+        return res.Happened(0) if unknown and refusal is not None else refusal
 
     real = patch(Voting, "_undecidable", undecidable)
 
@@ -281,14 +281,14 @@ def a_commit_confirmed_without_a_record() -> None:
 def an_abort_is_confirmed_without_a_record() -> None:
     """And for whoever confirmed it the matter is settled, whatever comes."""
 
-    def undecidable(self: Voting, e: ev.DecideAsked) -> ev.Result | None:
+    def undecidable(self: Voting, e: ev.DecideAsked) -> res.Result | None:
         refusal = real(self, e)
         if e.commit or refusal != NOT_PREPARED:
             return refusal
         settled.add((self.name, e.tx))
-        return ev.Happened(0)
+        return res.Happened(0)
 
-    def doubt(self: Voting, now: int, out: list[ev.Effect]) -> None:
+    def doubt(self: Voting, now: int, out: list[fx.Effect]) -> None:
         self._since |= {tx: now for tx in self.ledger.undecided if (self.name, tx) in settled}
         really(self, now, out)
 
@@ -313,7 +313,7 @@ def a_participant_confirms_an_abort_with_no_record_and_the_trace_tells() -> None
 def a_commit_is_told_once() -> None:
     """Whether or not the others confirm, and nobody in doubt asks."""
 
-    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[ev.Effect]) -> None:
+    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         real(self, tx, meant, out)
         self.unconfirmed.clear()
 
@@ -325,7 +325,7 @@ def a_commit_is_told_once() -> None:
 def spread_to_nobody() -> None:
     """Participants find out by doubting, or never."""
 
-    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[ev.Effect]) -> None:
+    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         pass
 
     patch(Voting, "_decided", decided)

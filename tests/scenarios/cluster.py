@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.roles import Role
@@ -40,13 +40,13 @@ class Talk(Request):
 
     def __init__(self, client: Client, tx: Transaction, *, asked: bool) -> None:
         super().__init__(client, tx, asked=asked)
-        self.said: list[ev.Result] = []
+        self.said: list[res.Result] = []
 
 
 class Narrator(Client):
     """A client without a will of its own."""
 
-    def answered(self, request: Request, token: int, result: ev.Result) -> None:
+    def answered(self, request: Request, token: int, result: res.Result) -> None:
         assert isinstance(request, Talk)
         request.said.append(result)
 
@@ -135,10 +135,10 @@ class Cluster:
         """A transaction that goes through."""
         tx = self.transaction(key, at)
         talk = self.submit(tx, at, ms=50)
-        assert [type(r) for r in talk.said] == [ev.Happened], talk.said
+        assert [type(r) for r in talk.said] == [res.Happened], talk.said
         return tx
 
-    def ask(self, tx: Transaction, of: str) -> ev.Result:
+    def ask(self, tx: Transaction, of: str) -> res.Result:
         """What became of `tx`, says `of` at once."""
         talk = Talk(self.teller, tx, asked=True)
         self.node(of).deliver(ev.Asked(self.world.request(talk), tx.id, tx.attempt))

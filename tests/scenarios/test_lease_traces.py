@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.roles import Role
 from tests.scenarios.cluster import Cluster
 from tests.sim import leases
@@ -45,12 +45,12 @@ def test_3_a_zombie_that_reads_under_its_lease_has_missed_nothing() -> None:
     assert talk.said == []
     while leases.valid(c.node("A")):
         assert c.role("B") is Role.OPENING
-        assert isinstance(c.ask(tx, "B"), ev.Unknown)
-        assert isinstance(c.ask(tx, "C"), ev.Unknown)
-    assert [type(r) for r in c.submit(c.transaction(), "B", ms=1).said] == [ev.NotServing]
+        assert isinstance(c.ask(tx, "B"), res.Unknown)
+        assert isinstance(c.ask(tx, "C"), res.Unknown)
+    assert [type(r) for r in c.submit(c.transaction(), "B", ms=1).said] == [res.NotServing]
     c.until("B", Role.ACTIVE)
     assert not leases.valid(c.node("A"))
-    assert isinstance(c.ask(tx, "B"), ev.Happened)
+    assert isinstance(c.ask(tx, "B"), res.Happened)
     c.node("A").deaf = 0.0
     leases.reach(c.world, c.node("A"))
     c.well()

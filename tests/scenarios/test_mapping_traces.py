@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.ids import ABSENT
 from halog.core.keys.mapping import begun, opened
 from halog.core.log.records import CREATE, Change, MapperChanged, decode
@@ -69,13 +69,13 @@ class Story:
         """The change is begun, and routed by from now on."""
         self.shop.mapping = opened(begun(self.shop.mapping, self.wished))
 
-    def create(self, at: str, mapping: int) -> ev.Result:
+    def create(self, at: str, mapping: int) -> res.Result:
         """Ask a partition to create the thing, having been led there by a version of the mapping."""
         return self.submit(at, Change(CREATE, REF, self.key, b"0", ABSENT), mapping)
 
-    def submit(self, at: str, change: Change, mapping: int = 0) -> ev.Result:
+    def submit(self, at: str, change: Change, mapping: int = 0) -> res.Result:
         """Ask a partition for this change."""
-        said: list[ev.Result] = []
+        said: list[res.Result] = []
         token = self.shop.token(at, lambda result, _: said.append(result))
         p = self.active(at)
         tx = self.customer.make("create").id
@@ -118,21 +118,21 @@ def test_trace_33_a_partition_that_fails_over_has_not_forgotten_the_change() -> 
     world.crash(first.name)
     story.run(600)
     assert story.active(story.old).name != first.name
-    assert story.create(story.old, 0) == ev.Remapped(1)
+    assert story.create(story.old, 0) == res.Remapped(1)
     world.start(first.name, wipe=True)
     story.run(300)
     world.crash(story.active(story.old).name)
     story.run(600)
     assert story.active(story.old).name == first.name
-    assert story.create(story.old, 0) == ev.Remapped(1)
-    assert isinstance(story.create(story.new, 1), ev.Happened)
+    assert story.create(story.old, 0) == res.Remapped(1)
+    assert isinstance(story.create(story.new, 1), res.Happened)
     assert story.logged(story.old) == [1]
 
 
 def test_trace_33_a_create_of_either_mapping_that_came_first_wins() -> None:
     """One by the old mapping is in the old owner's log; one by the new mapping keeps its key from there, and fails."""
     story = Story()
-    assert isinstance(story.create(story.old, 0), ev.Happened)
+    assert isinstance(story.create(story.old, 0), res.Happened)
     story.open()
     customer = story.customer
     customer.known = story.shop.mapping
@@ -150,7 +150,7 @@ def test_trace_33_a_create_of_either_mapping_that_came_first_wins() -> None:
 def test_trace_34_a_look_up_by_the_old_mapping_is_refused_not_told_that_nothing_is_there() -> None:
     """It was routed before the change and arrives when the thing has moved."""
     story = Story()
-    assert isinstance(story.create(story.old, 0), ev.Happened)
+    assert isinstance(story.create(story.old, 0), res.Happened)
     before = place(story.key, story.shop.mapping)
     story.open()
     story.carry()
@@ -171,7 +171,7 @@ def test_trace_34_a_look_up_finds_what_moves_past_it(between: bool) -> None:
     """It asks the old owner, then the new one: what left the old one is in the new one by then."""
     story = Story()
     story.shop.exists.add(story.key)
-    assert isinstance(story.create(story.old, 0), ev.Happened)
+    assert isinstance(story.create(story.old, 0), res.Happened)
     story.open()
     customer = story.customer
     customer.known = story.shop.mapping
@@ -195,7 +195,7 @@ def test_a_move_is_in_both_logs_or_in_none() -> None:
     story = Story()
     for name in (story.old, story.new):
         story.told(name, 0)
-    assert isinstance(story.create(story.old, 0), ev.Happened)
+    assert isinstance(story.create(story.old, 0), res.Happened)
     story.open()
     story.carry()
     told = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.log import records
 from halog.core.roles import Role
 from tests.scenarios.cluster import EPOCH_MS, Cluster, Talk
@@ -23,11 +23,11 @@ def test_1_an_append_lands_after_its_writer_timed_out() -> None:
     held = c.hold_appends("A")
     tx = c.transaction()
     talk = c.submit(tx, "A", ms=EPOCH_MS)
-    assert [type(r) for r in talk.said] == [ev.Unknown]
+    assert [type(r) for r in talk.said] == [res.Unknown]
     assert c.world.coordinator.table.epoch > epoch
     held.land()
     assert c.committed(tx) == 0
-    assert c.ask(tx, "A") == ev.NotHappened()
+    assert c.ask(tx, "A") == res.NotHappened()
     c.well()
 
 
@@ -39,11 +39,11 @@ def test_2_reading_to_the_end_proves_nothing_about_a_held_append() -> None:
     tx = c.transaction()
     c.submit(tx, "A", ms=5)
     c.world.crash("A")
-    assert isinstance(c.ask(tx, "B"), ev.Unknown)
+    assert isinstance(c.ask(tx, "B"), res.Unknown)
     held.land()
-    assert c.ask(tx, "B") == ev.Happened(2)
+    assert c.ask(tx, "B") == res.Happened(2)
     c.run(EPOCH_MS)
-    assert c.ask(tx, c.active or "") == ev.Happened(2)
+    assert c.ask(tx, c.active or "") == res.Happened(2)
     c.well()
 
 
@@ -59,10 +59,10 @@ def test_3_a_zombie_does_not_deny_what_the_next_epoch_committed() -> None:
     zombie = c.node("A")
     zombie.reader.stuck = True
     zombie.wake()
-    assert isinstance(c.ask(tx, "A"), ev.Unknown)
+    assert isinstance(c.ask(tx, "A"), res.Unknown)
     zombie.reader.unstick()
     c.run()
-    assert isinstance(c.ask(tx, "A"), ev.Happened)
+    assert isinstance(c.ask(tx, "A"), res.Happened)
     c.well()
 
 
@@ -79,7 +79,7 @@ def test_4_who_told_its_position_acknowledges_no_push_of_that_epoch() -> None:
     assert talk.said == []
     c.node("B").reader.unstick()
     c.run(50)
-    assert [type(r) for r in talk.said] == [ev.Happened]
+    assert [type(r) for r in talk.said] == [res.Happened]
     c.well()
 
 
@@ -96,7 +96,7 @@ def test_5_an_elected_node_that_restarts_empty_confirms_nothing_it_does_not_hold
     c.node("A").wake()
     talk = c.submit(c.transaction(at="A"), "A", ms=5)
     c.run(EPOCH_MS)
-    assert not any(isinstance(r, ev.Happened) for r in talk.said)
+    assert not any(isinstance(r, res.Happened) for r in talk.said)
     c.well()
 
 
@@ -132,7 +132,7 @@ def test_7_the_active_waits_for_a_dead_replica_until_the_znode_has_let_it_go() -
     assert talk.said == []
     c.world.coordinator.renew(c.node("A").coordinator)
     c.run(100)
-    assert [type(r) for r in talk.said] == [ev.Happened]
+    assert [type(r) for r in talk.said] == [res.Happened]
     assert c.world.coordinator.table.sync_set == frozenset()
     c.well()
 
@@ -167,7 +167,7 @@ def test_10_an_append_is_lost_for_good_and_the_one_behind_it_lands() -> None:
     del held.session.held[0]
     held.land()
     c.run(EPOCH_MS)
-    assert [type(r) for r in first.said + second.said] == [ev.Unknown, ev.Unknown]
+    assert [type(r) for r in first.said + second.said] == [res.Unknown, res.Unknown]
     assert c.committed(lost) == c.committed(behind) == 0
     c.well()
 
@@ -211,7 +211,7 @@ def test_14_a_higher_epoch_hides_in_front_of_a_dead_record_in_the_gap() -> None:
     assert c.leads("A")
     held.land()
     assert not c.leads("A")
-    assert [type(r) for r in talk.said] == [ev.Unknown]
+    assert [type(r) for r in talk.said] == [res.Unknown]
     assert c.committed(tx) == 0
     assert c.world.cover.counts["verifying: deposed"] == 1
     c.well()
@@ -228,7 +228,7 @@ def test_17_nothing_is_acknowledged_behind_a_hand_over_whose_answer_was_lost() -
     assert c.role("A") is Role.HANDING
     held = c.hold_appends("A")
     talk = c.submit(c.transaction(), "A", ms=200)
-    assert [type(r) for r in talk.said] == [ev.NotServing]
+    assert [type(r) for r in talk.said] == [res.NotServing]
     assert c.role("A") is Role.HANDING
     held.land()
     c.run(60)
@@ -287,10 +287,10 @@ def test_15_and_16_what_a_replica_holds_is_never_appended_again() -> None:
     assert c.active == "B"
     assert c.committed(tx) == 0
     assert not c.node("B").partition.state.held.run
-    assert c.ask(tx, "B") == ev.NotHappened()
+    assert c.ask(tx, "B") == res.NotHappened()
     held.land()
     assert c.committed(tx) == 0
-    assert c.ask(tx, "B") == ev.NotHappened()
+    assert c.ask(tx, "B") == res.NotHappened()
     c.commit(at="B")
     c.well()
 
@@ -320,7 +320,7 @@ def test_a_killed_active_is_replaced_and_a_commit_in_flight_is_settled_by_its_id
     assert talk.said == []
     c.run(100)
     assert c.active == "B"
-    assert [type(r) for r in c.submit(tx, "B", ms=50).said] == [ev.Happened]
+    assert [type(r) for r in c.submit(tx, "B", ms=50).said] == [res.Happened]
     assert c.committed(tx) == 1
     c.well()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.log.records import UPDATE, Change
 from halog.core.log.transactions import Decision
 from tests.sim import trimmed
@@ -76,8 +76,8 @@ class Story:
         self.teller.done.append(deal)
         return deal
 
-    def prepare(self, deal: Deal, at: str, ms: float = 30.0) -> list[ev.Result]:
-        said: list[ev.Result] = []
+    def prepare(self, deal: Deal, at: str, ms: float = 30.0) -> list[res.Result]:
+        said: list[res.Result] = []
         token = self.bank.token(at, lambda r, _: said.append(r))
         p = self.active(at)
         asked = ev.PrepareAsked(token, deal.id, FIRST, (FIRST, OTHER), deal.digest, [], deal.changes[at], {})
@@ -85,8 +85,8 @@ class Story:
         self.run(ms)
         return said
 
-    def decide(self, deal: Deal, at: str, *, commit: bool, ms: float = 30.0) -> list[ev.Result]:
-        said: list[ev.Result] = []
+    def decide(self, deal: Deal, at: str, *, commit: bool, ms: float = 30.0) -> list[res.Result]:
+        said: list[res.Result] = []
         token = self.bank.token(at, lambda r, _: said.append(r))
         self.active(at).deliver(ev.DecideAsked(token, deal.id, commit, at == FIRST))
         self.run(ms)
@@ -126,8 +126,8 @@ class Story:
         finish(self.bank)
 
 
-def happened(said: list[ev.Result]) -> bool:
-    return [type(r) for r in said] == [ev.Happened]
+def happened(said: list[res.Result]) -> bool:
+    return [type(r) for r in said] == [res.Happened]
 
 
 def test_trace_9_an_abort_asked_for_while_the_commit_is_on_the_wire() -> None:
@@ -140,10 +140,10 @@ def test_trace_9_an_abort_asked_for_while_the_commit_is_on_the_wire() -> None:
     assert session is not None
     session.freeze()
     assert story.decide(deal, FIRST, commit=True) == []
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [ev.Unknown]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Unknown]
     session.thaw()
     story.run(50)
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [ev.Otherwise]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Otherwise]
     deal.told = True
     story.well()
 
@@ -159,10 +159,10 @@ def test_trace_27_the_first_partition_fails_over_and_then_the_decision_arrives()
     world.crash(story.active(FIRST).name)
     while world.active() is None:
         story.run(1.0)
-    new, said = story.active(FIRST), list[ev.Result]()
+    new, said = story.active(FIRST), list[res.Result]()
     new.deliver(ev.Asked(story.bank.token(FIRST, lambda r, _: said.append(r)), deal.id, attempt))
     story.run(5)
-    assert [type(r) for r in said] == [ev.Unknown]
+    assert [type(r) for r in said] == [res.Unknown]
     assert story.locked(FIRST)
     assert happened(story.decide(deal, FIRST, commit=True, ms=60))
     deal.told = True
@@ -175,8 +175,8 @@ def test_trace_28_an_abort_of_what_a_participant_has_not_seen_is_confirmed_by_no
     story = Story()
     deal = story.deal()
     assert happened(story.decide(deal, FIRST, commit=False))
-    assert [type(r) for r in story.decide(deal, OTHER, commit=False)] == [ev.Refused]
-    assert [type(r) for r in story.prepare(deal, OTHER)] == [ev.Otherwise]
+    assert [type(r) for r in story.decide(deal, OTHER, commit=False)] == [res.Refused]
+    assert [type(r) for r in story.prepare(deal, OTHER)] == [res.Otherwise]
     assert not story.locked(OTHER)
     world = story.bank.worlds[OTHER]
     world.crash(story.active(OTHER).name)
@@ -203,9 +203,9 @@ def test_trace_29_what_is_forgotten_is_not_taken_for_never_seen() -> None:
         assert happened(story.decide(deal, FIRST, commit=False))
     story.run(100)
     assert story.active(FIRST).partition.state.ledger.expired(old.id)
-    assert [type(r) for r in story.prepare(old, FIRST)] == [ev.Expired]
+    assert [type(r) for r in story.prepare(old, FIRST)] == [res.Expired]
     assert not story.locked(FIRST)
-    assert [type(r) for r in story.decide(old, FIRST, commit=True)] == [ev.Expired]
+    assert [type(r) for r in story.decide(old, FIRST, commit=True)] == [res.Expired]
     story.well()
 
 
@@ -233,10 +233,10 @@ def test_trace_30_an_outcome_that_comes_behind_the_horizon_means_nothing() -> No
     story.run(50)
     assert len(world.log.entries) > landed
     assert story.remembered(FIRST) == kept
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [ev.Expired]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Expired]
     story.append_again(deal, FIRST)
     assert story.remembered(FIRST) == kept
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [ev.Expired]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Expired]
     assert not story.locked(FIRST)
     story.well()
 
@@ -245,7 +245,7 @@ def test_trace_31_a_prepare_behind_a_tombstone_takes_no_locks() -> None:
     story = Story()
     deal = story.deal()
     assert happened(story.decide(deal, FIRST, commit=False))
-    assert [type(r) for r in story.prepare(deal, FIRST)] == [ev.Otherwise]
+    assert [type(r) for r in story.prepare(deal, FIRST)] == [res.Otherwise]
     assert not story.locked(FIRST)
     deal.told = False
     story.well()

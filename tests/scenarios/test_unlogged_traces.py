@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.table.preference import NEVER
@@ -26,7 +26,7 @@ def started(names: str = "ABC", *, sync: int = 1) -> Cluster:
 
 
 def happened(talk: Talk) -> bool:
-    return [type(r) for r in talk.said] == [ev.Happened]
+    return [type(r) for r in talk.said] == [res.Happened]
 
 
 def unlogged(c: Cluster, at: str = "A", key: bytes = KEYS[1]) -> tuple[Held, Transaction]:
@@ -244,7 +244,7 @@ def test_15_what_a_fence_voids_a_replica_may_append_again(fence: str) -> None:
     c.run(20)
     assert not c.leads("A")
     assert c.world.cover.counts["verifying: deposed"] == (fence == "log")
-    assert not any(isinstance(r, ev.NotHappened) for r in [*talk.said, c.ask(tx, "A"), c.ask(tx, "B")])
+    assert not any(isinstance(r, res.NotHappened) for r in [*talk.said, c.ask(tx, "A"), c.ask(tx, "B")])
     assert c.committed(tx) == 1
     c.well()
 
@@ -258,11 +258,11 @@ def test_16_nobody_denies_it_between_the_start_of_an_epoch_and_its_opening() -> 
     c.until("B", Role.OPENING)
     held = c.hold_appends("B")
     c.run(20)
-    assert [isinstance(c.ask(tx, n), ev.Unknown) for n in "BC"] == [True, True]
+    assert [isinstance(c.ask(tx, n), res.Unknown) for n in "BC"] == [True, True]
     held.land()
     c.run(20)
     assert c.active == "B"
-    assert [c.ask(tx, n) for n in "BC"] == [ev.Happened(3), ev.Happened(3)]
+    assert [c.ask(tx, n) for n in "BC"] == [res.Happened(3), res.Happened(3)]
     c.well()
 
 

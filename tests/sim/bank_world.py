@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import digest
 from halog.core.table.states import State, StateChange
 from tests.sim import belated
@@ -26,7 +26,7 @@ ACCOUNTS = (b"aaaa", b"bbbb", b"cccc")
 BALANCE = 100
 LIVENESS_MS = 6_000.0
 REF = bytes(24)
-Heard = Callable[[ev.Result, "Process"], None]
+Heard = Callable[[res.Result, "Process"], None]
 
 
 class Bank:
@@ -84,7 +84,7 @@ class Bank:
         self.waiting[name, token] = heard
         return token
 
-    def answer(self, world: World, p: Process, token: int, result: ev.Result) -> None:
+    def answer(self, world: World, p: Process, token: int, result: res.Result) -> None:
         """A reply on its way to whoever asked."""
         heard = self.waiting.get((world.coordinator.table.name, token))
         if heard is not None and not world.nature.chance(world.nature.drop):
@@ -109,9 +109,9 @@ class Bank:
 
     # --- partitions among each other ---
 
-    def told(self, p: Process, e: ev.Spread | ev.AskDecision) -> None:
+    def told(self, p: Process, e: fx.Spread | fx.AskDecision) -> None:
         """What `halog.runtime` does for them: one attempt each."""
-        if isinstance(e, ev.AskDecision):
+        if isinstance(e, fx.AskDecision):
             self.cover.hit("asked the first partition")
             self._ask(e.first, e.tx, lambda result, _: self._decided(p, e.tx, result), commit=False, decides=True)
             return
@@ -123,16 +123,16 @@ class Bank:
         if target is not None:
             self.send(name, ev.DecideAsked(self.token(name, heard), tx, commit, decides), target)
 
-    def _decided(self, p: Process, tx: bytes, result: ev.Result) -> None:
-        if isinstance(result, ev.Happened | ev.Expired | ev.Otherwise):
+    def _decided(self, p: Process, tx: bytes, result: res.Result) -> None:
+        if isinstance(result, res.Happened | res.Expired | res.Otherwise):
             self.cover.hit(f"first partition said {type(result).__name__}")
-            commit = isinstance(result, ev.Otherwise)
+            commit = isinstance(result, res.Otherwise)
             p.deliver(ev.DecideAsked(0, tx, commit, False))
 
-    def _copied(self, p: Process, e: ev.Spread, name: str, result: ev.Result) -> None:
-        if isinstance(result, ev.Happened | ev.Expired) and e.commit:
+    def _copied(self, p: Process, e: fx.Spread, name: str, result: res.Result) -> None:
+        if isinstance(result, res.Happened | res.Expired) and e.commit:
             p.deliver(ev.Confirmed(e.tx, name))
-        assert not isinstance(result, ev.Otherwise), f"T2: {name} has decided {e.tx.hex()} otherwise"
+        assert not isinstance(result, res.Otherwise), f"T2: {name} has decided {e.tx.hex()} otherwise"
 
     # --- the story ---
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.commit.writer import NOBODY
 from halog.core.log.records import Outcome
 from halog.core.roles import Role
@@ -59,7 +59,7 @@ def reappend(p: Process, tx: bytes) -> None:
     """The active `p` appends an abort of `tx`, which has expired, as its own."""
     leading = p.partition.leading
     assert leading is not None
-    out: list[ev.Effect] = []
+    out: list[fx.Effect] = []
     leading.votes._decide(tx, NOBODY, p.clock(), out, commit=False)
     p.partition.state.tag = leading.writer.tag
     for effect in out:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.ids import ABSENT, EpochId, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
@@ -19,6 +19,7 @@ from halog.core.settings import Sync
 from halog.core.table.group import counts, needed, priority
 from halog.core.table.preference import NEVER
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.events import DISCARDED, UNLOGGED_LOST
 from tests.sim import asked, lasting, leases, lives, moves, outages, stopping, stowed, zones
 from tests.sim.store import Held
@@ -88,7 +89,7 @@ class Checks:
         self.held.holds(p.me, state.lsn)
         self._same_state(p, state, "applying")
 
-    def said_to_hold(self, p: Process, e: ev.SendAck) -> None:
+    def said_to_hold(self, p: Process, e: fx.SendAck) -> None:
         """E7 and the law of core/held.py: an unbroken run of the epoch it follows, right behind its history."""
         state, run = self.last[p.me], list(p.partition.state.held.run)
         demand(e.epoch == state.epoch and state.opened and not state.void, f"E1: {p.me.node} holds for a dead epoch")
@@ -100,7 +101,7 @@ class Checks:
         self.held.holds_pushed(p.me, {r.lsn: r.digest for r in run if r.lsn <= e.lsn})
         self.world.cover.hit("held before read")
 
-    def said_to_have(self, p: Process, e: ev.SendAck) -> None:
+    def said_to_have(self, p: Process, e: fx.SendAck) -> None:
         """R6: what an acknowledgement says of a record."""
         if not e.applied and self.world.settings.stows:
             stowed.is_stored(p, e.lsn)
@@ -110,7 +111,7 @@ class Checks:
         flushed = self.flushed.get(p.me, 0)
         demand(flushed >= e.flushed, f"R6: {p.me.node} said lsn {e.flushed} is on its disk, that has {flushed}")
 
-    def stored(self, p: Process, e: ev.Save) -> None:
+    def stored(self, p: Process, e: fx.Save) -> None:
         """R6: a store was written before an acknowledgement."""
         if e.flush:
             self.flushed[p.me] = p.node.disk.chain.lsn
@@ -158,10 +159,10 @@ class Checks:
         if self.held.lsn(p.me) > (run[-1].lsn if run else self.last[p.me].lsn):
             raise Violation(f"P1: {p.me.node} forgot what it said to hold")
 
-    def replied(self, p: Process, e: ev.Reply) -> None:
+    def replied(self, p: Process, e: fx.Reply) -> None:
         wrong = self.world.reader.answered(p, e.token, e.result)
         demand(not wrong, wrong)
-        if not isinstance(e.result, ev.Happened):
+        if not isinstance(e.result, res.Happened):
             return
         request = self.world.requests.get(e.token)
         if request is None:
@@ -228,7 +229,7 @@ class Checks:
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")
 
-    def told_of(self, p: Process, e: ev.Tell) -> None:
+    def told_of(self, p: Process, e: Tell) -> None:
         """An operator reads this."""
         self.world.outages.told(e)
         if e.kind is UNLOGGED_LOST:
@@ -256,7 +257,7 @@ class Checks:
             self.lost = True
             self.acknowledged = 0
 
-    def sets(self, p: Process, e: ev.SetTable) -> None:
+    def sets(self, p: Process, e: fx.SetTable) -> None:
         """A node asks for this table."""
         self.world.outages.claims_epoch(p, e)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
@@ -22,7 +22,7 @@ KEYS = [b"aaaa", b"bbbb", b"cccc", b"dddd"]
 REF = bytes(24)
 PATIENCE_MS = 150.0
 PAUSE_MS = 6.0
-DENIALS = (ev.Conflicted, ev.Duplicated, ev.NotHappened, ev.TooLarge, ev.Refused)
+DENIALS = (res.Conflicted, res.Duplicated, res.NotHappened, res.TooLarge, res.Refused)
 _EARLY, _FLUSHED = Durability(local="NO_SYNC"), Durability(remote="SYNC")
 MORE = (Durability(remote="SYNC", replicas=2), Durability(local="SYNC"), Durability(local="NO_SYNC", remote="SYNC"))
 LESS = (*[_EARLY] * 6, _FLUSHED, _FLUSHED, None)
@@ -199,16 +199,16 @@ class Client:
         assert callable(fn)
         self.world.engine.at(self.world.engine.rng.random() * PAUSE_MS * 2, fn)
 
-    def answered(self, request: Request, token: int, result: ev.Result) -> None:
+    def answered(self, request: Request, token: int, result: res.Result) -> None:
         """An answer has arrived."""
         tx = request.tx
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             tx.happened = result.lsn
             self._finished(tx)
         elif token != tx.token or tx.settled:
             return
-        elif isinstance(result, DENIALS) or (isinstance(result, ev.TooFew) and (result.of != "nodes" or tx.out)):
-            of = f" of {result.of.split()[-1]}" if isinstance(result, ev.TooFew) else ""
+        elif isinstance(result, DENIALS) or (isinstance(result, res.TooFew) and (result.of != "nodes" or tx.out)):
+            of = f" of {result.of.split()[-1]}" if isinstance(result, res.TooFew) else ""
             self.world.cover.hit(f"answer {type(result).__name__}{of}")
             if late.may_be_overtaken(request, result):
                 self.world.cover.hit(f"answer {type(result).__name__} of what may still arrive")
@@ -218,12 +218,12 @@ class Client:
             tx.denied = type(result).__name__
             self.quota += 1
             self._finished(tx)
-        elif isinstance(result, ev.Expired):
+        elif isinstance(result, res.Expired):
             self.world.cover.hit("answer Expired")
             tx.expired = True
             self._finished(tx)
         else:
-            if isinstance(result, ev.TooFew):
+            if isinstance(result, res.TooFew):
                 self.world.cover.hit("answer TooFew")
             tx.token = -1
             self._later(self._send)

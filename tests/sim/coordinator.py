@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.table.table import Group, PartitionTable
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
@@ -67,7 +67,7 @@ class FakeCoordinator:
 
     # --- compare-and-set ---
 
-    def set(self, s: CoordinatorSession, e: ev.SetTable) -> None:
+    def set(self, s: CoordinatorSession, e: fx.SetTable) -> None:
         self.checks.sets(s.process, e)
         if not s.up:
             self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
@@ -84,7 +84,7 @@ class FakeCoordinator:
         else:
             self.engine.at(s.lag + self.nature.delay(self.nature.cas), self._arrive, s, s.number, e, fate)
 
-    def _arrive(self, s: CoordinatorSession, number: int, e: ev.SetTable, fate: Fate) -> None:
+    def _arrive(self, s: CoordinatorSession, number: int, e: fx.SetTable, fate: Fate) -> None:
         if s.number != number:  # that session ended: the request died with it
             if fate is not Fate.LATE:
                 self._reply(s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
@@ -103,14 +103,14 @@ class FakeCoordinator:
         if fate is Fate.UNSAID:
             self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
 
-    def confirm(self, s: CoordinatorSession, e: ev.Renew) -> None:
+    def confirm(self, s: CoordinatorSession, e: fx.Renew) -> None:
         """Is that still the version? Asked as a write is; the answer may take very long."""
         if not s.up or self.nature.cas_fate() is not Fate.FINE:
             self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.Renewed(e.round, ev.Cas.UNKNOWN))
         else:
             self.engine.at(s.lag + self.nature.delay(self.nature.cas), self._confirmed, s, s.number, e)
 
-    def _confirmed(self, s: CoordinatorSession, number: int, e: ev.Renew) -> None:
+    def _confirmed(self, s: CoordinatorSession, number: int, e: fx.Renew) -> None:
         result = ev.Cas.OK if e.version == self.version else ev.Cas.CONFLICT
         after = s.lag + self.nature.delay(LATE_MS if self.nature.chance(0.2) else self.nature.cas)
         if s.number == number:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.ids import ABSENT
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def is_anothers(p: Process, request: ev.Submitted | ev.PrepareAsked, epoch: int)
     return not exact and p.partition.leading is not None and p.partition.state.chain.state.led != epoch
 
 
-def may_be_overtaken(request: Request, result: ev.Result) -> bool:
+def may_be_overtaken(request: Request, result: res.Result) -> bool:
     """Is it no refusal, since an earlier request may still arrive in its epoch, and find nothing in its way?"""
-    for_good = isinstance(result, ev.TooLarge) or (isinstance(result, ev.Conflicted) and result.expected != ABSENT)
+    for_good = isinstance(result, res.TooLarge) or (isinstance(result, res.Conflicted) and result.expected != ABSENT)
     return not request.asked and request.tx.out >= request.epoch > 0 and not for_good
 
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import ABSENT, Member
 from halog.core.log import records
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from halog.core.state.copy_state import CopyState
+from halog.core.table.tell import Tell
 from tests.sim import lasting, late, stopping, stowed
 from tests.sim.log import Reader, Session
 from tests.sim.shown import Overlay
@@ -96,7 +97,7 @@ class Process:
         """It takes itself for up to date no earlier."""
         self.flushing = self.taking = self.pushing = self.polling = False
         self.reports: list[ev.Appended | ev.AppendFailed] = []
-        self.pushes: deque[ev.Push] = deque()
+        self.pushes: deque[fx.Push] = deque()
         self.ticks = 0
         coordinator = self.world.coordinator
         state = Watched(
@@ -211,7 +212,7 @@ class Process:
         if self.paused:
             self.backlog.append((self.submit, (request, epoch)))
         elif self.alive and late.is_anothers(self, request, epoch):
-            self.world.answer(self, request.token, ev.NotServing(None))
+            self.world.answer(self, request.token, res.NotServing(None))
         elif self.alive:
             keys = [k for k, _ in request.reads] + [c.key for c in request.changes]
             found = {k: self.version(k) for k in keys}
@@ -241,35 +242,35 @@ class Process:
 
     # --- effects ---
 
-    def _perform(self, e: ev.Effect) -> None:
+    def _perform(self, e: fx.Effect) -> None:
         match e:
-            case ev.Apply():
+            case fx.Apply():
                 self._apply(e)
-            case ev.Append():
+            case fx.Append():
                 self._append(e)
-            case ev.Show():
+            case fx.Show():
                 self.world.shown.show(self, e)
-            case ev.Reply():
+            case fx.Reply():
                 self.world.checks.replied(self, e)
                 self.world.answer(self, e.token, e.result)
-            case ev.SendAck():
+            case fx.SendAck():
                 if not e.applied:
                     self.world.checks.said_to_hold(self, e)
                 self.world.checks.said_to_have(self, e)
                 self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied, e.flushed))
-            case ev.Push(data=b""):
+            case fx.Push(data=b""):
                 self.world.shown.tell(self, e)
-            case ev.Push():
+            case fx.Push():
                 self.pushes.append(e)
                 self._push_soon()
-            case ev.Keep():
+            case fx.Keep():
                 self.copy.keep(e.state, e.next_offset)
                 self.world.checks.kept(self, e.state)
                 self._flush_soon()
             case _:
                 self._perform_rarely(e)
 
-    def _apply(self, e: ev.Apply) -> None:
+    def _apply(self, e: fx.Apply) -> None:
         if len(e.records) > 1:
             self.world.cover.hit(
                 "appends acknowledged together" if self.partition.leading is not None else "read together"
@@ -286,55 +287,55 @@ class Process:
         self.world.stills.end(self)
         self._flush_soon()
 
-    def _perform_rarely(self, e: ev.Effect) -> None:
+    def _perform_rarely(self, e: fx.Effect) -> None:
         match e:
-            case ev.Read():
+            case fx.Read():
                 self.reader.follow(e.offset)
-            case ev.StopReading():
+            case fx.StopReading():
                 self.reader.stop()
-            case ev.SetTable():
+            case fx.SetTable():
                 self.world.coordinator.set(self.coordinator, e)
-            case ev.Renew():
+            case fx.Renew():
                 self.world.coordinator.confirm(self.coordinator, e)
-            case ev.Refresh():
+            case fx.Refresh():
                 self.world.coordinator.refresh(self.coordinator)
-            case ev.AskPositions():
+            case fx.AskPositions():
                 for n in e.nodes:
                     self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
-            case ev.TellPosition():
+            case fx.TellPosition():
                 self.world.checks.published(self)
                 told = ev.PositionTold(self.name, e.round, e.position, e.eligible, self.me.incarnation, e.tail, e.stood)
                 self.world.send(self.name, e.node, told)
-            case ev.EndSession():
+            case fx.EndSession():
                 self._end_session(e.why)
             case _:
                 self._observe(e)
 
-    def _observe(self, e: ev.Effect) -> None:
-        if isinstance(e, ev.RoleChanged):
+    def _observe(self, e: fx.Effect) -> None:
+        if isinstance(e, fx.RoleChanged):
             self._role_changed(e.role)
-        elif isinstance(e, ev.Save):
+        elif isinstance(e, fx.Save):
             stowed.saved(self, flush=e.flush)
             self.world.checks.stored(self, e)
             self.world.cover.hit("stored, then acknowledged")
-        elif isinstance(e, ev.Flush):
+        elif isinstance(e, fx.Flush):
             self.copy.flush()
             stowed.then(self, ev.Flushed(e.lsn))
-        elif isinstance(e, ev.Stow | ev.Stand):
+        elif isinstance(e, fx.Stow | fx.Stand):
             stowed.perform(self, e)
-        elif isinstance(e, ev.AskFlush):
+        elif isinstance(e, fx.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
-        elif isinstance(e, ev.AskLog):
+        elif isinstance(e, fx.AskLog):
             self.world.outages.asked(self, e)
             self.world.log.ask(self, e.round)
-        elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote):
+        elif isinstance(e, fx.Spread | fx.AskDecision | fx.MergeDue | fx.AskVote):
             self.world.asked_for(self, e)
-        elif isinstance(e, ev.Tell):
+        elif isinstance(e, Tell):
             self.world.checks.told_of(self, e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
 
-    def _append(self, e: ev.Append) -> None:
+    def _append(self, e: fx.Append) -> None:
         assert self.session is not None, "W1: an epoch appends under the session it began with"
         self.session.append(e.tag, e.data)
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.roles import CLAIMANT
+from halog.core.table.tell import Tell
 from halog.events import REMOVED
 from tests.sim import faults, parted, process_faults, silences
 from tests.sim.node import TICK_MS
@@ -182,14 +183,14 @@ class Outages:
             demand(world.engine.now < until, "W1: nobody serves, though the log is back and has answered")
             world.engine.at(1.0, self._serves, until)
 
-    def asked(self, p: Process, e: ev.AskLog) -> None:
+    def asked(self, p: Process, e: fx.AskLog) -> None:
         """A copy doubts the log."""
         self.world.cover.hit("log asked")
         if is_calm(self.world.seed) and self.world.log.away:
             since = (e.since_ms - p.skew) / p.rate
             demand(since <= self.world.engine.now, f"W4: {p.name} doubts the log from a moment to come on")
 
-    def claims_epoch(self, p: Process, e: ev.SetTable) -> None:
+    def claims_epoch(self, p: Process, e: fx.SetTable) -> None:
         """A process asks for this table."""
         world = self.world
         if not self.are_on or e.table.active != p.me or e.table.epoch == p.partition.state.table.epoch:
@@ -210,7 +211,7 @@ class Outages:
         else:
             demand(mine <= CLAIMS, f"W1: {p.name} claims {mine} epochs while the log is away")
 
-    def told(self, e: ev.Tell) -> None:
+    def told(self, e: Tell) -> None:
         """R4: a replica is not silent where the log gives it nothing. (One that does not hear who is active, since the
         coordinator is away, tells it nothing.)"""
         silent = e.kind is REMOVED and "acknowledged nothing" in e.cause and not self.world.silences.may_leave(e.node)

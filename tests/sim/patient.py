@@ -7,7 +7,7 @@ partition says that nothing happened, and the teller repeats that.
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import results as res
 from tests.sim.bank import make as make_bank
 from tests.sim.bank_world import Bank, Heard
 from tests.sim.teller import Deal, Teller
@@ -62,10 +62,10 @@ class Patient(Teller):
             self._ask_vote(deal, home, lambda r, p: self._renewed(deal, r))
         self.bank.engine.at(RENEW_MS, self._renew, deal, since)
 
-    def _renewed(self, deal: Deal, result: ev.Result) -> None:
+    def _renewed(self, deal: Deal, result: res.Result) -> None:
         if self.deal is deal:
             self.bank.cover.hit(f"vote again {type(result).__name__}")
-            if isinstance(result, ev.Otherwise):
+            if isinstance(result, res.Otherwise):
                 self._end(deal, False)
 
 

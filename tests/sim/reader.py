@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -60,13 +60,13 @@ class Reader:
             if p.partition.leading is not None and p.partition.visible < lsn:
                 self.world.cover.hit("a plain read would be old")
 
-    def answered(self, p: Process, token: int, result: ev.Result) -> str:
+    def answered(self, p: Process, token: int, result: res.Result) -> str:
         """What is wrong with this answer, or ''. It is not one of ours if nobody waits for it."""
         asked = self.waiting.pop(token, None)
         if asked is None:
             return ""
         self.world.cover.hit(f"barrier {type(result).__name__}")
-        if not isinstance(result, ev.Happened) or self.world.checks.lost:
+        if not isinstance(result, res.Happened) or self.world.checks.lost:
             return ""
         if result.lsn <= asked.floor:
             return f"R5: {p.name} answered a barrier with lsn {result.lsn}, {asked.floor} had been told before"

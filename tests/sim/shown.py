@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import ABSENT, EpochId
 from halog.core.log import records
 from halog.core.log.provisional import early_version
@@ -83,7 +83,7 @@ class Shown:
 
     # --- copies ---
 
-    def show(self, p: Process, e: ev.Show) -> None:
+    def show(self, p: Process, e: fx.Show) -> None:
         self.world.stills.begin(p)
         for record in e.records:
             self.world.cover.hit("shown before logged")
@@ -122,12 +122,12 @@ class Shown:
 
     # --- an index alone ---
 
-    def tell(self, p: Process, e: ev.Push) -> None:
+    def tell(self, p: Process, e: fx.Push) -> None:
         for name in e.to:
             if self.rng.random() >= DROPPED:
                 self.world.engine.at(self.rng.uniform(*NET_MS), self._told, p, name, e)
 
-    def _told(self, p: Process, name: str, e: ev.Push) -> None:
+    def _told(self, p: Process, name: str, e: fx.Push) -> None:
         process = self.world.nodes[name].process
         if p.alive and process is not None and (p.name, name) not in self.world.cuts:
             self.world.cover.hit("told what is shown without a record")

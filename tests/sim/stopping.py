@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.state.tail import Tail
 from halog.core.table.holders import holders
 from tests.sim import faults, process_faults, stowed
@@ -47,10 +47,10 @@ def stop(w: World, p: Process) -> None:
     effects = p.partition.step(ev.LogLost("its log has lost its end"), p.clock())
     p.copy.flush()
     for e in effects:
-        if isinstance(e, ev.KeepTail):
+        if isinstance(e, fx.KeepTail):
             w.cover.hit("tail left on the disk")
             p.node.disk.left = e.records
-        elif isinstance(e, ev.SetTable) and not p.paused and rng.random() < 0.5:
+        elif isinstance(e, fx.SetTable) and not p.paused and rng.random() < 0.5:
             w.coordinator.set(p.coordinator, e)
 
 

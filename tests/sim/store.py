@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import NO_TX, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
@@ -247,7 +247,7 @@ class Held:
         return lsn
 
 
-def one_by_one(e: ev.Apply) -> Iterator[tuple[Applied, ChainState, int]]:
+def one_by_one(e: fx.Apply) -> Iterator[tuple[Applied, ChainState, int]]:
     """What it would have been, record by record."""
     first = e.next_offset - len(e.records)
     for i, record in enumerate(e.records):
@@ -257,7 +257,7 @@ def one_by_one(e: ev.Apply) -> Iterator[tuple[Applied, ChainState, int]]:
         raise AssertionError(f"Apply ends at {e.state.lsn}, its records at {state.lsn}")
 
 
-def _hash(e: ev.Apply, i: int) -> bytes:
+def _hash(e: fx.Apply, i: int) -> bytes:
     """Of the record that led to it. A merge is not told as one: there the next one names it."""
     record = e.records[i]
     if isinstance(record, AppliedMerge):

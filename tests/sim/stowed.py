@@ -13,7 +13,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import digest
 from halog.core.replica.pushed_store import last_run
 from halog.core.settings import Settings, Sync
@@ -62,10 +62,10 @@ def remote_sync(seed: int, settings: Settings) -> Sync:
     return Sync.SYNC if stored and seed % 8 >= 4 else settings.remote_sync
 
 
-def perform(p: Process, e: ev.Stow | ev.Stand) -> None:
+def perform(p: Process, e: fx.Stow | fx.Stand) -> None:
     """As `halog.runtime.store.pushed_records` does."""
     disk = p.node.disk
-    if isinstance(e, ev.Stand):
+    if isinstance(e, fx.Stand):
         disk.stood = e.incarnations
         p.world.cover.hit("stands for itself" if p.me.incarnation in e.incarnations else "stands for itself no more")
         if e.flush:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, UPDATE, Change
 from tests.sim.bank_world import ACCOUNTS, BALANCE, REF, Bank, Heard, digest_of
@@ -26,7 +26,7 @@ UNTOLD = 0.3
 """How likely an initiator dies when it has said that nothing happened, before the first partition hears of it."""
 DEATH = 0.04
 """How likely an initiator dies at a step."""
-NOT_NOW = (ev.NotServing, ev.Busy, ev.TooFew, ev.Unknown)
+NOT_NOW = (res.NotServing, res.Busy, res.TooFew, res.Unknown)
 Account = tuple[str, bytes]
 Seen = dict[Account, tuple[int, bytes | None]]
 
@@ -199,12 +199,12 @@ class Teller:
 
         self.bank.engine.at(after_ms, look)
 
-    def _heard_single(self, deal: Deal, step: int, result: ev.Result) -> None:
+    def _heard_single(self, deal: Deal, step: int, result: res.Result) -> None:
         if self.deal is not deal:
             return
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             self._end(deal, True)
-        elif step == deal.step and isinstance(result, ev.Expired):
+        elif step == deal.step and isinstance(result, res.Expired):
             self._end(deal, None)
         elif step == deal.step and not isinstance(result, NOT_NOW):
             self.bank.cover.hit(f"single {type(result).__name__}")
@@ -236,12 +236,12 @@ class Teller:
             )
             self._submit(deal, home, request, target, late_ms)
 
-    def _voted(self, deal: Deal, home: str, result: ev.Result) -> None:
+    def _voted(self, deal: Deal, home: str, result: res.Result) -> None:
         if self.deal is not deal or home in deal.prepared or isinstance(result, NOT_NOW):
             return
         if deal.all_voted or self._dies(deal):
             return
-        if not isinstance(result, ev.Happened):
+        if not isinstance(result, res.Happened):
             self.bank.cover.hit(f"vote {type(result).__name__}")
             self._abort(deal)
             return
@@ -278,15 +278,15 @@ class Teller:
             )
         self._again(deal, step, self._decide, IMPATIENT_MS if late else PATIENCE_MS)
 
-    def _is_decided(self, deal: Deal, result: ev.Result) -> None:
+    def _is_decided(self, deal: Deal, result: res.Result) -> None:
         if self.deal is not deal:
             return
-        if isinstance(result, ev.Happened | ev.Otherwise):
-            self._end(deal, isinstance(result, ev.Happened))
-        elif isinstance(result, ev.Expired):
+        if isinstance(result, res.Happened | res.Otherwise):
+            self._end(deal, isinstance(result, res.Happened))
+        elif isinstance(result, res.Expired):
             self._end(deal, None)
 
-    def _is_refused(self, deal: Deal, result: ev.Result, again: bool) -> None:
+    def _is_refused(self, deal: Deal, result: res.Result, again: bool) -> None:
         """The last vote: nothing has happened, unless an earlier request may still be on its way; then the first is
         asked to abort until it says how it stands."""
         if self.deal is not deal or isinstance(result, NOT_NOW):
@@ -305,12 +305,12 @@ class Teller:
             self.bank.send(deal.first, ev.DecideAsked(token, deal.id, False, True, deal.parts), target)
         self._again(deal, step, self._give_up)
 
-    def _is_given_up(self, deal: Deal, result: ev.Result) -> None:
+    def _is_given_up(self, deal: Deal, result: res.Result) -> None:
         if self.deal is not deal:
             return
-        if isinstance(result, ev.Happened | ev.Otherwise):
-            self._end(deal, isinstance(result, ev.Otherwise))
-        elif isinstance(result, ev.Expired):
+        if isinstance(result, res.Happened | res.Otherwise):
+            self._end(deal, isinstance(result, res.Otherwise))
+        elif isinstance(result, res.Expired):
             self._end(deal, None)
 
     # --- audits ---
@@ -328,10 +328,12 @@ class Teller:
             self.bank.send(left[0], ev.BarrierAsked(token), target)
         self._again(deal, step, lambda deal: self._look(deal, before, left))
 
-    def _shown(self, deal: Deal, step: int, before: Seen, left: tuple[str, ...], result: ev.Result, p: Process) -> None:
+    def _shown(
+        self, deal: Deal, step: int, before: Seen, left: tuple[str, ...], result: res.Result, p: Process
+    ) -> None:
         """Its answer is read at once from whoever gave it, if that has it still."""
         held = (
-            isinstance(result, ev.Happened)
+            isinstance(result, res.Happened)
             and p.partition.state.chain.state.lsn >= result.lsn
             and p.alive
             and not p.paused

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
@@ -284,7 +284,7 @@ class World:
     def ask(self, src: str, target: Process, request: ev.Asked) -> None:
         self.engine.at(self.nature.delay(self.nature.net), target.deliver, request)
 
-    def answer(self, p: Process, token: int, result: ev.Result) -> None:
+    def answer(self, p: Process, token: int, result: res.Result) -> None:
         """A reply on its way to whoever asked."""
         if token in self._hand_overs:
             self.cover.hit(f"hand-over {type(result).__name__}")
@@ -296,10 +296,10 @@ class World:
             delay = self.nature.delay(self.nature.net)
             self.engine.at(delay, request.client.answered, request, token, result)
 
-    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote) -> None:
+    def asked_for(self, p: Process, e: fx.Spread | fx.AskDecision | fx.MergeDue | fx.AskVote) -> None:
         """A copy needs something of other partitions; of other sites in histories that have some."""
         assert self.bank is not None
-        assert not isinstance(e, ev.MergeDue | ev.AskVote)
+        assert not isinstance(e, fx.MergeDue | fx.AskVote)
         self.bank.told(p, e)
 
     def new_token(self) -> int:
@@ -401,7 +401,7 @@ class World:
                 self._accept_loss()  # a holder died after the healing, another one for good before it
         raise Violation(f"liveness: {within_ms:.0f} ms after healing {self.unwell()}")
 
-    def narrate(self, p: Process, event: ev.Event, effects: Sequence[ev.Effect]) -> None:
+    def narrate(self, p: Process, event: ev.Event, effects: Sequence[fx.Effect]) -> None:
         """For `-v`."""
         if isinstance(event, ev.Ticked) and not effects:
             return

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.hand_over import HandOver
 from halog.core.commit.participant import Voting
 from halog.core.ids import EpochId
@@ -46,9 +46,9 @@ class Merging:
         """Begin to settle the epoch that is led here."""
         copy = self._copy
         if copy.role is not Role.ACTIVE:
-            copy.out.append(ev.Reply(e.token, ev.NotServing(None)))
+            copy.out.append(fx.Reply(e.token, res.NotServing(None)))
         elif self._wanted is not None or hand_over.now is not None or copy.table.owner:
-            copy.out.append(ev.Reply(e.token, ev.Refused("it is handed over, or merged, already")))
+            copy.out.append(fx.Reply(e.token, res.Refused("it is handed over, or merged, already")))
         else:
             self._wanted = e
             self._leads = True
@@ -66,7 +66,7 @@ class Merging:
             hand_over.renew()
         elif copy.now >= self._deadline:
             why = f"{left} transactions over several partitions are in doubt, or not confirmed"
-            self.over(ev.Refused(why if left else "it is being handed over"))
+            self.over(res.Refused(why if left else "it is being handed over"))
 
     @property
     def settles(self) -> bool:
@@ -81,7 +81,7 @@ class Merging:
     def ticked(self) -> None:
         """Another node was quicker, perhaps."""
         if self.is_due and self._copy.role is Role.FOLLOWING and self._copy.now >= self._deadline:
-            self.over(ev.Unknown("another epoch began"))
+            self.over(res.Unknown("another epoch began"))
 
     @property
     def is_due(self) -> bool:
@@ -94,7 +94,7 @@ class Merging:
         decided = tuple((tx, d.commit) for tx, d in ledger.decided.items())
         assert self._wanted is not None
         where = self._wanted.token, epoch, copy.chain.state, copy.next_offset
-        copy.out.append(ev.MergeDue(*where, ledger.horizon, ledger.mapping, decided))
+        copy.out.append(fx.MergeDue(*where, ledger.horizon, ledger.mapping, decided))
         return copy.now + MAKE_MS
 
     def made(self, e: ev.MergeMade, epoch: EpochId) -> bool:
@@ -103,20 +103,20 @@ class Merging:
         if wanted is None or wanted.token != e.token or self._copy.role is not Role.OPENING or e.epoch != epoch:
             return False
         if not e.records:
-            self.over(ev.Refused("nothing came of it"))
+            self.over(res.Refused("nothing came of it"))
         return True
 
     def opened(self) -> None:
         """The epoch is open."""
         if self.is_due:
-            self.over(ev.Happened(self._copy.chain.state.lsn))
+            self.over(res.Happened(self._copy.chain.state.lsn))
 
-    def over(self, result: ev.Result) -> None:
+    def over(self, result: res.Result) -> None:
         """Whatever became of it."""
         wanted = self._wanted
         self._wanted = None
         if wanted is not None:
-            self._copy.out.append(ev.Reply(wanted.token, result))
+            self._copy.out.append(fx.Reply(wanted.token, result))
 
     def read(self, record: Record) -> Applied:
         """A record that opens an epoch, and counts: what it means to whoever keeps the objects."""

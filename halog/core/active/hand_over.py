@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.lease import Lease
 from halog.core.commit.participant import Voting
 from halog.core.commit.writer import Writer
@@ -21,6 +21,7 @@ from halog.core.sites.sync_sites import SyncSites
 from halog.core.state.copy_state import CopyState
 from halog.core.table.group import priority
 from halog.core.table.preference import NEVER
+from halog.core.table.tell import Tell
 from halog.events import TRANSFER
 
 NOBODY = -2
@@ -85,7 +86,7 @@ class HandOver:
         elif priority(copy.table, e.to) == NEVER:
             self._refuse(e.token, f"{e.to} has priority never: it cannot be active for {copy.table.name}")
         else:
-            copy.out.append(ev.Tell(TRANSFER, "", e.why, {"to": e.to}))
+            copy.out.append(Tell(TRANSFER, "", e.why, {"to": e.to}))
             self.now = UnderWay(e.token, e.to, copy.now + copy.settings.drain_ms)
             copy.become("hand over", f"hands over to {e.to}")
             self.progress()
@@ -103,7 +104,7 @@ class HandOver:
             self._leave_by = copy.now + copy.settings.drain_ms
         settled = not votes.unsettled or copy.now >= self._leave_by
         if copy.role is Role.ACTIVE and self.now is None and settled:
-            copy.out.append(ev.Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))
+            copy.out.append(Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))
             self.now = UnderWay(NOBODY, site, copy.now + copy.settings.drain_ms, to_site=True)
             copy.become("hand over", f"hands over to site {site}")
             self.progress()
@@ -116,7 +117,7 @@ class HandOver:
         self.progress()
 
     def _refuse(self, token: int, why: str) -> None:
-        self._copy.out.append(ev.Reply(token, ev.Refused(why)))
+        self._copy.out.append(fx.Reply(token, res.Refused(why)))
 
     def progress(self) -> None:
         """Everything logged and answered, and the successor has it all: give the log our last record. What waits for a
@@ -142,7 +143,7 @@ class HandOver:
         """Our last record is in the log: the epoch is over."""
         assert self.now is not None
         copy, under_way = self._copy, self.now
-        copy.out.append(ev.Reply(under_way.token, ev.Happened(copy.chain.state.lsn)))
+        copy.out.append(fx.Reply(under_way.token, res.Happened(copy.chain.state.lsn)))
         self._writer.abandon("handed over before all that it waits for had it", copy.out)
         self.now = None
         self._ends.handed_over(under_way)
@@ -177,7 +178,7 @@ class HandOver:
         if self.now is not None:
             copy, (token, to, *_) = self._copy, self.now
             if copy.table.active is not None and copy.table.active.node == to:
-                result: ev.Result = ev.Happened(self._writer.last_lsn)
+                result: res.Result = res.Happened(self._writer.last_lsn)
             else:
-                result = ev.Unknown(why) if copy.role is Role.HANDING else ev.Refused(why)
-            copy.out.append(ev.Reply(token, result))
+                result = res.Unknown(why) if copy.role is Role.HANDING else res.Refused(why)
+            copy.out.append(fx.Reply(token, result))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.epoch_merge import Merging
 from halog.core.active.hand_over import Ends, HandOver, UnderWay
 from halog.core.active.lease import Lease
@@ -35,6 +35,7 @@ from halog.core.table.changes import NodeList, migration_over
 from halog.core.table.definitions import shut
 from halog.core.table.group import counts, needed
 from halog.core.table.table import SYNC, PartitionTable, Replica
+from halog.core.table.tell import Tell
 from halog.events import NO_QUORUM
 
 
@@ -162,7 +163,7 @@ class Leading:
 
     def _end(self, why: str) -> None:
         """End epoch and session: nothing this session sent can be told apart any more."""
-        self._copy.out.append(ev.EndSession(why))
+        self._copy.out.append(fx.EndSession(why))
         self._step_down("epoch ended", why)
 
     def abandon(self, why: str) -> None:
@@ -176,7 +177,7 @@ class Leading:
     def _verify(self, offset: int) -> None:
         self.verify_to = offset
         self._copy.become("gap", f"acknowledged at {offset}, expected {self.writer.expected}")
-        self._copy.out.append(ev.Read(self.writer.expected))
+        self._copy.out.append(fx.Read(self.writer.expected))
 
     def own_read(self, record: records.Record, digest: bytes) -> bool:
         """An accepted record read while verifying: True if it is the head of our queue, which is then logged."""
@@ -198,7 +199,7 @@ class Leading:
         elif offset >= self.verify_to:
             self.writer.expected = offset + 1
             self._copy.become("gap is dead", "only dead epochs in the gap")
-            self._copy.out.append(ev.StopReading())
+            self._copy.out.append(fx.StopReading())
 
     # --- replicas ---
 
@@ -315,7 +316,7 @@ class Leading:
         self.sites.proposed(table)
         self._wait_set()
         self.cas_round = copy.next_round()
-        copy.out.append(ev.SetTable(self.cas_round, copy.version, table))
+        copy.out.append(fx.SetTable(self.cas_round, copy.version, table))
         self.proposal = table
 
     def _wait_set(self) -> None:
@@ -336,7 +337,7 @@ class Leading:
             self._settled()
         else:
             self.sync.unknown()
-            copy.out.append(ev.Refresh())
+            copy.out.append(fx.Refresh())
 
     def table_seen(self, moved: bool) -> None:
         """The znode still names our epoch; only this node changes it now, so a moved version is one of our sets."""
@@ -370,10 +371,10 @@ class Leading:
             there &= self._copy.listed
         have = 1 + len(there)
         self.sites.quorum.count()
-        short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
+        short, self.writer.short = self.writer.short, res.TooFew(have, need) if have < need else None
         self.writer.closed = shut(table) or self.writer.short or self.sites.short()
         if self.writer.short is not None and short is None:
-            self._copy.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
+            self._copy.out.append(Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
     def sites_changed(self) -> None:
         """Others are waited for than before, or what a new commit is told has changed."""
@@ -396,7 +397,7 @@ class Leading:
     def _called_off(self, token: int) -> None:
         if token == OWN:
             self.returning.failed(self.awake.ms)
-        self._merging.over(ev.Refused("the epoch did not end in time"))
+        self._merging.over(res.Refused("the epoch did not end in time"))
 
     # --- time ---
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.commit.push import Pushing
 from halog.core.commit.writer import Writer
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.events import LEASE_AWAITED
 
 RENEWALS: Final = 3
@@ -67,7 +68,7 @@ class Lease:
         elif copy.table.epoch == self._epoch and copy.table.active == copy.me:
             self._round = copy.next_round()
             self._sent = copy.now
-            copy.out.append(ev.Renew(self._round, copy.version))
+            copy.out.append(fx.Renew(self._round, copy.version))
 
     def heard(self, e: ev.Renewed | ev.SessionLost) -> None:
         """Something of the coordinator."""
@@ -85,7 +86,7 @@ class Lease:
             self.ends = max(self.ends, self._sent + copy.settings.lease_ms - copy.settings.lease_margin_ms)
             self._next = self._sent + copy.settings.lease_ms // RENEWALS
         elif e.result is ev.Cas.CONFLICT:
-            copy.out.append(ev.Refresh())
+            copy.out.append(fx.Refresh())
         else:
             self._next = copy.now + copy.settings.retry_ms
 
@@ -153,7 +154,7 @@ class Predecessor:
         copy = self._copy
         return not copy.settings.lease_ms or copy.now >= self._until or (not self._unknown and self._gone())
 
-    def told(self) -> Iterator[ev.Tell]:
+    def told(self) -> Iterator[Tell]:
         """That there is a wait: once, and not of one that a witness ends before anybody notices."""
         copy = self._copy
         since = self._until - copy.settings.lease_wait_ms
@@ -161,7 +162,7 @@ class Predecessor:
             self._silent = False
             who = "whoever was active" if self._table.active is None else self._table.active.node
             why = f"{who} may still read under a lease, and nothing proves that its process is no more"
-            yield ev.Tell(LEASE_AWAITED, "", why, {"ms": self._until - copy.now})
+            yield Tell(LEASE_AWAITED, "", why, {"ms": self._until - copy.now})
 
     def _gone(self) -> bool:
         """Is the one that was replaced known to serve nothing, and had its own wait for those before it ended?"""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.commit.push import Pushing
 from halog.core.commit.writer import Writer
 from halog.core.roles import Role
@@ -38,18 +38,18 @@ class Barriers:
     def asked(self, token: int) -> None:
         """Answered with the lsn that reads must have, once the log has it."""
         most = self._copy.settings.max_in_flight
-        refusal = self._refusal() or (ev.Busy(most) if len(self.waiting) >= most else None)
+        refusal = self._refusal() or (res.Busy(most) if len(self.waiting) >= most else None)
         if refusal is not None:
-            self._copy.out.append(ev.Reply(token, refusal))
+            self._copy.out.append(fx.Reply(token, refusal))
             return
         self.waiting.append((self._writer.last_lsn + 1, token))
         self._append()
 
-    def _refusal(self) -> ev.Result | None:
+    def _refusal(self) -> res.Result | None:
         """Why no record can be appended for those who ask now."""
         role, writer = self._copy.role, self._writer
         if role is not Role.ACTIVE and role is not Role.VERIFYING:
-            return ev.NotServing(None)
+            return res.NotServing(None)
         return writer.short or self._quorum.short() or writer.full()
 
     def _append(self) -> None:
@@ -66,7 +66,7 @@ class Barriers:
         logged = copy.chain.state.lsn
         while waiting and waiting[0][0] <= logged:
             lsn, token = waiting.popleft()
-            copy.out.append(ev.Reply(token, ev.Happened(lsn)))
+            copy.out.append(fx.Reply(token, res.Happened(lsn)))
         if waiting:
             self._go_on()
 
@@ -78,9 +78,9 @@ class Barriers:
 
     def abandon(self) -> None:
         """The epoch is over: whoever is active next may be asked."""
-        self._leave(ev.NotServing(None), 0)
+        self._leave(res.NotServing(None), 0)
 
-    def _leave(self, why: ev.Result, given: int) -> None:
+    def _leave(self, why: res.Result, given: int) -> None:
         """Answer those that no record given so far will serve."""
         while self.waiting and self.waiting[-1][0] > given:
-            self._copy.out.append(ev.Reply(self.waiting.pop()[1], why))
+            self._copy.out.append(fx.Reply(self.waiting.pop()[1], why))

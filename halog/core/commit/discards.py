@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from halog.core.commit.writer import InFlight
-from halog.core.events import Tell
 from halog.core.log import records
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
+from halog.core.table.tell import Tell
 from halog.events import DISCARDED, ITEMS
 
 KEEP = 10_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.push import Pushing
 from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
@@ -35,7 +35,7 @@ class Asking:
         copy, writer = self._copy, self._writer
         refusal = None if self._is_known(e.tx) else self._refusal(durability)
         if refusal is not None:
-            copy.out.append(ev.Reply(e.token, refusal))
+            copy.out.append(fx.Reply(e.token, refusal))
             return
         writer.submit(e, copy.now, copy.out)
         if writer.tag > copy.tag:
@@ -49,15 +49,15 @@ class Asking:
         outcomes = self._copy.outcomes
         return self._writer.knows(tx) or outcomes.get(tx) is not None or outcomes.expired(tx)
 
-    def _refusal(self, durability: Durability) -> ev.Result | None:
+    def _refusal(self, durability: Durability) -> res.Result | None:
         copy, limit = self._copy, self._copy.settings.max_in_flight
         why = why_not(durability, copy.table, copy.settings.local_sync)
         if why is not None:
-            return ev.Refused(why)
+            return res.Refused(why)
         there = len((copy.table.sync_set & copy.alive) - self._silent)
         if there < durability.flushed:
-            return ev.TooFew(there, durability.flushed, "sync replicas")
-        return ev.Busy(limit) if len(self._writer.demands.wanted) >= limit else None
+            return res.TooFew(there, durability.flushed, "sync replicas")
+        return res.Busy(limit) if len(self._writer.demands.wanted) >= limit else None
 
     # --- replicas ---
 
@@ -88,7 +88,7 @@ class Asking:
     def _send(self, to: Sequence[Member], upto: int) -> None:
         if to:
             self._asked_at = self._copy.now
-            self._copy.out.append(ev.AskFlush(tuple(sorted(m.node for m in to)), self._epoch, upto))
+            self._copy.out.append(fx.AskFlush(tuple(sorted(m.node for m in to)), self._epoch, upto))
 
     def ticked(self) -> None:
         if self._writer.asked and self._may_ask():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.commit.writer import Writer
 from halog.core.ids import Member
 from halog.core.state.copy_state import CopyState
@@ -103,4 +103,4 @@ class LogPace:
         if any(self._heard.get(m, (0, 0))[1] < since for m in members):
             self._asked = self._copy.next_round()
             self._asked_at = now
-            self._copy.out.append(ev.AskLog(self._asked, now, serves=True))
+            self._copy.out.append(fx.AskLog(self._asked, now, serves=True))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.commit.writer import Writer
 from halog.core.state.copy_state import CopyState
 
 
-def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
+def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
     """The answer of this copy. Where reads may rest on a lease only the active node says "happened": to whoever holds
     one, the commit may not be visible yet. Where commits wait for other sites' logs, or votes, it does once it
     has those."""
@@ -17,18 +17,18 @@ def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> ev.Result:
     waits_abroad = copy.settings.sites.names or copy.settings.votes.binding
     if lsn is not None:
         if writer is None and (copy.settings.lease_ms or waits_abroad):
-            return ev.Unknown("only the active node may say")
+            return res.Unknown("only the active node may say")
         if writer is not None and waits_abroad and lsn > writer.acknowledged():
-            return ev.Unknown("not everybody whom it waits for has confirmed it")
-        return ev.Happened(lsn)
+            return res.Unknown("not everybody whom it waits for has confirmed it")
+        return res.Happened(lsn)
     if writer is not None and (answered := writer.answered(e.tx)):
-        return ev.Happened(answered)
+        return res.Happened(answered)
     if e.tx in copy.ledger.undecided:
-        return ev.Unknown("it is in doubt: its first partition says what becomes of it")
+        return res.Unknown("it is in doubt: its first partition says what becomes of it")
     if decision is not None:
-        return ev.NotHappened()
+        return res.NotHappened()
     if copy.outcomes.expired(e.tx):
-        return ev.Expired(copy.outcomes.horizon)
+        return res.Expired(copy.outcomes.horizon)
     if copy.chain.state.led > e.attempt and (writer is None or not writer.knows(e.tx)):
-        return ev.NotHappened()
-    return ev.Unknown("no higher epoch has opened yet")
+        return res.NotHappened()
+    return res.Unknown("no higher epoch has opened yet")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.writer import NOBODY, InFlight, Writer
 from halog.core.log import records
 from halog.core.log.outcomes import STAMP_BYTES
@@ -33,7 +33,7 @@ TOLD_MS = 1
 the same partitions comes within that time, and is in one request with it: one less for broker and client, and it does
 not wait for this one."""
 
-NOT_PREPARED = ev.Refused("it is not prepared")
+NOT_PREPARED = res.Refused("it is not prepared")
 
 
 class Voting:
@@ -81,7 +81,7 @@ class Voting:
     def _others(self, d: Decision) -> set[str]:
         return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
 
-    def asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked, now: int, out: list[ev.Effect]) -> None:
+    def asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked, now: int, out: list[fx.Effect]) -> None:
         """Each is answered through `Writer.settle`, once the log and the replicas have its record."""
         if isinstance(e, ev.PrepareAsked):
             self.prepare(e, now, out)
@@ -92,7 +92,7 @@ class Voting:
 
     # --- the mapping (T8) ---
 
-    def admits(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> bool:
+    def admits(self, e: ev.Submitted, now: int, out: list[fx.Effect]) -> bool:
         """A commit was routed by another mapping than the one served here: may it go on? What is known of its id is
         told whatever it was routed by (W6)."""
         writer = self.writer
@@ -101,10 +101,10 @@ class Voting:
             return True
         known = e.tx in writer.by_tx or writer.outcomes.get(e.tx) is not None or writer.outcomes.expired(e.tx)
         if not known:
-            out.append(ev.Reply(e.token, ev.Remapped(writer.mapping)))
+            out.append(fx.Reply(e.token, res.Remapped(writer.mapping)))
         return known
 
-    def remap(self, version: int, token: int, now: int, out: list[ev.Effect]) -> None:
+    def remap(self, version: int, token: int, now: int, out: list[fx.Effect]) -> None:
         """Say in the log that `version` is served from here on, unless it says so already. `token` waits for it."""
         writer = self.writer
         if version > writer.mapping:
@@ -122,7 +122,7 @@ class Voting:
 
     # --- prepare ---
 
-    def prepare(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+    def prepare(self, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         """Validate and append, or answer at once. The outcome of the last vote follows it at once: what it needs, a
         `Prepare` before it in this log and all other votes, is there whenever it is."""
         if self._known(e, now, out):
@@ -130,13 +130,13 @@ class Voting:
         writer = self.writer
         if e.mapping > writer.mapping:
             self.remap(e.mapping, NOBODY, now, out)
-        refusal = ev.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
+        refusal = res.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
         if self.closed:
-            refusal = ev.NotServing(None)
+            refusal = res.NotServing(None)
         if e.last and e.first != self.name:
-            refusal = ev.Refused(f"its first partition is {e.first}")
+            refusal = res.Refused(f"its first partition is {e.first}")
         if refusal is not None:
-            out.append(ev.Reply(e.token, refusal))
+            out.append(fx.Reply(e.token, refusal))
             return
         e = writer.as_read(e)
         reads, changes = tuple((key, version) for key, version in e.reads), tuple(e.changes)
@@ -150,7 +150,7 @@ class Voting:
         if e.last:
             self._decide(e.tx, e.token, now, out, commit=True)
 
-    def _known(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> bool:
+    def _known(self, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> bool:
         """Answers a repeated id (T1, W6)."""
         tx = e.tx
         if e.last and self._voted(e):
@@ -161,7 +161,7 @@ class Voting:
             if item.record.digest == e.digest:
                 item.tokens.append(e.token)
                 return True
-            result: ev.Result = _other()
+            result: res.Result = _other()
         elif (undecided := self.ledger.undecided.get(tx)) is not None:
             if undecided.prepare.digest == e.digest:
                 self._since[tx] = now  # its initiator lives
@@ -169,16 +169,16 @@ class Voting:
                 return True
             result = _other()
         elif (decision := self.ledger.decided.get(tx)) is not None:
-            result = ev.Happened(decision.lsn) if decision.commit else ev.Otherwise(decision.lsn)
+            result = res.Happened(decision.lsn) if decision.commit else res.Otherwise(decision.lsn)
         elif tx in self.deciding:
-            result = ev.Unknown("it is being decided")
+            result = res.Unknown("it is being decided")
         elif tx in self._given_up:
-            result = ev.Otherwise(0)
+            result = res.Otherwise(0)
         elif self._expired(tx):
-            result = ev.Expired(max(self.ledger.horizon, self._ahead))
+            result = res.Expired(max(self.ledger.horizon, self._ahead))
         else:
             return False
-        out.append(ev.Reply(e.token, result))
+        out.append(fx.Reply(e.token, result))
         return True
 
     def _voted(self, e: ev.PrepareAsked) -> bool:
@@ -187,16 +187,16 @@ class Voting:
         known = e.tx in self.ledger.decided or e.tx in self.deciding
         return known if vote is None else vote.digest == e.digest
 
-    def _when_held(self, lsn: int, token: int, out: list[ev.Effect]) -> None:
+    def _when_held(self, lsn: int, token: int, out: list[fx.Effect]) -> None:
         """The log has it; answered once the replicas do, too."""
         if lsn <= self.writer.acknowledged():
-            out.append(ev.Reply(token, ev.Happened(lsn)))
+            out.append(fx.Reply(token, res.Happened(lsn)))
         else:
             self.writer.park(lsn, token)
 
     # --- decide ---
 
-    def decide(self, e: ev.DecideAsked, now: int, out: list[ev.Effect]) -> None:
+    def decide(self, e: ev.DecideAsked, now: int, out: list[fx.Effect]) -> None:
         """Append the outcome, or say how it stands."""
         decision, item = self.ledger.decided.get(e.tx), self.deciding.get(e.tx)
         if decision is not None:
@@ -206,37 +206,37 @@ class Voting:
             if item.record.commit == e.commit:
                 item.tokens.append(e.token)
             else:
-                out.append(ev.Reply(e.token, ev.Unknown("it is being decided")))
+                out.append(fx.Reply(e.token, res.Unknown("it is being decided")))
         elif (refusal := self._undecidable(e)) is not None:
             if not e.commit and refusal == NOT_PREPARED:
                 self._given_up.setdefault(e.tx, now)
                 if len(self._given_up) > self.settings.max_outcomes:
                     del self._given_up[next(iter(self._given_up))]
-            out.append(ev.Reply(e.token, refusal))
+            out.append(fx.Reply(e.token, refusal))
         else:
             self._asked[e.tx] = e.participants
             self._decide(e.tx, e.token, now, out, commit=e.commit, patience_ms=TOLD_MS if e.patient else 0)
 
-    def _stands(self, e: ev.DecideAsked, decision: Decision, out: list[ev.Effect]) -> None:
+    def _stands(self, e: ev.DecideAsked, decision: Decision, out: list[fx.Effect]) -> None:
         if decision.commit == e.commit:
             self._when_held(decision.lsn, e.token, out)
         elif decision.lsn <= self.writer.acknowledged():
-            out.append(ev.Reply(e.token, ev.Otherwise(decision.lsn)))
+            out.append(fx.Reply(e.token, res.Otherwise(decision.lsn)))
         else:
-            out.append(ev.Reply(e.token, ev.Unknown("it is decided, and not with all replicas yet")))
+            out.append(fx.Reply(e.token, res.Unknown("it is decided, and not with all replicas yet")))
 
-    def _undecidable(self, e: ev.DecideAsked) -> ev.Result | None:
+    def _undecidable(self, e: ev.DecideAsked) -> res.Result | None:
         if self.ledger.expired(e.tx):
-            return ev.Expired(self.ledger.horizon)
+            return res.Expired(self.ledger.horizon)
         if e.tx[:STAMP_BYTES] <= self._ahead:  # behind it an outcome would be void; and it may never get there
-            return ev.Unknown("the horizon is on its way to the log")
+            return res.Unknown("the horizon is on its way to the log")
         if e.commit and e.tx in self.preparing:
-            return ev.Unknown("it is being prepared")
+            return res.Unknown("it is being prepared")
         vote = self._vote(e.tx)
         if vote is None and (e.commit or not e.decides):
             return NOT_PREPARED
         if vote is not None and (vote.first == self.name) is not e.decides:
-            return ev.Refused(f"its first partition is {vote.first}")
+            return res.Refused(f"its first partition is {vote.first}")
         return self.writer.short or self.writer.full()
 
     def _vote(self, tx: bytes) -> records.Prepare | None:
@@ -248,7 +248,7 @@ class Voting:
         return None if undecided is None else undecided.prepare
 
     def _decide(
-        self, tx: bytes, token: int, now: int, out: list[ev.Effect], *, commit: bool, patience_ms: int = 0
+        self, tx: bytes, token: int, now: int, out: list[fx.Effect], *, commit: bool, patience_ms: int = 0
     ) -> None:
         record = records.Outcome(self.writer.header(tx), commit)
         data = records.encode(record)
@@ -256,7 +256,7 @@ class Voting:
 
     # --- the log ---
 
-    def logged(self, item: InFlight, offset: int, now: int, out: list[ev.Effect]) -> Applied:
+    def logged(self, item: InFlight, offset: int, now: int, out: list[fx.Effect]) -> Applied:
         """The head of the queue, no commit, is in the log: what it means."""
         undecided = self.ledger.undecided.get(item.tx)
         meant = self.ledger.accepted(item.record, offset)
@@ -276,7 +276,7 @@ class Voting:
             self._decided(item.tx, meant, out)
         return meant
 
-    def _decided(self, tx: bytes, meant: DecidedTransaction, out: list[ev.Effect]) -> None:
+    def _decided(self, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         decision, asked = meant.decision, self._asked.pop(tx, ())
         if decision.commit:
             self.writer.outcomes.add(tx, decision.lsn)
@@ -286,7 +286,7 @@ class Voting:
         if decision.commit and to:
             self.unconfirmed[tx] = set(to)
         if to:
-            out.append(ev.Spread(tx, decision.commit, tuple(sorted(to))))
+            out.append(fx.Spread(tx, decision.commit, tuple(sorted(to))))
 
     def confirmed(self, e: ev.Confirmed) -> None:
         """T6."""
@@ -298,7 +298,7 @@ class Voting:
 
     # --- time ---
 
-    def ticked(self, now: int, out: list[ev.Effect], *, serving: bool) -> None:
+    def ticked(self, now: int, out: list[fx.Effect], *, serving: bool) -> None:
         if not serving:
             return
         while self._given_up and now - next(iter(self._given_up.values())) >= self.settings.doubt_ms:
@@ -309,24 +309,24 @@ class Voting:
             self._spread_at = now
             for tx in list(self.unconfirmed)[:SPREAD_AT_ONCE]:
                 others = self.unconfirmed[tx] = self.unconfirmed.pop(tx)  # behind those that had no turn
-                out.append(ev.Spread(tx, True, tuple(sorted(others))))
+                out.append(fx.Spread(tx, True, tuple(sorted(others))))
         too_many = len(self.ledger.decided) > self.settings.max_outcomes * 11 // 10
         if too_many and now - self._looked_at >= self.settings.doubt_ms:
             self._looked_at = now
             self._move_horizon(now, out)
 
-    def _doubt(self, now: int, out: list[ev.Effect]) -> None:
+    def _doubt(self, now: int, out: list[fx.Effect]) -> None:
         """D5: its initiator may be dead."""
         for tx, u in list(self.ledger.undecided.items()):
             if now - self._since[tx] < self.settings.doubt_ms or tx in self.deciding:
                 continue
             self._since[tx] = now
             if u.prepare.first != self.name:
-                out.append(ev.AskDecision(tx, u.prepare.first))
+                out.append(fx.AskDecision(tx, u.prepare.first))
             elif (self.writer.short or self.writer.full()) is None:
                 self._decide(tx, NOBODY, now, out, commit=False)
 
-    def _move_horizon(self, now: int, out: list[ev.Effect]) -> None:
+    def _move_horizon(self, now: int, out: list[fx.Effect]) -> None:
         """Forget the oldest (T6)."""
         ledger, writer = self.ledger, self.writer
         if self._ahead or writer.full() is not None:
@@ -354,5 +354,5 @@ def _stamp(tx: bytes) -> int:
     return int.from_bytes(tx[:STAMP_BYTES], "big")
 
 
-def _other() -> ev.Refused:
-    return ev.Refused("another transaction has this id")
+def _other() -> res.Refused:
+    return res.Refused("another transaction has this id")

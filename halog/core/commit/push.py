@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
 from halog.core.state.copy_state import CopyState
@@ -32,7 +32,7 @@ class Pushing:
         writer.vote_sent = self._vote_sent
         writer.answers_early = answers_early
 
-    def _vote_sent(self, out: list[ev.Effect]) -> None:
+    def _vote_sent(self, out: list[fx.Effect]) -> None:
         if not self._copy.unlogged:
             self.sent(out)
 
@@ -42,13 +42,13 @@ class Pushing:
         self._writer.append_nothing(self._copy.now, self._copy.out)
         self.sent(self._copy.out)
 
-    def sent(self, out: list[ev.Effect]) -> None:
+    def sent(self, out: list[fx.Effect]) -> None:
         """Send the record whose `Append` is the last effect to those it waits for, too, if they follow closely."""
         self._copy.tag = self._writer.tag
         if to := self._near():
             append = out[-1]
-            assert isinstance(append, ev.Append)
-            out.append(ev.Push(to, self._epoch, append.data, self._shown()))
+            assert isinstance(append, fx.Append)
+            out.append(fx.Push(to, self._epoch, append.data, self._shown()))
 
     def _near(self) -> tuple[str, ...]:
         """Who is pushed to."""
@@ -69,4 +69,4 @@ class Pushing:
         """What replicas were not told of, and the log does not have yet, is told without a record."""
         copy, writer = self._copy, self._writer
         if copy.unlogged and writer.unlogged and writer.visible > self._told and (to := self._near()):
-            copy.out.append(ev.Push(to, self._epoch, b"", self._shown()))
+            copy.out.append(fx.Push(to, self._epoch, b"", self._shown()))

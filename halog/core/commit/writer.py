@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit import size_limits as sizes
 from halog.core.commit.demands import BACKED_MS, Demands
 from halog.core.durability import Durability
@@ -54,7 +54,7 @@ class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     """Is it of a transaction over several partitions? Then the log is waited for, here and by all behind it."""
 
 
-VoteLogged = Callable[[InFlight, int, int, list[ev.Effect]], Applied]
+VoteLogged = Callable[[InFlight, int, int, list[fx.Effect]], Applied]
 
 
 class Writer:
@@ -91,9 +91,9 @@ class Writer:
         """Is there a demand that was not met yet?"""
         self.shown = 0
         """So many at the head of `queue` are answered and visible."""
-        self.short: ev.TooFew | None = None
+        self.short: res.TooFew | None = None
         """What a new commit is told while too few are there."""
-        self.closed: ev.Result | None = None
+        self.closed: res.Result | None = None
         """One that changes something is told that, or that the partition is disabled on its only node (P7)."""
         self.flying_votes = 0
         """So many of `queue` are no commits of one partition."""
@@ -101,7 +101,7 @@ class Writer:
         """What transactions over several partitions hold, as soon as their `Prepare` was appended."""
         self.mapping = 0
         """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
-        self.vote_sent: Callable[[list[ev.Effect]], None] = lambda out: None
+        self.vote_sent: Callable[[list[fx.Effect]], None] = lambda out: None
         """Is called behind each record of these that was appended."""
         self.vote_logged: VoteLogged = lambda item, offset, now, out: item.record
         """Is called when the log has one of these, at `offset`; returns what the record means."""
@@ -110,17 +110,17 @@ class Writer:
 
     # --- commits ---
 
-    def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
+    def submit(self, e: ev.Submitted, now: int, out: list[fx.Effect]) -> None:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self._closed_to(e) or self._conflict(e)
-        if type(refusal) is ev.Conflicted and refusal.expected >= EARLY:
+        if type(refusal) is res.Conflicted and refusal.expected >= EARLY:
             e = self.as_read(e)
             refusal = self._conflict(e)
         if self.locks and refusal is None:
             refusal = self.locks.against(e.reads, e.changes)
         if (refusal := refusal or self.full()) is not None:
             if not isinstance(refusal, _Joined):
-                out.append(ev.Reply(e.token, refusal))
+                out.append(fx.Reply(e.token, refusal))
             return
         header = self.header(e.tx)
         record = records.Commit(header, tuple(e.changes))
@@ -135,7 +135,7 @@ class Writer:
             self.overlay_lsn[c.key] = header.lsn
 
     def encoded(
-        self, record: records.Commit | records.Prepare, token: int, out: list[ev.Effect], *, moves: bool = False
+        self, record: records.Commit | records.Prepare, token: int, out: list[fx.Effect], *, moves: bool = False
     ) -> bytes | None:
         """The record's bytes; None: it is too large, or leaves an object that is, and `token` is answered that."""
         data, limit = records.encode(record), self.settings.max_record_bytes
@@ -144,9 +144,9 @@ class Writer:
         large = None if moves else sizes.too_large(record.changes, self.settings)
         if large is None and len(data) > limit:
             limit = sizes.record_limit(record.changes, self.settings, moves=moves)
-            large = ev.TooLarge(len(data), limit) if len(data) > limit else None
+            large = res.TooLarge(len(data), limit) if len(data) > limit else None
         if large is not None:
-            out.append(ev.Reply(token, large))
+            out.append(fx.Reply(token, large))
         return data if large is None else None
 
     def asks(self, durability: Durability) -> None:
@@ -164,12 +164,12 @@ class Writer:
         state = self.chain.state
         return records.Header(state.log_id, state.epoch, self.last_lsn + 1, self.last_hash, tx)
 
-    def refused(self, e: ev.PrepareAsked) -> ev.Result | None:
+    def refused(self, e: ev.PrepareAsked) -> res.Result | None:
         """Why these objects cannot be locked now."""
         e = self.as_read(e)
         return self._closed_to(e) or self._conflict(e) or self.locks.against(e.reads, e.changes) or self.full()
 
-    def _closed_to(self, e: Asks) -> ev.Result | None:
+    def _closed_to(self, e: Asks) -> res.Result | None:
         return self.closed if e.changes else self.short  # what is disabled can be read, also by who writes elsewhere
 
     def as_read(self, e: Asks) -> Asks:
@@ -179,20 +179,20 @@ class Writer:
         changes = [msgspec.structs.replace(c, replaced=as_logged(c.replaced, number)) for c in e.changes]
         return msgspec.structs.replace(e, reads=reads, changes=changes)
 
-    def full(self) -> ev.Busy | None:
+    def full(self) -> res.Busy | None:
         """What a new commit is told while too much is in flight."""
         if len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
-            return ev.Busy(self.settings.max_in_flight)
+            return res.Busy(self.settings.max_in_flight)
         if self.flying >= self.settings.max_in_flight_bytes:
-            return ev.Busy(self.settings.max_in_flight_bytes, "bytes")
+            return res.Busy(self.settings.max_in_flight_bytes, "bytes")
         return None
 
-    def append(self, record: records.Record, now: int, out: list[ev.Effect]) -> None:
+    def append(self, record: records.Record, now: int, out: list[fx.Effect]) -> None:
         """Append a record of the protocol's own (it continues the chain)."""
         self._append(record, records.encode(record), now, [], out)
 
     def append_vote(
-        self, record: records.Record, data: bytes, now: int, token: int, out: list[ev.Effect], *, patience_ms: int = 0
+        self, record: records.Record, data: bytes, now: int, token: int, out: list[fx.Effect], *, patience_ms: int = 0
     ) -> InFlight:
         """The same of a transaction over several partitions; `token` waits as that of a commit does."""
         self._append(record, data, now, [], out, patience_ms=patience_ms)
@@ -202,7 +202,7 @@ class Writer:
         self.vote_sent(out)
         return item
 
-    def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
+    def append_nothing(self, now: int, out: list[fx.Effect]) -> None:
         """Append a commit that changes nothing, and that nobody waits for (`halog.core.active.read_barriers`)."""
         record = records.Commit(self.header(barrier_id(self.last_lsn + 1)), ())
         self._append(record, records.encode(record), now, [NOBODY], out)
@@ -214,7 +214,7 @@ class Writer:
         data: bytes,
         now: int,
         tokens: list[int],
-        out: list[ev.Effect],
+        out: list[fx.Effect],
         *,
         patience_ms: int = 0,
     ) -> None:
@@ -227,9 +227,9 @@ class Writer:
         self.queue.append(item)
         if tokens:
             self.by_tx[item.tx] = item
-        out.append(ev.Append(item.tag, data, patience_ms))
+        out.append(fx.Append(item.tag, data, patience_ms))
 
-    def _known(self, e: ev.Submitted) -> ev.Result | _Joined | None:
+    def _known(self, e: ev.Submitted) -> res.Result | _Joined | None:
         """What is already known of this transaction id (W6)."""
         joined = self.by_tx.get(e.tx)
         if joined is not None:
@@ -239,19 +239,19 @@ class Writer:
             replicas = self.demands.of(lsn, e.durability)
             done = lsn <= self.acknowledged()
             if done and (not replicas or self.demands.had(lsn, replicas)):
-                return ev.Happened(lsn)
+                return res.Happened(lsn)
             if replicas:
                 self._want(lsn, replicas, e.token)
             else:
                 self.park(lsn, e.token)
             return _JOINED
-        return ev.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
+        return res.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
 
-    def _join(self, item: InFlight, e: ev.Submitted) -> ev.Result | _Joined:
+    def _join(self, item: InFlight, e: ev.Submitted) -> res.Result | _Joined:
         """The same transaction once more: what either of them waits for, both do, unless it was answered."""
         replicas = self.demands.of(item.lsn, e.durability)
         if item.answered and not replicas:
-            return ev.Happened(item.lsn)
+            return res.Happened(item.lsn)
         item.early = item.early and e.durability is not None and e.durability.early
         if replicas:
             self._want(item.lsn, replicas, e.token)
@@ -274,7 +274,7 @@ class Writer:
                 return
         self.waiting.append((lsn, [token]))
 
-    def _conflict(self, e: ev.Submitted | ev.PrepareAsked) -> ev.Result | None:
+    def _conflict(self, e: ev.Submitted | ev.PrepareAsked) -> res.Result | None:
         """Versions are checked against committed and in-flight changes; a duplicate is told if all of them hold."""
         overlay, found, duplicate = self.overlay, e.found, None
         for key, version in e.reads:
@@ -282,7 +282,7 @@ class Writer:
             if now is None:
                 now = found.get(key, ABSENT)
             if now != version:
-                return ev.Conflicted(key, version, now, self.overlay_lsn.get(key, 0))
+                return res.Conflicted(key, version, now, self.overlay_lsn.get(key, 0))
         own: dict[bytes, int] = {}
         """What this transaction's earlier changes leave under a key: delete + create of one key is a new instance."""
         for c in e.changes:
@@ -292,10 +292,10 @@ class Writer:
                 now = found.get(c.key, ABSENT)
             own[c.key] = ABSENT if c.op == records.DELETE else self.last_lsn + 1
             if now != c.replaced and (c.replaced != ABSENT or settled):
-                return ev.Conflicted(c.key, c.replaced, now, settled)
+                return res.Conflicted(c.key, c.replaced, now, settled)
             if now != c.replaced and duplicate is None:
                 holder = self.locks.writer(c.key)  # in doubt here, and perhaps decided: it may have deleted this one
-                duplicate = ev.Duplicated(c.key) if holder is None else ev.Locked(c.key, holder)
+                duplicate = res.Duplicated(c.key) if holder is None else res.Locked(c.key, holder)
         return duplicate
 
     # --- acknowledgements ---
@@ -317,7 +317,7 @@ class Writer:
         """The last lsn that is logged, or acknowledged before."""
         return self.queue[self.shown - 1].lsn if self.shown else self.chain.state.lsn
 
-    def logged(self, next_offset: int, out: list[ev.Effect], now: int = 0, *, own: bool = True) -> InFlight:
+    def logged(self, next_offset: int, out: list[fx.Effect], now: int = 0, *, own: bool = True) -> InFlight:
         """The head of the queue is in the log: it is part of history, visible, and answered once the replicas have it.
         `own`: extend the chain here (not when the chain itself read the record)."""
         item = self.queue.popleft()
@@ -332,10 +332,10 @@ class Writer:
         elif item.vote:
             self.flying_votes -= 1
             meant = self.vote_logged(item, next_offset - 1, now, out)
-        out.append(ev.Apply([meant], self.chain.state, next_offset))
+        out.append(fx.Apply([meant], self.chain.state, next_offset))
         return item
 
-    def logged_run(self, count: int, next_offset: int, out: list[ev.Effect]) -> None:
+    def logged_run(self, count: int, next_offset: int, out: list[fx.Effect]) -> None:
         """The same for so many commits at once; only the last one's place in the chain need be known."""
         items = [self.queue.popleft() for _ in range(count)]
         self.shown = max(0, self.shown - count)
@@ -344,7 +344,7 @@ class Writer:
             self._remember(item, item.record)
         self.chain.accept(items[-1].record, items[-1].digest)
         self.expected = next_offset
-        out.append(ev.Apply([item.record for item in items], self.chain.state, next_offset))
+        out.append(fx.Apply([item.record for item in items], self.chain.state, next_offset))
 
     def _remember(self, item: InFlight, record: records.Record) -> None:
         del self.by_tx[item.tx]
@@ -370,30 +370,30 @@ class Writer:
             lsn = min(lsn, held[self.quorum - 1] if len(held) >= self.quorum else 0)
         return lsn
 
-    def settle(self, out: list[ev.Effect]) -> None:
+    def settle(self, out: list[fx.Effect]) -> None:
         """Answer what is logged and held by all of the wait set."""
         if not (self.waiting or self.asked or (self.early and self.queue)):
             return
         upto = self._held(self.last_lsn if self.early else self.chain.state.lsn)
         while self.waiting and self.waiting[0][0] <= upto:
             lsn, tokens = self.waiting.popleft()
-            out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)
+            out.extend(fx.Reply(t, res.Happened(lsn)) for t in tokens)
         if self.asked:
             self._settle_asked(upto, out)
         elif upto > self.chain.state.lsn:
             self._settle_early(upto, out)
 
-    def _settle_asked(self, upto: int, out: list[ev.Effect]) -> None:
+    def _settle_asked(self, upto: int, out: list[fx.Effect]) -> None:
         """What asked for less than the policy is answered early, what asked for more once it has that too."""
         logged, demands = self.chain.state.lsn, self.demands
         is_early = demands.early > logged and self.backed
         self._settle_early(self._held(self.last_lsn) if is_early else upto, out)
         demands.count(self.wait_set)
         for lsn, tokens in demands.granted(upto):
-            out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)
+            out.extend(fx.Reply(t, res.Happened(lsn)) for t in tokens)
         self.asked = bool(demands.wanted) or demands.early > logged
 
-    def _settle_early(self, upto: int, out: list[ev.Effect]) -> None:
+    def _settle_early(self, upto: int, out: list[fx.Effect]) -> None:
         """What the replicas have is acknowledged, and visible first (W7); the log will have it. One that waits for the
         log is waited for by all behind it."""
         items: list[InFlight] = []
@@ -405,10 +405,10 @@ class Writer:
         commits = [item for item in items if item.tx in self.by_tx]
         if commits:
             self.answers_early()
-            out.append(ev.Show([item.record for item in commits]))
+            out.append(fx.Show([item.record for item in commits]))
         for item in commits:
             item.answered = True
-            out.extend(ev.Reply(t, ev.Happened(item.lsn)) for t in item.tokens)
+            out.extend(fx.Reply(t, res.Happened(item.lsn)) for t in item.tokens)
 
     @property
     def unlogged(self) -> bool:
@@ -423,14 +423,14 @@ class Writer:
         """When the oldest append was given to the log that it has not answered; `now`: there is none."""
         return self.queue[0].since_ms if self.queue else now
 
-    def abandon(self, why: str, out: list[ev.Effect]) -> None:
+    def abandon(self, why: str, out: list[fx.Effect]) -> None:
         """The epoch is over: whatever was not answered is unknown."""
         tokens: Iterable[int] = [
             *(t for _, ts in self.waiting for t in ts),
             *(t for item in self.queue if not item.answered for t in item.tokens),
             *(t for ts in self.demands.given_up().values() for t in ts),
         ]
-        out.extend(ev.Reply(t, ev.Unknown(why)) for t in tokens)
+        out.extend(fx.Reply(t, res.Unknown(why)) for t in tokens)
         for given_up in (self.queue, self.waiting, self.by_tx):
             given_up.clear()
 

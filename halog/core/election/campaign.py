@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.active.epoch_merge import Merging
 from halog.core.active.lease import Predecessor
 from halog.core.active.quorum_overrides import Overrides
@@ -30,6 +30,7 @@ from halog.core.table.group import counts, needed, priority
 from halog.core.table.holders import are_gone, holders, with_holders
 from halog.core.table.preference import Candidate, pick
 from halog.core.table.table import SYNC, PartitionTable, Replica, arrange
+from halog.core.table.tell import Tell
 from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST
 
 
@@ -133,7 +134,7 @@ class Campaign:
             if copy.unlogged and copy.table.sync_set and self._holds():
                 replicas = (*replicas, Replica(copy.me.node, copy.me.incarnation, SYNC))
             table = msgspec.structs.replace(copy.table, active=None, replicas=replicas)
-            copy.out.append(ev.SetTable(copy.next_round(), copy.version, table))
+            copy.out.append(fx.SetTable(copy.next_round(), copy.version, table))
 
     def _holds(self) -> bool:
         """Has this node what the log did not take? One that failed is asked by nobody; but what it leaves on its disk
@@ -218,7 +219,7 @@ class Campaign:
         short = self.short
         self.short = len(up) < need
         if self.short and not short:
-            copy.out.append(ev.Tell(NO_QUORUM, "", "no election", {"have": len(up), "needed": need}))
+            copy.out.append(Tell(NO_QUORUM, "", "no election", {"have": len(up), "needed": need}))
         return not self.short
 
     def _all_up(self) -> bool:
@@ -240,7 +241,7 @@ class Campaign:
         self.asked = frozenset(others)
         self.deadline = copy.now + self.patience
         if others:
-            copy.out.append(ev.AskPositions(self.round, tuple(sorted(others))))
+            copy.out.append(fx.AskPositions(self.round, tuple(sorted(others))))
         else:
             self._decide()
 
@@ -308,7 +309,7 @@ class Campaign:
             where = "" if copy.settings.stows else " in memory"
             silent = ", ".join(sorted(self.withheld))
             why = f"{silent} cannot tell it: its store was set aside, or it leads soon" if silent else "do not answer"
-            copy.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and {why}"))
+            copy.out.append(Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and {why}"))
         return False
 
     def _give_up(self, names: str) -> None:
@@ -324,7 +325,7 @@ class Campaign:
         why = f"{names} {had}"
         if copy.tail.run:
             why += f"; lsn {copy.tail.run[0].header.lsn} to {copy.tail.tip} a copy that stopped had left on its disk"
-        copy.out.append(ev.Tell(UNLOGGED_LOST, "", why))
+        copy.out.append(Tell(UNLOGGED_LOST, "", why))
 
     def _is_young(self, wanted: frozenset[Member]) -> bool:
         """May the disk of one of these, which were started anew, have something yet? A node is up before its copies are
@@ -381,7 +382,7 @@ class Campaign:
         copy = self._copy
         self.round = copy.next_round()
         self.deadline = copy.now + copy.settings.start_deadline_ms
-        copy.out.append(ev.SetTable(self.round, copy.version, self.claim))
+        copy.out.append(fx.SetTable(self.round, copy.version, self.claim))
 
     def cas_done(self, e: ev.CasDone) -> None:
         if e.round != self.round:
@@ -392,10 +393,10 @@ class Campaign:
             self._claimed()
         elif e.result is ev.Cas.CONFLICT and not self.unanswered:
             self._step_down("deposed", "another node took the epoch")
-            copy.out.append(ev.Refresh())
+            copy.out.append(fx.Refresh())
         else:
             self.unanswered = True
-            copy.out.append(ev.Refresh())
+            copy.out.append(fx.Refresh())
 
     def table_seen(self, moved: bool) -> None:
         """While claiming: the znode tells whether an unanswered set went through; if not, the same set is sent again,
@@ -454,7 +455,7 @@ class Campaign:
     def _serve(self) -> None:
         copy = self._copy
         copy.become("opened", self.why)
-        copy.out.append(ev.StopReading())
+        copy.out.append(fx.StopReading())
         lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
         self.patience = copy.settings.election_ms
         self._lead(NodeList(self.replaced, copy.me, lost))
@@ -464,7 +465,7 @@ class Campaign:
         if e.tag != -1 and e.tag < self.opening.first_tag:
             return
         if e.tag != -1:
-            copy.out.append(ev.EndSession(e.why))
+            copy.out.append(fx.EndSession(e.why))
             self.log.refused(e.why)
         self._step_down("epoch ended", f"could not open epoch {self.epoch.number}: {e.why}")
 
@@ -475,7 +476,7 @@ class Campaign:
         elif copy.role is Role.CLAIMING and copy.now >= self.deadline:
             self.deadline = copy.now + copy.settings.start_deadline_ms
             self.unanswered = True
-            copy.out.append(ev.Refresh())
+            copy.out.append(fx.Refresh())
         elif copy.role is Role.OPENING and self.waits:
             copy.out += self._predecessor.told()
             self.serve_if_over()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from halog.core.events import Tell
 from halog.core.ids import NO_EPOCH, Member
 from halog.core.log.chain import ChainState
 from halog.core.state.copy_state import CopyState
 from halog.core.table.holders import holders
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.events import UNLOGGED_LOST
 
 

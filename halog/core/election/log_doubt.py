@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.events import NOT_TAKEN
 
 MOST_DOUBLINGS: Final = 3
@@ -60,7 +61,7 @@ class LogDoubt:
         self.doubted = True
         if not self._asked:
             self._asked = self._copy.next_round()
-            self._copy.out.append(ev.AskLog(self._asked, since_ms))
+            self._copy.out.append(fx.AskLog(self._asked, since_ms))
 
     def answered(self, e: ev.LogAnswered) -> bool:
         """Take an answer of the log; return whether it is the one to the last question."""
@@ -120,7 +121,7 @@ class LogDoubt:
         """The same, for want of the log. The second one in a row is told: a log that was slow once is no news."""
         if self._unopened and not self._told:
             self._told = True
-            self._copy.out.append(ev.Tell(NOT_TAKEN, "", why))
+            self._copy.out.append(Tell(NOT_TAKEN, "", why))
 
     def served(self) -> None:
         """An epoch is open, and somebody leads it."""

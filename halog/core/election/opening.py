@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.active.epoch_merge import Merging
 from halog.core.log import records
 from halog.core.log.chain import Verdict
@@ -54,7 +54,7 @@ class Opening:
     def _append(self, data: bytes) -> None:
         copy = self._copy
         copy.tag += 1
-        copy.out.append(ev.Append(copy.tag, data))
+        copy.out.append(fx.Append(copy.tag, data))
 
     def read(self, record: records.Record, verdict: Verdict) -> None:
         """What the log shows between the claim and serving."""

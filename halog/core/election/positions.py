@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.log import records
 from halog.core.replica.pushed_store import is_holder
 from halog.core.roles import Role
@@ -20,7 +20,7 @@ def position_asked(copy: CopyState, e: ev.PositionAsked, *, may_stand: bool) -> 
     tail, stood = _tail_told(copy), copy.tail.stood
     if lacking := lacking_holders(copy):  # it is a holder that cannot tell its tail
         tail, stood = None, (*stood, *lacking)
-    copy.out.append(ev.TellPosition(e.node, e.round, copy.position, willing, tail, stood))
+    copy.out.append(fx.TellPosition(e.node, e.round, copy.position, willing, tail, stood))
 
 
 def lacking_holders(copy: CopyState) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ Rank = tuple[int, int]
 
 
 class PlacementProblem(NamedTuple):
-    """An `PlacementProblem` says what is to be placed.
+    """A `PlacementProblem` says what is to be placed.
 
     `free`: partitions to place; the others stay, and count. `allowed`: the nodes that may have a copy of each of these.
     `apart`: are there domains enough?

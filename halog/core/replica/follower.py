@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.log import records
 from halog.core.replica.pushed_store import Stowing
@@ -79,7 +79,7 @@ class Following:
         copy = self._copy
         if copy.role is Role.OFFLINE and copy.me in copy.alive:
             copy.become("restored", "this node is back in its zones' quorums")
-            copy.out.append(ev.Read(copy.next_offset))
+            copy.out.append(fx.Read(copy.next_offset))
 
     def taken(self, e: ev.Taken) -> None:
         """A batch of the log was taken."""
@@ -114,7 +114,7 @@ class Following:
         copy = self._copy
         if due := copy.held.due(max(copy.chain.state.lsn, copy.shown), copy.chain.state):
             copy.shown = due[-1].header.lsn
-            copy.out.append(ev.Show(due))
+            copy.out.append(fx.Show(due))
 
     def stowed(self, e: ev.Stowed) -> None:
         """The disk has what was held: say so, and see whether more came meanwhile."""
@@ -133,7 +133,7 @@ class Following:
             self.stowing.stand()
         if lsn := copy.held.news(copy.chain.state, self.stowing.stow() if copy.settings.stows else None):
             self._told_at = copy.now
-            copy.out.append(ev.SendAck(active.node, copy.chain.state.epoch, lsn, applied=False))
+            copy.out.append(fx.SendAck(active.node, copy.chain.state.epoch, lsn, applied=False))
 
     def acknowledge(self, repeat: bool = False) -> None:
         """Tell the active how far this copy is: once per batch taken, and again in case it was lost. What was told as
@@ -146,10 +146,10 @@ class Following:
             self.stowing.stand()
             flush = copy.settings.remote_sync is Sync.SYNC
             if copy.settings.remote_sync is not Sync.NO_SYNC:
-                copy.out.append(ev.Save(flush))
+                copy.out.append(fx.Save(flush))
             if flush:
                 self._flushed = s.lsn
-            copy.out.append(ev.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
+            copy.out.append(fx.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
 
     def flush_asked(self, e: ev.FlushAsked) -> None:
         """Commits of this epoch wait for this copy's disk (R6): at once what is here, else when it was read."""
@@ -179,7 +179,7 @@ class Following:
         lsn = self._copy.chain.state.lsn
         if self._asked is not None and lsn >= self._asked[0] and not self._flushing:
             self._flushing = lsn
-            self._copy.out.append(ev.Flush(lsn))
+            self._copy.out.append(fx.Flush(lsn))
 
     def ticked(self) -> None:
         since = self._copy.now - self._acked_at
@@ -199,7 +199,7 @@ class Following:
         ):
             self._left_at = copy.now
             copy.out.append(
-                ev.SetTable(copy.next_round(), copy.version, msgspec.structs.replace(copy.table, active=None))
+                fx.SetTable(copy.next_round(), copy.version, msgspec.structs.replace(copy.table, active=None))
             )
 
     def _listener(self) -> Member | None:

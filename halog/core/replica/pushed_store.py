@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import NO_EPOCH, EpochId, Member, digest
 from halog.core.log import records
 from halog.core.settings import Sync
@@ -58,7 +58,7 @@ class Stowing:
         tip = copy.held.tip(state)
         if tip > self._stowed and not self._flushing:
             records = copy.held.beyond(self._stowed)
-            copy.out.append(ev.Stow(self._epoch, tip, records, anew, self._flushes))
+            copy.out.append(fx.Stow(self._epoch, tip, records, anew, self._flushes))
             self._stowed = tip
             self._flushing = self._flushes
         return self._flushed if self._flushes else self._stowed
@@ -93,7 +93,7 @@ class Stowing:
 
     def _note(self, stood: tuple[int, ...]) -> None:
         self._copy.tail.stood = stood
-        self._copy.out.append(ev.Stand(stood, self._flushes))
+        self._copy.out.append(fx.Stand(stood, self._flushes))
 
 
 def is_holder(node: str, incarnations: Collection[int], holders: Collection[Member]) -> bool:

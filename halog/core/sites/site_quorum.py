@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import Member
 from halog.core.state.copy_state import CopyState
+from halog.core.table.tell import Tell
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
 
 NEVER: Final = 1 << 62
@@ -80,7 +81,7 @@ class SiteQuorum:
         """One more to wait for, while the votes are not there."""
         return _ALL_THERE if self._held else _WAITS
 
-    def short(self) -> ev.TooFew | None:
+    def short(self) -> res.TooFew | None:
         """What a new commit is told while they are not."""
         if self._held or self._copy.now < self._young_until:
             return None
@@ -88,7 +89,7 @@ class SiteQuorum:
         counted = {n: votes for n, votes in self._votes.items() if n not in overruled}
         have = sum(votes for n, votes in counted.items() if self.gives(n))
         away = tuple(n for n in counted if not self.gives(n))
-        return ev.TooFew(have, needed(self._votes, overruled), "votes", away)
+        return res.TooFew(have, needed(self._votes, overruled), "votes", away)
 
     def gives(self, site: str) -> bool:
         """Are that site's votes this one's now?"""
@@ -140,7 +141,7 @@ class SiteQuorum:
             under_way = self._asked.get(site)
             if copy.now >= due and (under_way is None or copy.now - under_way[1] >= self._lease_ms):
                 self._asked[site] = copy.next_round(), copy.now
-                copy.out.append(ev.AskVote(self._asked[site][0], site))
+                copy.out.append(fx.AskVote(self._asked[site][0], site))
 
     def answered(self, e: ev.VoteAnswered) -> bool:
         """Take what a site says of its votes; return whether others are waited for than before, or what a new commit is
@@ -178,10 +179,10 @@ class SiteQuorum:
     def _tell(self) -> None:
         short = self.short()
         if short is None:
-            self._copy.out.append(ev.Tell(SITE_QUORUM, "", "new commits are taken", {}))
+            self._copy.out.append(Tell(SITE_QUORUM, "", "new commits are taken", {}))
         else:
             more = {"have": short.have, "needed": short.needed, "missing": ", ".join(short.away)}
-            self._copy.out.append(ev.Tell(SITE_QUORUM_LOST, "", "new commits are refused", more))
+            self._copy.out.append(Tell(SITE_QUORUM_LOST, "", "new commits are refused", more))
 
 
 _WAITS: Final = frozenset((QUORUM,))

@@ -17,13 +17,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.commit.log_clock import AwakeClock
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.events import SITE_AWAY, SITE_BACK
 
 SITE: Final = -1
@@ -80,11 +81,11 @@ class SyncSites:
             names.update(n for n in self._policy.names if n not in self._copy.table.let_go)
         return self.quorum.waited().union(map(as_member, names))
 
-    def short(self) -> ev.TooFew | None:
+    def short(self) -> res.TooFew | None:
         """What a new commit is told while a site that it needs is away, or its votes are missing."""
         needed = self._needed()
         gone = tuple(n for n in needed if n in self._away)
-        return ev.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
+        return res.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
 
     @property
     def _away_before(self) -> int:
@@ -178,7 +179,7 @@ class SyncSites:
 
     def _tell(self, site: str, why: str = "", *, back: bool = False) -> None:
         kind = SITE_BACK if back else SITE_AWAY
-        self._copy.out.append(ev.Tell(kind, "", why or "its log has what was committed", {"site": site}))
+        self._copy.out.append(Tell(kind, "", why or "its log has what was committed", {"site": site}))
 
     # --- for operators ---
 

@@ -6,7 +6,7 @@ It is never more than the log and the znode told the copy: the log decides who m
 
 from __future__ import annotations
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import Member, Position
 from halog.core.log.chain import Chain, ChainState
 from halog.core.log.outcomes import Outcomes
@@ -50,7 +50,7 @@ class CopyState:
         """Members that are not heard, and have answered a challenge."""
         self.role = Role.LOADING
         self.now = now
-        self.out: list[ev.Effect] = []
+        self.out: list[fx.Effect] = []
         """The effects of the event that is being taken."""
         self.tag = 0
         """The last append tag given out."""
@@ -63,7 +63,7 @@ class CopyState:
     def become(self, happening: str, why: str = "") -> None:
         """Change the role by the table of roles."""
         self.role = next_role(self.role, happening)
-        self.out.append(ev.RoleChanged(self.role.value, why or happening))
+        self.out.append(fx.RoleChanged(self.role.value, why or happening))
 
     def next_round(self) -> int:
         """Return a number for the next question that is asked, so that late answers are recognised."""

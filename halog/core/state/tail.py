@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from halog.core.events import KeepTail
+from halog.core.effects import KeepTail
 from halog.core.ids import EpochId, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from halog.config import Config
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.roles import INCOMPLETE
 from halog.errors import ClosedError, LockedError
 from halog.runtime.replica.driver import Copy
@@ -165,11 +165,11 @@ class Asker:
                     raise
                 time.sleep(LOCKED_S)
 
-    def wait(self, partition: str, begin: Callable[[Waiter], object]) -> ev.Result:
+    def wait(self, partition: str, begin: Callable[[Waiter], object]) -> res.Result:
         """Begin something that a partition answers once, and wait for the answer."""
         waiter = Waiter()
         begin(waiter)
-        return waiter.wait(self.call_of(partition)) or ev.Unknown("no answer in time")
+        return waiter.wait(self.call_of(partition)) or res.Unknown("no answer in time")
 
 
 class Waiter:
@@ -180,9 +180,9 @@ class Waiter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
-        self.result: ev.Result | None = None
+        self.result: res.Result | None = None
 
-    def __call__(self, result: ev.Result) -> None:
+    def __call__(self, result: res.Result) -> None:
         self.result = result
         self._lock.release()
 
@@ -190,7 +190,7 @@ class Waiter:
         """Has the result come?"""
         return self.result is not None
 
-    def wait(self, timeout_s: float) -> ev.Result | None:
+    def wait(self, timeout_s: float) -> res.Result | None:
         """Return the result, or None if it did not come in time."""
         if self.result is None:
             self._lock.acquire(timeout=max(0.0, timeout_s))

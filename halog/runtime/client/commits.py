@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from halog.backend import Work
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.ids import ABSENT
 from halog.errors import (
     ClosedError,
@@ -172,9 +172,9 @@ class Commits:
             copy.core.state.chain.state.epoch.number
         )  # read before the commit: it is answered in this epoch or a later one
         result = self._here(copy, tx, work, until, open_)
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             return result.lsn
-        error = to_error(result or ev.Unknown("no answer in time"), partition)
+        error = to_error(result or res.Unknown("no answer in time"), partition)
         if open_.may_arrive(HERE, led):
             error.evidence["may_arrive"] = True
         again = isinstance(error, NotActiveError | OutcomeUnknownError) and not error.evidence.get("expired")
@@ -183,7 +183,7 @@ class Commits:
         time.sleep(RETRY_S)
         return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
-    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> ev.Result | None:
+    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> res.Result | None:
         waiter = Waiter()
         before, open_.presented = open_.presented, True
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
@@ -191,7 +191,7 @@ class Commits:
         if self._deliveries is not None:
             self._deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
-        if type(result) is ev.NotServing:
+        if type(result) is res.NotServing:
             open_.presented = before
         else:
             open_.seen(epoch)
@@ -205,10 +205,10 @@ class Commits:
 
         logged = not copy.answers_early(work.durability)
 
-        def answered(result: ev.Result) -> None:
-            if type(result) is ev.Expired:  # it was refused before it was sent: `commit` is to take it for new
+        def answered(result: res.Result) -> None:
+            if type(result) is res.Expired:  # it was refused before it was sent: `commit` is to take it for new
                 self._unsent.add(tx)
-            lsn = result.lsn if type(result) is ev.Happened else None
+            lsn = result.lsn if type(result) is res.Happened else None
             if not logged:  # the replicas answered; the log's reports are left to the kept thread
                 done(lsn)
                 return

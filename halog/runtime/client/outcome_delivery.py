@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.rpc import frames
 from halog.runtime.support.keyed_executor import Errands
@@ -42,13 +42,13 @@ class DecisionDelivery:
         """Stop: the next active node asks again."""
         self._errands.close()
 
-    def spread(self, copy: Copy, e: ev.Spread) -> None:
+    def spread(self, copy: Copy, e: fx.Spread) -> None:
         """Tell each of the participants. Those that this node serves are told on this very thread, once it has released
         the copy's lock."""
         for partition in e.to:
             copy.after(partial(self._tell, copy, e, partition))
 
-    def _tell(self, copy: Copy, e: ev.Spread, partition: str) -> None:
+    def _tell(self, copy: Copy, e: fx.Spread, partition: str) -> None:
         r = frames.Decide(partition, e.tx, e.commit, False)
         key = (copy.name, partition, e.tx, e.commit)
         if key in self._telling:
@@ -64,12 +64,12 @@ class DecisionDelivery:
             what = (copy.name, e.tx, "commit" if e.commit else "abort")
             self._errands.go(partition, what, partial(self._tell_elsewhere, copy, e, r))
 
-    def _tell_elsewhere(self, copy: Copy, e: ev.Spread, r: frames.Decide) -> bool:
+    def _tell_elsewhere(self, copy: Copy, e: fx.Spread, r: frames.Decide) -> bool:
         outcome = self._ask(r)
         self._told(copy, e, r.partition, outcome)
         return outcome is not None
 
-    def _told(self, copy: Copy, e: ev.Spread, partition: str, outcome: str | None) -> None:
+    def _told(self, copy: Copy, e: fx.Spread, partition: str, outcome: str | None) -> None:
         if e.commit and outcome in (COMMITTED, EXPIRED):
             copy.post(ev.Confirmed(e.tx, partition))
         elif outcome is not None and outcome == (ABORTED if e.commit else COMMITTED):
@@ -77,11 +77,11 @@ class DecisionDelivery:
                 "%s says that transaction %s is %s, %s has decided otherwise", partition, e.tx.hex(), outcome, copy.name
             )
 
-    def ask_decision(self, copy: Copy, e: ev.AskDecision) -> None:
+    def ask_decision(self, copy: Copy, e: fx.AskDecision) -> None:
         """Ask the first partition of a transaction to abort it, and take over what that partition has decided."""
         self._errands.go(e.first, (copy.name, e.tx, "ask"), partial(self._find_out, copy, e))
 
-    def _find_out(self, copy: Copy, e: ev.AskDecision) -> bool:
+    def _find_out(self, copy: Copy, e: fx.AskDecision) -> bool:
         outcome = self._ask(frames.Decide(e.first, e.tx, False, True))
         if outcome in (COMMITTED, ABORTED, EXPIRED):
             copy.post(ev.DecideAsked(0, e.tx, outcome == COMMITTED, False))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from halog.backend import Execute, Found, Invocation, InvocationResult, View
-from halog.core import events as ev
+from halog.core import results as res
 from halog.errors import (
     ConflictError,
     DeadlineError,
@@ -227,8 +227,8 @@ class Reads:
         tag = copy.barrier(waiter)
         if self._deliveries is not None:
             self._deliveries.follow(copy, tag, waiter.settled, until)
-        result = waiter.wait(until - time.monotonic()) or ev.Unknown("no answer in time")
-        if isinstance(result, ev.Happened):
+        result = waiter.wait(until - time.monotonic()) or res.Unknown("no answer in time")
+        if isinstance(result, res.Happened):
             return result.lsn
         raise to_error(result, partition)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.keys.directory import ID_BYTES
 from halog.core.log.transactions import UndecidedTransaction
 from halog.errors import HalogError, PartitionUnavailableError
@@ -60,17 +60,17 @@ def decide(copy: Copy, r: frames.Decide, answer: Answer) -> int:
     )
 
 
-def stands(result: ev.Result, *, commit: bool) -> str | None:
+def stands(result: res.Result, *, commit: bool) -> str | None:
     """Return how a transaction stands, by a copy's answer to the request for `commit`; None if the answer does not
     say."""
     match result:
-        case ev.Happened():
+        case res.Happened():
             return COMMITTED if commit else ABORTED
-        case ev.Otherwise():
+        case res.Otherwise():
             return ABORTED if commit else COMMITTED
-        case ev.Expired():
+        case res.Expired():
             return EXPIRED
-        case ev.Unknown() | ev.Refused():
+        case res.Unknown() | res.Refused():
             return UNKNOWN
         case _:
             return None
@@ -116,7 +116,7 @@ class Ballots:
         if open_ is not None:
             open_.presented = True
         result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
-        if isinstance(result, ev.Happened):
+        if isinstance(result, res.Happened):
             return result.lsn
         raise to_error(result, r.partition)
 
@@ -152,20 +152,20 @@ class Ballots:
     ) -> R:
         reply = self._asker.ask(r.partition, r, until, site, open_)
         if reply is None:
-            raise to_error(ev.NotServing(None), r.partition)
+            raise to_error(res.NotServing(None), r.partition)
         assert isinstance(reply, kind)
         return reply
 
-    def _here(self, copy: Copy, begin: Callable[[Answer], int], until: float) -> ev.Result:
+    def _here(self, copy: Copy, begin: Callable[[Answer], int], until: float) -> res.Result:
         waiter = Waiter()
         tag = begin(waiter)
         copy.node.deliveries.follow(copy, tag, waiter.settled, until)
-        return waiter.wait(until - time.monotonic()) or ev.Unknown("no answer in time")
+        return waiter.wait(until - time.monotonic()) or res.Unknown("no answer in time")
 
 
-def lsn_of(result: ev.Result) -> int:
+def lsn_of(result: res.Result) -> int:
     """Return the lsn of the record that says so; 0 if the answer has none."""
-    return result.lsn if isinstance(result, ev.Happened | ev.Otherwise) else 0
+    return result.lsn if isinstance(result, res.Happened | res.Otherwise) else 0
 
 
 def attempt(ballots: Ballots, r: frames.Decide, within_s: float, site: str | None = HERE) -> str | None:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from halog.core import events as ev
 from halog.core.roles import LEADING, Role
 from halog.core.table.changes import migration_asked
 from halog.core.table.group import could_fork
+from halog.core.table.tell import Tell
 from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, MIGRATION, ROLE, STORE_ASIDE, Kind
 from halog.runtime.events.history import History
 
@@ -64,7 +64,7 @@ class EventReporter:
 
     # --- copies ---
 
-    def told(self, copy: ReportedCopy, e: ev.Tell) -> None:
+    def told(self, copy: ReportedCopy, e: Tell) -> None:
         """Something the core knows."""
         s = copy.core.state.chain.state
         self.history.tell(

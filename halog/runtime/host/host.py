@@ -14,10 +14,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.roles import Role
 from halog.core.settings import Settings
+from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime.events.reporter import EventReporter
@@ -63,10 +64,10 @@ and what is not stored is in the log."""
 class OutcomeDelivery(Protocol):
     """Carries decisions between partitions, of transactions over several of them (T3-T6)."""
 
-    def spread(self, copy: Copy, e: ev.Spread) -> None:
+    def spread(self, copy: Copy, e: fx.Spread) -> None:
         """Tell each of the participants."""
 
-    def ask_decision(self, copy: Copy, e: ev.AskDecision) -> None:
+    def ask_decision(self, copy: Copy, e: fx.AskDecision) -> None:
         """Ask the first partition to abort it, or what it has decided."""
 
     def close(self) -> None:
@@ -304,10 +305,10 @@ class Host:
     def unfollow(self, tp: TopicPartition) -> None:
         self._tail.unfollow(tp)
 
-    def set_table(self, copy: Copy, effect: ev.SetTable) -> None:
+    def set_table(self, copy: Copy, effect: fx.SetTable) -> None:
         self.run(lambda: self._set_table(copy, effect))
 
-    def _set_table(self, copy: Copy, effect: ev.SetTable) -> None:
+    def _set_table(self, copy: Copy, effect: fx.SetTable) -> None:
         try:
             version = self.coordinator.set(f"partitions/{copy.name}", effect.table.to_bytes(), effect.version)
         except VersionError:
@@ -332,14 +333,14 @@ class Host:
         for node in nodes:
             self.members.send(node, frame)
 
-    def tell_position(self, partition: str, effect: ev.TellPosition) -> None:
+    def tell_position(self, partition: str, effect: fx.TellPosition) -> None:
         frame = frames.Told(partition, effect.round, effect.position, effect.eligible, effect.tail, effect.stood)
         self.members.send(effect.node, frames.encode(frame))
 
-    def push(self, partition: str, effect: ev.Push) -> None:
+    def push(self, partition: str, effect: fx.Push) -> None:
         self._pushes.add(partition, effect)
 
-    def send_ack(self, partition: str, effect: ev.SendAck) -> None:
+    def send_ack(self, partition: str, effect: fx.SendAck) -> None:
         """Acknowledgements found while a batch of the log is read, or in one tick, leave in one frame at its end."""
         item = (partition, effect.epoch, effect.lsn, effect.applied, effect.flushed)
         acks: dict[str, list[Ack]] | None = getattr(self._collecting, "acks", None)
@@ -348,7 +349,7 @@ class Host:
         else:
             self.members.send(effect.to, frames.encode(frames.Acks([item])))
 
-    def ask_flush(self, partition: str, effect: ev.AskFlush) -> None:
+    def ask_flush(self, partition: str, effect: fx.AskFlush) -> None:
         frame = frames.encode(frames.Flush(partition, effect.epoch, effect.lsn))
         for node in effect.to:
             self.members.send(node, frame)
@@ -373,7 +374,7 @@ class Host:
         self._roles_seen(copy.name, role)
         self.router.nudge()
 
-    def told(self, copy: Copy, effect: ev.Tell) -> None:
+    def told(self, copy: Copy, effect: Tell) -> None:
         self.telling.told(copy, effect)
 
     def lost(self, copy: Copy, why: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member
 from halog.errors import HalogError, VersionError
 from halog.ports import Coordinator, UnknownResult
@@ -24,11 +24,11 @@ class Leasing:
         self._copies = copies
         self._run = run
 
-    def renew(self, copy: Copy, effect: ev.Renew) -> None:
+    def renew(self, copy: Copy, effect: fx.Renew) -> None:
         """Renew a lease; the core counted from before this call."""
         self._run(lambda: self._renew(copy, effect))
 
-    def _renew(self, copy: Copy, effect: ev.Renew) -> None:
+    def _renew(self, copy: Copy, effect: fx.Renew) -> None:
         try:
             self._coordinator.confirm(f"partitions/{copy.name}", effect.version)
         except VersionError:

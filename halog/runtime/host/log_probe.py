@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.events import LOG_AWAY, LOG_BACK, Kind
 from halog.ports import TopicPartition
 from halog.runtime.support.clock import monotonic_ms, wall_ahead_ms
@@ -60,7 +60,7 @@ class AskedCopy(Protocol):
 class _Question:
     __slots__ = ("asked_ms", "copy", "round", "serves", "since_ms", "tried")
 
-    def __init__(self, copy: AskedCopy, e: ev.AskLog) -> None:
+    def __init__(self, copy: AskedCopy, e: fx.AskLog) -> None:
         self.copy = copy
         self.round = e.round
         self.since_ms = e.since_ms
@@ -103,7 +103,7 @@ class LogQuestions:
         self._last: AskedCopy | None = None
         """Whose question was answered last, while it is away: by that it is found out whether it is back."""
 
-    def ask(self, copy: AskedCopy, e: ev.AskLog) -> None:
+    def ask(self, copy: AskedCopy, e: fx.AskLog) -> None:
         """The copy wants to know; a later question replaces its earlier one."""
         with self._lock:
             self._open[copy.name] = _Question(copy, e)

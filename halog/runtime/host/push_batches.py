@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import EpochId
 from halog.runtime.rpc import frames
 
@@ -30,10 +30,10 @@ class Pushes:
     def __init__(self, offer: Callable[[str, bytes], None], max_record_bytes: int) -> None:
         self._offer = offer
         self._max = min(MAX_PUSH, max_record_bytes // 2)
-        self._due: deque[tuple[Group, ev.Push]] = deque()
+        self._due: deque[tuple[Group, fx.Push]] = deque()
         self._lock = threading.Lock()
 
-    def add(self, partition: str, e: ev.Push) -> None:
+    def add(self, partition: str, e: fx.Push) -> None:
         """Add a push, in the order of the partition's log."""
         self._due.append(((partition, e.epoch, e.to), e))
 
@@ -45,7 +45,7 @@ class Pushes:
 
     def _send(self) -> None:
         while self._due:
-            groups: dict[Group, list[ev.Push]] = {}
+            groups: dict[Group, list[fx.Push]] = {}
             size = 0
             while self._due and size < self._max:
                 group, push = self._due.popleft()

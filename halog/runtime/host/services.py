@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.ports import Coordinator
@@ -47,8 +47,8 @@ class TableFeed:
 class CopyRequests:
     """Takes what copies ask of features. This one is of a node that has none of them."""
 
-    def ask_vote(self, copy: Copy, effect: ev.AskVote) -> None:
+    def ask_vote(self, copy: Copy, effect: fx.AskVote) -> None:
         """Ask for the vote of a site; this node asks no site."""
 
-    def merge_due(self, copy: Copy, effect: ev.MergeDue) -> None:
+    def merge_due(self, copy: Copy, effect: fx.MergeDue) -> None:
         """Open an epoch with a merge; nothing in this node asks for one."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import DeadlineError
 from restore.replay import Opening
@@ -33,18 +33,18 @@ OPEN_S: Final = 90.0
 BACK_S: Final = 10.0
 """This node has so long to serve again, if it is to."""
 
-Due = dict[str, "queue.SimpleQueue[ev.MergeDue | ev.Result]"]
+Due = dict[str, "queue.SimpleQueue[fx.MergeDue | res.Result]"]
 """By partition: the queue of whoever waits for its epoch to be opened."""
 
 
-def hand_over(due: Due, copy: Copy, e: ev.MergeDue) -> None:
+def hand_over(due: Due, copy: Copy, e: fx.MergeDue) -> None:
     """Tell whoever waits for it that the epoch was started that a merge is to open. With the copy's lock held."""
     waiting = due.get(copy.name)
     if waiting is not None:
         waiting.put(e)
 
 
-Made = Callable[[ev.MergeDue], list[bytes]]
+Made = Callable[[fx.MergeDue], list[bytes]]
 """Makes the records that open the epoch; if there are none, it opens as any other."""
 
 
@@ -74,11 +74,11 @@ class EpochReopening:
             if self._error is not None:
                 self._serves()
                 raise self._error
-            if isinstance(result, ev.Happened):
+            if isinstance(result, res.Happened):
                 return True
             if self._asked and not self._made:
                 return False
-            if isinstance(result, ev.NotServing | ev.Unknown):  # it may have opened all the same: to be begun again
+            if isinstance(result, res.NotServing | res.Unknown):  # it may have opened all the same: to be begun again
                 raise EpochLost
             if time.monotonic() >= until:
                 raise DeadlineError(f"the epoch of {self._copy.name} did not end, or did not open again: {result}")
@@ -92,9 +92,9 @@ class EpochReopening:
             if self._host.pause(0.05):
                 raise EpochLost
 
-    def _attempt(self, floor: int, made: Made) -> ev.Result:
+    def _attempt(self, floor: int, made: Made) -> res.Result:
         """Try once, and return the result."""
-        told: queue.SimpleQueue[ev.MergeDue | ev.Result] = queue.SimpleQueue()
+        told: queue.SimpleQueue[fx.MergeDue | res.Result] = queue.SimpleQueue()
         self._made = False
         self._asked = False
         self._due[self._copy.name] = told
@@ -105,13 +105,13 @@ class EpochReopening:
                     said = told.get(timeout=OPEN_S)
                 except queue.Empty:
                     raise DeadlineError(f"the epoch of {self._copy.name} did not open") from None
-                if not isinstance(said, ev.MergeDue):
+                if not isinstance(said, fx.MergeDue):
                     return said
                 self._copy.post(ev.MergeMade(said.token, said.epoch, self._safely(made, said)))
         finally:
             self._due.pop(self._copy.name, None)
 
-    def _safely(self, made: Made, e: ev.MergeDue) -> list[bytes]:
+    def _safely(self, made: Made, e: fx.MergeDue) -> list[bytes]:
         self._asked = True
         self._error = None
         self.before = Checkpoint(e.offset, e.state)
@@ -124,6 +124,6 @@ class EpochReopening:
         return records
 
 
-def opening_of(e: ev.MergeDue) -> Opening:
+def opening_of(e: fx.MergeDue) -> Opening:
     """Return the epoch that was started."""
     return Opening(e.epoch, e.state, int.from_bytes(e.horizon, "big"), e.mapper_version, dict(e.decided))

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.log.chain import ChainState
+from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.metadata import log_holds as retention, mirror_starts as places, restore_requests as restores
@@ -94,7 +95,7 @@ class RestoreDriver:
         self._definitions = definitions
         self._due = due
         self._asked: dict[str, RestoreRequest] = {}
-        """By partition, what was asked for last, as far as this node has heard."""
+        """By partition: what was asked for last, as far as this node has heard."""
         self._watched: set[str] = set()
         self._at_it: set[str] = set()
         self._unread: set[str] = set()
@@ -285,7 +286,7 @@ class _PartitionRestore:
             self._own.go_on(LOOK_S)
         raise DeadlineError(f"{side}: is a node there up, and is the partition given to this site?")
 
-    def _records(self, e: ev.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
+    def _records(self, e: fx.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
         """Return the records that open the epoch, and keep the result in numbers."""
         _check_apart(e.state, theirs)
         self._say(MERGING, merge=name.hex())
@@ -313,7 +314,7 @@ class _PartitionRestore:
             phase, result = (DONE, {"changed": found.put_back}) if own else (NOTHING, {})
             self._say(phase, "it was undone before", merge=found.name.hex(), result=result)
 
-    def _undone(self, e: ev.MergeDue, found: Undoing) -> list[bytes]:
+    def _undone(self, e: fx.MergeDue, found: Undoing) -> list[bytes]:
         found.read(self._own.at(e.state, e.offset))
         if found.put_back is not None:  # somebody undid it since the last look
             return []
@@ -327,10 +328,10 @@ class _PartitionRestore:
 
     # --- the epoch that opens with it ---
 
-    def _open(self, floor: int, made: Callable[[ev.MergeDue], list[bytes]], name: bytes) -> bool:
+    def _open(self, floor: int, made: Callable[[fx.MergeDue], list[bytes]], name: bytes) -> bool:
         """Open the next epoch with these records. False if there were none: it opened as any other does."""
 
-        def held(e: ev.MergeDue) -> list[bytes]:
+        def held(e: fx.MergeDue) -> list[bytes]:
             records = made(e)
             if records:
                 self._hold(name, e.offset)
@@ -343,7 +344,7 @@ class _PartitionRestore:
         result = self._result()
         self._say(DONE, self._hand_over(), result=result, merge=name.hex())
         more = {"merge": name.hex(), "site": self._asked.site or "-", **result}
-        self._host.telling.told(self._copy, ev.Tell(RESTORED, "", "undone" if self._asked.undo else "merged", more))
+        self._host.telling.told(self._copy, Tell(RESTORED, "", "undone" if self._asked.undo else "merged", more))
         return True
 
     def _hand_over(self) -> str:
@@ -353,13 +354,13 @@ class _PartitionRestore:
         if to in ("", self._host.me.node):
             return ""
         while True:
-            told = queue.SimpleQueue[ev.Result]()
+            told = queue.SimpleQueue[res.Result]()
             self._copy.hand_over(to, told.put, "asked for with the restore")
             try:
                 result = told.get(timeout=HAND_OVER_S)
             except queue.Empty:
                 return f"not handed over to {to} within {HAND_OVER_S:g} s"
-            if isinstance(result, ev.Happened):
+            if isinstance(result, res.Happened):
                 return ""
             if time.monotonic() >= until or self._host.pause(LOOK_S):  # it may have left the node list for a moment
                 return f"not handed over to {to}: {to_error(result, self._copy.name)}"

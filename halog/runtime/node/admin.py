@@ -7,7 +7,7 @@ from functools import partial
 
 from halog.config import Config
 from halog.config.multi_site import check_nodes
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError, UnknownNameError
 from halog.metadata.nodes import read_nodes
@@ -89,7 +89,7 @@ class Operators:
         if reply is None:
             copy = self._asker.copies[partition]
             result = self._asker.wait(partition, lambda answer: copy.hand_over(to, answer, "asked for on this node"))
-            if not isinstance(result, ev.Happened):
+            if not isinstance(result, res.Happened):
                 raise to_error(result, partition)
 
     def rebalance(self, policy: str, config: Config | None = None, *, wait_s: float = 0.0) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
@@ -114,12 +114,12 @@ class OtherSites(CopyRequests):
         voted = {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}
         self._elections = SiteElections(c, a, context, voted) if voted else None
 
-    def ask_vote(self, copy: Copy, effect: ev.AskVote) -> None:
+    def ask_vote(self, copy: Copy, effect: fx.AskVote) -> None:
         """Ask for the vote of a site."""
         if self._elections is not None:
             self._elections.ask(copy, effect)
 
-    def merge_due(self, copy: Copy, effect: ev.MergeDue) -> None:
+    def merge_due(self, copy: Copy, effect: fx.MergeDue) -> None:
         """Tell whoever merges that the epoch was started which opens with it."""
         hand_over(self._merges, copy, effect)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from halog.backend import Execute
 from halog.config.check import NAMED, is_name
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
 from halog.ports import Peer
@@ -289,7 +289,7 @@ class Service:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
 
-        def answer(result: ev.Result) -> None:
+        def answer(result: res.Result) -> None:
             _send(peer, _outcome(result, r.partition))
 
         self._follow(
@@ -300,7 +300,7 @@ class Service:
         assert isinstance(r, frames.Prepare)
         copy = self._active(r.partition)
 
-        def answer(result: ev.Result) -> None:
+        def answer(result: res.Result) -> None:
             _send(peer, _outcome(result, r.partition))
 
         self._follow(copy, ballots.prepare(copy, r, answer, exact=True))
@@ -309,7 +309,7 @@ class Service:
         assert isinstance(r, frames.Decide)
         copy = self._active(r.partition)
 
-        def answer(result: ev.Result) -> None:
+        def answer(result: res.Result) -> None:
             how = ballots.stands(result, commit=r.commit)
             said = None if how is None else frames.OutcomeIs(how, ballots.lsn_of(result))
             _send(peer, said or to_frame(to_error(result, r.partition)))
@@ -371,8 +371,8 @@ class Service:
         copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who.node}")
 
 
-def _outcome(result: ev.Result, partition: str) -> frames.Reply:
-    return frames.Committed(result.lsn) if isinstance(result, ev.Happened) else to_frame(to_error(result, partition))
+def _outcome(result: res.Result, partition: str) -> frames.Reply:
+    return frames.Committed(result.lsn) if isinstance(result, res.Happened) else to_frame(to_error(result, partition))
 
 
 def _send(to: Asking, reply: frames.Reply) -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.ports import Store
 from halog.runtime.rpc.errors import ours
 
@@ -71,12 +71,12 @@ class DiskEffects:
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
 
-    def flush(self, e: ev.Flush) -> None:
+    def flush(self, e: fx.Flush) -> None:
         """Hand what was applied to the operating system now, and flush it."""
         self._copy.objects.save()
         self._then(ev.Flushed(e.lsn))
 
-    def stow(self, e: ev.Stow) -> None:
+    def stow(self, e: fx.Stow) -> None:
         """Store what is held, likewise."""
         self._copy.objects.stowed.stow(e)
         if e.flush:

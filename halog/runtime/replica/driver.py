@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from halog.backend import Work
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.durability import Durability
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
@@ -27,6 +27,7 @@ from halog.core.settings import Sync
 from halog.core.state.copy_state import CopyState
 from halog.core.state.tail import Tail
 from halog.core.table.table import ASYNC, PartitionTable
+from halog.core.table.tell import Tell
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import COPY_STOPS
 from halog.ports import Entry, LogSession, TopicPartition
@@ -77,39 +78,39 @@ class Copy(CopyReader):
         self._busy = False
         self.began_at = 0
         """The log offset this run of the copy went on from: beyond 0 a store or a snapshot spared it the rest."""
-        self._due: list[tuple[Answer, ev.Result]] = []
-        self._afters: list[tuple[Answer, ev.Result]] = []
+        self._due: list[tuple[Answer, res.Result]] = []
+        self._afters: list[tuple[Answer, res.Result]] = []
         self._end = 0
         on_disk = DiskEffects(self)
         self._performers: dict[type[Any], Callable[[Any], None]] = {
-            ev.Append: self._append,
-            ev.EndSession: self._end_session,
-            ev.Read: lambda e: node.follow(self.tp, e.offset),
-            ev.StopReading: lambda e: node.unfollow(self.tp),
-            ev.Apply: self._take,
-            ev.Show: self._show,
-            ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
-            ev.KeepTail: lambda e: left.leave(self.objects, self.name, e.records),
-            ev.Save: lambda e: self.objects.save(flush=e.flush),
-            ev.Flush: on_disk.flush,
-            ev.Stow: on_disk.stow,
-            ev.Stand: self.objects.stowed.stand,
-            ev.Reply: self._reply,
-            ev.SetTable: lambda e: node.set_table(self, e),
-            ev.Renew: lambda e: node.renew_lease(self, e),
-            ev.AskVote: lambda e: node.ask_vote(self, e),
-            ev.AskLog: lambda e: node.ask_log(self, e),
-            ev.Refresh: lambda e: node.refresh_table(self),
-            ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
-            ev.TellPosition: lambda e: node.tell_position(self.name, e),
-            ev.SendAck: lambda e: node.send_ack(self.name, e),
-            ev.AskFlush: lambda e: node.ask_flush(self.name, e),
-            ev.Spread: lambda e: node.spread(self, e),
-            ev.AskDecision: lambda e: node.ask_decision(self, e),
-            ev.Push: lambda e: node.push(self.name, e),
-            ev.MergeDue: lambda e: node.merge_due(self, e),
-            ev.RoleChanged: self._role_changed,
-            ev.Tell: self._tell,
+            fx.Append: self._append,
+            fx.EndSession: self._end_session,
+            fx.Read: lambda e: node.follow(self.tp, e.offset),
+            fx.StopReading: lambda e: node.unfollow(self.tp),
+            fx.Apply: self._take,
+            fx.Show: self._show,
+            fx.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
+            fx.KeepTail: lambda e: left.leave(self.objects, self.name, e.records),
+            fx.Save: lambda e: self.objects.save(flush=e.flush),
+            fx.Flush: on_disk.flush,
+            fx.Stow: on_disk.stow,
+            fx.Stand: self.objects.stowed.stand,
+            fx.Reply: self._reply,
+            fx.SetTable: lambda e: node.set_table(self, e),
+            fx.Renew: lambda e: node.renew_lease(self, e),
+            fx.AskVote: lambda e: node.ask_vote(self, e),
+            fx.AskLog: lambda e: node.ask_log(self, e),
+            fx.Refresh: lambda e: node.refresh_table(self),
+            fx.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
+            fx.TellPosition: lambda e: node.tell_position(self.name, e),
+            fx.SendAck: lambda e: node.send_ack(self.name, e),
+            fx.AskFlush: lambda e: node.ask_flush(self.name, e),
+            fx.Spread: lambda e: node.spread(self, e),
+            fx.AskDecision: lambda e: node.ask_decision(self, e),
+            fx.Push: lambda e: node.push(self.name, e),
+            fx.MergeDue: lambda e: node.merge_due(self, e),
+            fx.RoleChanged: self._role_changed,
+            Tell: self._tell,
         }
 
     def start(
@@ -171,7 +172,7 @@ class Copy(CopyReader):
 
     def _post(self, event: ev.Event) -> None:
         if self.ended:
-            self._dismiss(ev.NotServing(None))
+            self._dismiss(res.NotServing(None))
             return
         (inbox := self._inbox).append(event)
         if self._busy:
@@ -186,7 +187,7 @@ class Copy(CopyReader):
         finally:
             self._busy = False
 
-    def _perform(self, effect: ev.Effect) -> None:
+    def _perform(self, effect: fx.Effect) -> None:
         """Carry out one effect. Core and world must not part: an effect that cannot be performed, for whatever reason,
         ends this copy."""
         try:
@@ -232,11 +233,11 @@ class Copy(CopyReader):
         self.save()
         with self.lock:
             self.ended = True
-            self._dismiss(ev.Unknown("the node closed before the answer came"))
+            self._dismiss(res.Unknown("the node closed before the answer came"))
             due = self._take_due()
         _tell(due)
 
-    def _dismiss(self, result: ev.Result) -> None:
+    def _dismiss(self, result: res.Result) -> None:
         left = self.answers
         self.answers = {}
         self._due += [(answer, result) for answer in left.values()]
@@ -273,7 +274,7 @@ class Copy(CopyReader):
 
     # --- effects ---
 
-    def _append(self, e: ev.Append) -> None:
+    def _append(self, e: fx.Append) -> None:
         session = self.session
         assert session is not None
 
@@ -293,11 +294,11 @@ class Copy(CopyReader):
         if self._reporting is not ReportDuty.CALLER:
             self.node.expect_delivery(soon=self._reporting is ReportDuty.LATER)
 
-    def _end_session(self, e: ev.EndSession) -> None:
+    def _end_session(self, e: fx.EndSession) -> None:
         if self.session is not None:
             self.node.end_session(self.session, e.why)
 
-    def _take(self, e: ev.Apply) -> None:
+    def _take(self, e: fx.Apply) -> None:
         serving = self.node.states.pop(self.name, None)  # absent while the objects change
         core = self.core
         self.objects.moments.begin()
@@ -311,19 +312,19 @@ class Copy(CopyReader):
         if serving is not None:
             self.node.states[self.name] = object()
 
-    def _show(self, e: ev.Show) -> None:
+    def _show(self, e: fx.Show) -> None:
         serving = self.node.states.pop(self.name, None)
         self.objects.show_early(e.records, lost_with_active=not self.early)
         if serving is not None:
             self.node.states[self.name] = object()
         self.progress.notify_all()
 
-    def _reply(self, e: ev.Reply) -> None:
+    def _reply(self, e: fx.Reply) -> None:
         answer = self.answers.pop(e.token, None)
         if answer is not None:
             self._due.append((answer, e.result))
 
-    def _role_changed(self, e: ev.RoleChanged) -> None:
+    def _role_changed(self, e: fx.RoleChanged) -> None:
         if self.serving and e.role == self.core.state.role.value:
             self.node.states[self.name] = object()
         else:
@@ -335,7 +336,7 @@ class Copy(CopyReader):
             self.delivered = self.awaited = self.appended  # nobody polls for what is still under way
         self.node.role_changed(self, e.role, e.why)
 
-    def _tell(self, e: ev.Tell) -> None:
+    def _tell(self, e: Tell) -> None:
         self.node.told(self, e)
         if e.kind is COPY_STOPS and self.error is None:
             self.node.lost(self, e.cause)
@@ -396,9 +397,9 @@ class Copy(CopyReader):
     def after(self, action: Callable[[], None]) -> None:
         """Do `action` on this thread, once the lock is released and all answers are given. Called with the lock
         held."""
-        self._afters.append((lambda _: action(), ev.Happened(0)))
+        self._afters.append((lambda _: action(), res.Happened(0)))
 
-    def _take_due(self) -> list[tuple[Answer, ev.Result]]:
+    def _take_due(self) -> list[tuple[Answer, res.Result]]:
         """Return what is to be done once the lock is released."""
         due = self._due
         self._due = []

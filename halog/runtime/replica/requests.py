@@ -6,14 +6,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from halog.core import events as ev
+from halog.core import results as res
 
 logger = logging.getLogger("halog.partition")
 
-Answer = Callable[[ev.Result], None]
+Answer = Callable[[res.Result], None]
 
 
-def tell_all(due: Sequence[tuple[Answer, ev.Result]]) -> None:
+def tell_all(due: Sequence[tuple[Answer, res.Result]]) -> None:
     """Give each answer; a receiver that fails does not keep the others from theirs."""
     for answer, result in due:
         try:

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from halog import errors
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.ids import ABSENT
 from halog.core.log.provisional import lsn_of
 from halog.runtime.rpc import frames
 
 
-def to_error(result: ev.Result, partition: str) -> errors.HalogError:
+def to_error(result: res.Result, partition: str) -> errors.HalogError:
     """Return the error that says what `result` says. `Happened` has none."""
     match result:
-        case ev.Conflicted(key=key, expected=expected, found=found, settled=settled):
+        case res.Conflicted(key=key, expected=expected, found=found, settled=settled):
             return _conflict(partition, key, expected, found, settled)
-        case ev.Locked() | ev.Otherwise() | ev.Remapped():
+        case res.Locked() | res.Otherwise() | res.Remapped():
             return _not_now(partition, result)
-        case ev.Duplicated(key=key):
+        case res.Duplicated(key=key):
             return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
-        case ev.TooLarge():
+        case res.TooLarge():
             return _too_large(result)
-        case ev.NotServing(active=active, epoch=epoch, elected=elected):
+        case res.NotServing(active=active, epoch=epoch, elected=elected):
             said = f"{partition} is in epoch {epoch} by now" if epoch else f"this node is not active for {partition}"
             return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch, elected=elected)
-        case ev.Busy(limit=limit, of=of):
+        case res.Busy(limit=limit, of=of):
             setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
             return errors.OverloadedError(
                 f"{limit:,} {of} are in flight in {partition} ({setting}); nothing happened; try again later, or raise "
                 "the limit",
                 limit=limit,
             )
-        case ev.TooFew():
+        case res.TooFew():
             return _too_few(partition, result)
-        case ev.Refused(why=why):
+        case res.Refused(why=why):
             return errors.RefusedError(why, partition=partition)
-        case ev.Expired(horizon=horizon):
+        case res.Expired(horizon=horizon):
             return errors.OutcomeUnknownError(
                 f"the transaction id is older than what {partition} remembers",
                 partition=partition,
@@ -42,11 +42,11 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
                 horizon=int.from_bytes(horizon, "big"),
             )
         case _:
-            why = result.why if isinstance(result, ev.Unknown) else f"unexpected result {result!r}"
+            why = result.why if isinstance(result, res.Unknown) else f"unexpected result {result!r}"
             return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
 
 
-def _too_large(result: ev.TooLarge) -> errors.RecordTooLargeError:
+def _too_large(result: res.TooLarge) -> errors.RecordTooLargeError:
     size, limit, key = result.size, result.limit, result.key
     if key is not None:
         return errors.RecordTooLargeError(object_too_large("an object", size, limit), size=size, limit=limit, key=key)
@@ -67,15 +67,15 @@ def object_too_large(name: str, size: int, limit: int) -> str:
     )
 
 
-def _not_now(partition: str, result: ev.Locked | ev.Otherwise | ev.Remapped) -> errors.ConflictError:
-    if isinstance(result, ev.Remapped):
+def _not_now(partition: str, result: res.Locked | res.Otherwise | res.Remapped) -> errors.ConflictError:
+    if isinstance(result, res.Remapped):
         return errors.RemappedError(
             f"partition {partition} serves mapping version {result.now}; nothing was done; run the transaction again",
             partition=partition,
             mapping=result.now,
             settled_lsn=0,
         )
-    if isinstance(result, ev.Otherwise):
+    if isinstance(result, res.Otherwise):
         return errors.ConflictError(
             f"the transaction took too long, and was given up in {partition}; nothing happened; run it again",
             partition=partition,
@@ -121,7 +121,7 @@ def clock_behind(error: errors.OutcomeUnknownError) -> errors.ConflictError:
     )
 
 
-def _too_few(partition: str, result: ev.TooFew) -> errors.QuorumError:
+def _too_few(partition: str, result: res.TooFew) -> errors.QuorumError:
     have, needed = result.have, result.needed
     if result.of == "sync replicas":
         return errors.ReplicasError(
@@ -167,14 +167,14 @@ def _conflict(partition: str, key: bytes, expected: int, found: int, settled: in
     )
 
 
-def settled(result: ev.Result) -> frames.Reply:
+def settled(result: res.Result) -> frames.Reply:
     """Return the reply that says what became of a transaction."""
     match result:
-        case ev.Happened(lsn=lsn):
+        case res.Happened(lsn=lsn):
             return frames.OutcomeIs("happened", lsn)
-        case ev.NotHappened():
+        case res.NotHappened():
             return frames.OutcomeIs("did not happen", 0)
-        case ev.Expired():
+        case res.Expired():
             return frames.OutcomeIs("expired", 0)
         case _:
             return frames.OutcomeIs("unknown", 0)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
 from halog.core.sites.mirror import Checkpoint
+from halog.core.table.tell import Tell
 from halog.errors import AvailabilityError, HalogError, LogError, VersionError
 from halog.events import BRANCHES
 from halog.metadata import branch_holds, mirror_starts as places
@@ -241,7 +241,7 @@ class DivergenceCount:
         except VersionError:
             return  # another node tells it, or it is over: the next look shows it
         if before.fork is None and now.fork is not None:
-            self._host.telling.told(one.copy, ev.Tell(BRANCHES, "", "both logs were read", _numbers(now)))
+            self._host.telling.told(one.copy, Tell(BRANCHES, "", "both logs were read", _numbers(now)))
 
 
 def _branch(side: TouchCounter, at_ms: int) -> BranchCount:

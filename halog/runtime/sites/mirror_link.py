@@ -15,10 +15,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint, Mirror
+from halog.core.table.tell import Tell
 from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.metadata import log_holds as retention, mirror_starts as places
@@ -318,7 +318,7 @@ class MirrorLink:
         if known != error.message:
             logger.error("partition %s is not mirrored from site %s: %s", copy.name, self._site, error)
             more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.state.chain.state.lsn)}
-            self._host.telling.told(copy, ev.Tell(PARTED if parted else MIRRORING, "", error.message, more))
+            self._host.telling.told(copy, Tell(PARTED if parted else MIRRORING, "", error.message, more))
         if parted:
             splits.tell(self._host.coordinator, copy.name, self._site, self._host.me.node)
         self._write(copy, standing(self._host.coordinator, copy.name), error.message, one, parted=parted)

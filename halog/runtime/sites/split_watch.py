@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.metadata import branch_holds
@@ -208,7 +208,7 @@ class SplitWatch:
     def _tell(self, copy: Copy, site: str) -> None:
         if tell(self._host.coordinator, copy.name, site, self._host.me.node):
             more = {"site": site, "at": copy.core.state.chain.state.lsn}
-            self._host.telling.told(copy, ev.Tell(PARTED, "", "both sites have served it", more))
+            self._host.telling.told(copy, Tell(PARTED, "", "both sites have served it", more))
 
     def _end(self, copy: Copy, site: str, *, told: bool) -> None:
         if self._told.get(copy.name) == site:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
-from halog.core import events as ev
+from halog.core.table.tell import Tell
 from halog.errors import HalogError
 from halog.events import SITE_TAKEN_OVER
 from halog.metadata.mirrors import standing
@@ -95,7 +95,7 @@ class SwitchoverRecovery:
             if switch.taken_over_from:
                 why = "it was given to this site, and whoever asked for that did not end it"
                 more = {"site": switch.taken_over_from, "lacks": switch.lacks}
-                self._host.telling.told(due[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", why, more))
+                self._host.telling.told(due[switch.partition], Tell(SITE_TAKEN_OVER, "", why, more))
 
         logger.warning("partitions %s were given to this site, and nobody took them: this node does so now", list(due))
         try:

@@ -17,8 +17,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
 from halog.core.sites.takeover_candidate import Candidate, Vote
+from halog.core.table.tell import Tell
 from halog.errors import HalogError, UnreachableError
 from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
 from halog.metadata.mirrors import standing
@@ -189,7 +189,7 @@ class Takeovers:
         def done(switch: SwitchResult) -> None:
             more = {"site": switch.taken_over_from, "lacks": switch.lacks}
             what = "nobody hears of it"
-            self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
+            self._host.telling.told(by_name[switch.partition], Tell(SITE_TAKEN_OVER, "", what, more))
 
         timeout_s = max((self._policies[c.core.state.table.policy].after_ms for c in claimed), default=0) / 1000
         reached = partial(self._reached, timeout_s * (EARLY - 1) / EARLY)
@@ -261,7 +261,7 @@ class Takeovers:
         holders = () if quorum is None or quorum.held else quorum.holders
         desk = next((d for d in map(self._desks.all.get, holders) if d is not None and self._serves(d, copy)), None)
         if desk is not None:
-            self._host.telling.told(copy, ev.Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
+            self._host.telling.told(copy, Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
             change_table(self._host.coordinator, copy.name, lambda now: now if now.owner else given_up(now, desk.site))
 
     def _serves(self, desk: SiteContact, copy: Copy) -> bool:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId
 from halog.core.sites.takeover_candidate import Vote
 from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
@@ -291,13 +291,13 @@ class SiteVoting:
         self._last: dict[tuple[str, str], int] = {}
         """By voter and partition: the last question."""
 
-    def ask(self, copy: Copy, effect: ev.AskVote) -> None:
+    def ask(self, copy: Copy, effect: fx.AskVote) -> None:
         """Ask for a vote; the core counts from before this call."""
         desk = self._desks.all[effect.site]
         self._last[effect.site, copy.name] = effect.round
         desk.submit(lambda: self._ask(desk, copy, effect))
 
-    def _ask(self, desk: SiteContact, copy: Copy, effect: ev.AskVote) -> None:
+    def _ask(self, desk: SiteContact, copy: Copy, effect: fx.AskVote) -> None:
         """Ask, unless it was asked for again meanwhile: the answer would be too late, and make others late."""
         if self._last[desk.site, copy.name] != effect.round:
             return

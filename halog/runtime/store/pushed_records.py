@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.replica.pushed_store import last_run
 from halog.errors import RecordFormatError, StoreError
 from halog.ports import Store
@@ -48,7 +48,7 @@ class PushedRecords:
         self._lsns: deque[int] = deque()
         """Lsns of what is stored, ascending."""
 
-    def stow(self, e: ev.Stow) -> None:
+    def stow(self, e: fx.Stow) -> None:
         """Store the records; they are handed to the operating system when this returns."""
         items: list[tuple[bytes, bytes | None]] = []
         if e.anew:
@@ -65,7 +65,7 @@ class PushedRecords:
         while self._lsns and self._lsns[0] <= lsn:
             yield self._h + _LSN.pack(self._lsns.popleft()), None
 
-    def stand(self, e: ev.Stand) -> None:
+    def stand(self, e: fx.Stand) -> None:
         """Note for whom this store stands."""
         noted = _StandNote(e.incarnations, machine_run(), e.flush)
         self._store.write([(self._w, msgspec.msgpack.encode(noted))], flush=e.flush)

@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.partition import Partition
 from halog.errors import HalogError
 from halog.ports import TopicPartition, UnknownResult
@@ -65,7 +65,7 @@ class SiteCopy:
     def find(self, key: bytes) -> Stored | None:
         return self._p.copy.objects.get(key)
 
-    def question(self, answer: Callable[[ev.Result], None], asked: Callable[[int], ev.Event], *, served: bool) -> int:
+    def question(self, answer: Callable[[res.Result], None], asked: Callable[[int], ev.Event], *, served: bool) -> int:
         world = self._host.world
         token = world.new_token()
         world.heard[token] = answer
@@ -80,7 +80,7 @@ class SiteCopy:
             pair.takeover.answered(self._p, event)
         self._p.deliver(event)
 
-    def hand_over(self, to: str, answer: Callable[[ev.Result], None], why: str) -> None:
+    def hand_over(self, to: str, answer: Callable[[res.Result], None], why: str) -> None:
         self.question(answer, lambda token: ev.HandOverAsked(token, to, why), served=False)
 
 
@@ -205,7 +205,7 @@ class SiteNode:
         if world.pair.takeover is not None:
             self._voting = tend_takeovers(world, p, host, assignments)
 
-    def ask(self, e: ev.AskVote) -> None:
+    def ask(self, e: fx.AskVote) -> None:
         """For the votes of a site."""
         takeover = self._p.world.pair.takeover
         takeover = self._world.pair.takeover
@@ -213,6 +213,6 @@ class SiteNode:
         takeover.asked(self._p, e)
         self._voting.ask(self._copy, e)
 
-    def due(self, e: ev.MergeDue) -> None:
+    def due(self, e: fx.MergeDue) -> None:
         """An epoch was started that a merge is to open."""
         hand_over(self._due, self._copy, e)

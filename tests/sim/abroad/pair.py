@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.active import epoch_merge as merging
 from halog.core.ids import EpochId
+from halog.core.table.tell import Tell
 from halog.events import PARTED
 from halog.metadata import log_holds as retention, restore_requests as restores, site_lag as lacking
 from halog.runtime.merge import (
@@ -168,7 +169,7 @@ class Pair:
 
     # --- what was seen ---
 
-    def told(self, site: str, e: ev.Tell) -> None:
+    def told(self, site: str, e: Tell) -> None:
         """An operator reads this."""
         if e.kind is PARTED:
             self.told_by.add(site)
@@ -198,7 +199,7 @@ class Pair:
     def noting(self, real: Callable[..., list[bytes]]) -> Callable[..., list[bytes]]:
         """What makes a merge; it is noted by which rule."""
 
-        def records(one: Any, e: ev.MergeDue, *more: Any) -> list[bytes]:
+        def records(one: Any, e: fx.MergeDue, *more: Any) -> list[bytes]:
             self.two_way[e.epoch] = one._asked.two_way
             return real(one, e, *more)
 

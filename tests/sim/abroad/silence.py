@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import PartitionTable
 from tests.sim.violation import demand
@@ -43,7 +43,7 @@ class Silence:
             at = p.clock()
         self._heard[key] = max(known, e.lsn), at
 
-    def sets(self, p: Process, e: ev.SetTable) -> None:
+    def sets(self, p: Process, e: fx.SetTable) -> None:
         """A node asks for this table."""
         settings, leading = p.partition.state.settings, p.partition.leading
         for site in set(p.partition.state.table.synced) - set(e.table.synced):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.ids import Member
 from halog.errors import UnreachableError
 from halog.metadata.restore_requests import RestoreRequest
@@ -40,7 +40,7 @@ class SiteWorld(World):
         self.znodes = Znodes()
         self.at_it: dict[Member, SiteNode] = {}
         """What each process does for other sites."""
-        self.heard: dict[int, Callable[[ev.Result], None]] = {}
+        self.heard: dict[int, Callable[[res.Result], None]] = {}
         """Who waits for an answer that no client has asked for."""
         super().__init__(seed, site=site, home=home, judge=SiteChecks, clients=0, engine=pair.engine, **more)
         self.cover = pair.cover
@@ -118,14 +118,14 @@ class SiteWorld(World):
 
     # --- what copies ask ---
 
-    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote) -> None:
-        if isinstance(e, ev.AskVote):
+    def asked_for(self, p: Process, e: fx.Spread | fx.AskDecision | fx.MergeDue | fx.AskVote) -> None:
+        if isinstance(e, fx.AskVote):
             self.at_it[p.me].ask(e)
         else:
-            assert isinstance(e, ev.MergeDue)
+            assert isinstance(e, fx.MergeDue)
             self.at_it[p.me].due(e)
 
-    def answer(self, p: Process, token: int, result: ev.Result) -> None:
+    def answer(self, p: Process, token: int, result: res.Result) -> None:
         heard = self.heard.pop(token, None)
         if heard is not None:
             heard(result)

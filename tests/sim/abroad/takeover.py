@@ -11,7 +11,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.log.records import EpochOpened, EpochStarted, SiteSwitched, decode
 from halog.core.settings import SiteVotes
@@ -113,7 +113,7 @@ class Takeover:
 
     # --- the judge ---
 
-    def asked(self, p: Process, e: ev.AskVote) -> None:
+    def asked(self, p: Process, e: fx.AskVote) -> None:
         leading = p.partition.leading
         if leading is not None:  # what it was asked for has just ended
             self._asked[p.me, e.round] = e.site, self._pair.engine.now, leading.epoch

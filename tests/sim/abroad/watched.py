@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import effects as fx, results as res
 from halog.core.log.chain import ChainState
 from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.transactions import Applied
@@ -23,10 +23,10 @@ class SiteChecks(Checks):
 
     world: SiteWorld
 
-    def replied(self, p: Process, e: ev.Reply) -> None:
+    def replied(self, p: Process, e: fx.Reply) -> None:
         super().replied(p, e)
         pair, request = self.world.pair, self.world.requests.get(e.token)
-        if request is None or not isinstance(e.result, ev.Happened):
+        if request is None or not isinstance(e.result, res.Happened):
             return
         if pair.takeover is not None:
             pair.takeover.acknowledged(p, request.tx)
@@ -57,7 +57,7 @@ class SiteChecks(Checks):
         if self.world.pair.waiting is not None:
             self.world.pair.waiting.silence.stepped(p)
 
-    def sets(self, p: Process, e: ev.SetTable) -> None:
+    def sets(self, p: Process, e: fx.SetTable) -> None:
         if self.world.pair.waiting is not None:
             self.world.pair.waiting.silence.sets(p, e)
 

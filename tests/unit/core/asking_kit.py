@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.durability import Durability
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sync
@@ -25,16 +25,16 @@ def leader(settings: Settings = SETTINGS) -> Core:
     return Core(settings=settings).with_sync_replica()
 
 
-def ask(core: Core, number: int, asked: Durability | None, **kw: Any) -> list[ev.Effect]:
+def ask(core: Core, number: int, asked: Durability | None, **kw: Any) -> list[fx.Effect]:
     core.token += 1
     changes = kw.pop("changes", (create(b"k%d" % number),))
     reads, found = kw.pop("reads", ()), kw.pop("found", {})
     return core.step(ev.Submitted(core.token, tx(number), reads, changes, found, durability=asked))
 
 
-def held_by(core: Core, member: Member, lsn: int) -> list[ev.Effect]:
+def held_by(core: Core, member: Member, lsn: int) -> list[fx.Effect]:
     return core.step(ev.ReplicaAck(member, core.p.state.chain.state.epoch, lsn, applied=False))
 
 
-def flushed_by(core: Core, member: Member, lsn: int) -> list[ev.Effect]:
+def flushed_by(core: Core, member: Member, lsn: int) -> list[fx.Effect]:
     return core.step(ev.ReplicaAck(member, core.p.state.chain.state.epoch, lsn, flushed=lsn))

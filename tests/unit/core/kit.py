@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import NO_HASH, NO_TX, EpochId, Member, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
@@ -100,7 +100,7 @@ class Core:
         self.now = 10_000
         chain = ChainState(LOG_ID, SITE)
         self.p = Partition(CopyState(me, 0, table(**t), chain, 0, Outcomes(), settings, self.now))
-        self.effects: list[ev.Effect] = []
+        self.effects: list[fx.Effect] = []
         self.offset = 0
         """Where the next record will land."""
         self.token = 0
@@ -115,10 +115,10 @@ class Core:
         """As `role is …`, for a second look that mypy does not take for the first."""
         return self.p.state.role is role
 
-    def step(self, event: ev.Event, *, after_ms: int = 0) -> list[ev.Effect]:
+    def step(self, event: ev.Event, *, after_ms: int = 0) -> list[fx.Effect]:
         self.now += after_ms
         self.effects = self.p.step(event, self.now)
-        for asked in self.of(ev.AskLog) if self.answers else []:
+        for asked in self.of(fx.AskLog) if self.answers else []:
             self.effects += self.p.step(ev.LogAnswered(asked.round), self.now)
         return self.effects
 
@@ -129,8 +129,8 @@ class Core:
         (found,) = self.of(kind)
         return found
 
-    def replies(self) -> list[ev.Result]:
-        return [r.result for r in self.of(ev.Reply)]
+    def replies(self) -> list[res.Result]:
+        return [r.result for r in self.of(fx.Reply)]
 
     # --- shortcuts to a role ---
 
@@ -160,13 +160,13 @@ class Core:
 
     def starting(self) -> Core:
         self.claiming()
-        self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, 1))
+        self.step(ev.CasDone(self.one(fx.SetTable).round, ev.Cas.OK, 1))
         assert self.role is Role.STARTING
         return self
 
-    def land(self, data: bytes | None = None) -> list[ev.Effect]:
+    def land(self, data: bytes | None = None) -> list[fx.Effect]:
         """The record just appended (or `data`) is read back."""
-        data = self.one(ev.Append).data if data is None else data
+        data = self.one(fx.Append).data if data is None else data
         self.offset += 1
         return self.step(ev.EntriesRead([(self.offset - 1, data)]))
 
@@ -188,27 +188,27 @@ class Core:
         *changes: Change,
         reads: Sequence[tuple[bytes, int]] = (),
         found: dict[bytes, int] | None = None,
-    ) -> list[ev.Effect]:
+    ) -> list[fx.Effect]:
         self.token += 1
         return self.step(ev.Submitted(self.token, tx(number), reads, changes or (create(),), found or {}))
 
-    def acknowledge(self, tag: int | None = None) -> list[ev.Effect]:
+    def acknowledge(self, tag: int | None = None) -> list[fx.Effect]:
         """The log acknowledges the newest append (or `tag`) where it belongs."""
         self.offset += 1
         return self.step(ev.Appended(self.p.state.tag if tag is None else tag, self.offset - 1))
 
-    def cas_ok(self) -> list[ev.Effect]:
+    def cas_ok(self) -> list[fx.Effect]:
         """The compare-and-set just asked for goes through."""
-        return self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, self.p.state.version + 1))
+        return self.step(ev.CasDone(self.one(fx.SetTable).round, ev.Cas.OK, self.p.state.version + 1))
 
-    def acked_by(self, member: Member, lsn: int) -> list[ev.Effect]:
+    def acked_by(self, member: Member, lsn: int) -> list[fx.Effect]:
         return self.step(ev.ReplicaAck(member, self.p.state.chain.state.epoch, lsn))
 
     def with_sync_replica(self) -> Core:
         """Active with B, which commits wait for."""
         self.active()
         self.acked_by(B, 1)
-        self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, 2))
+        self.step(ev.CasDone(self.one(fx.SetTable).round, ev.Cas.OK, 2))
         assert self.p.state.table.replicas == (Replica("B", 2, SYNC),)
         return self
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
@@ -53,8 +53,8 @@ class World:
         self.table = table(sync=0, configured=("A",))
         self.p = Partition(CopyState(A, 0, self.table, ChainState(LOG_ID, SITE), 0, Outcomes(), settings, self.now))
         self.log: list[bytes] = []
-        self.appends: list[ev.Append] = []
-        self.sets: list[ev.SetTable] = []
+        self.appends: list[fx.Append] = []
+        self.sets: list[fx.SetTable] = []
         self.late: list[ev.SiteAck] = []
         self.there = Chain(ChainState(LOG_ID, EAST, owner=SITE))
         """What the other site's log has accepted."""
@@ -88,24 +88,24 @@ class World:
     def step(self, event: ev.Event) -> None:
         self._perform(self.p.step(event, self.now))
 
-    def _perform(self, effects: list[ev.Effect]) -> None:
+    def _perform(self, effects: list[fx.Effect]) -> None:
         for e in effects:
             match e:
-                case ev.Append():
+                case fx.Append():
                     self.appends.append(e)
-                case ev.EndSession():
+                case fx.EndSession():
                     self.appends.clear()
-                case ev.SetTable():
+                case fx.SetTable():
                     self.sets.append(e)
-                case ev.Read():
+                case fx.Read():
                     self.reading = e.offset
-                case ev.StopReading():
+                case fx.StopReading():
                     self.reading = None
-                case ev.AskLog():
+                case fx.AskLog():
                     self.step(ev.LogAnswered(e.round))
-                case ev.Refresh():
+                case fx.Refresh():
                     self.step(ev.TableSeen(self.version, self.table))
-                case ev.Reply(result=ev.Happened(lsn=lsn)):
+                case fx.Reply(result=res.Happened(lsn=lsn)):
                     self.acknowledged = max(self.acknowledged, lsn)
                 case _:
                     pass

@@ -5,27 +5,28 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import barrier_id
 from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
+from halog.core.table.tell import Tell
 from halog.events import DISCARDED
 from tests.unit.core.kit import SETTINGS, B, Core, create, epoch, replica
 
 pytestmark = pytest.mark.feature("R5")
 
 
-def ask(core: Core, token: int = 100) -> list[ev.Effect]:
+def ask(core: Core, token: int = 100) -> list[fx.Effect]:
     return core.step(ev.BarrierAsked(token))
 
 
-def answers(core: Core) -> dict[int, ev.Result]:
-    return {r.token: r.result for r in core.of(ev.Reply) if r.token}
+def answers(core: Core) -> dict[int, res.Result]:
+    return {r.token: r.result for r in core.of(fx.Reply) if r.token}
 
 
 def appended(core: Core) -> records.Commit:
-    record = records.decode(core.one(ev.Append).data)
+    record = records.decode(core.one(fx.Append).data)
     assert isinstance(record, records.Commit)
     return record
 
@@ -37,7 +38,7 @@ def test_a_record_is_appended_and_answers_when_the_log_has_it() -> None:
     record = appended(core)
     assert (record.header.lsn, record.header.tx, record.changes) == (2, barrier_id(2), ())
     core.acknowledge()
-    assert answers(core) == {100: ev.Happened(2)}
+    assert answers(core) == {100: res.Happened(2)}
 
 
 def test_visible_before_answered() -> None:
@@ -45,7 +46,7 @@ def test_visible_before_answered() -> None:
     core.submit(1)
     ask(core)
     core.step(ev.Appended(core.p.state.tag - 1, core.offset, 2))
-    assert [type(e) for e in core.effects if not isinstance(e, ev.Reply) or e.token] == [ev.Apply, ev.Reply, ev.Reply]
+    assert [type(e) for e in core.effects if not isinstance(e, fx.Reply) or e.token] == [fx.Apply, fx.Reply, fx.Reply]
 
 
 def test_what_was_on_its_way_before_the_question_proves_nothing() -> None:
@@ -54,9 +55,9 @@ def test_what_was_on_its_way_before_the_question_proves_nothing() -> None:
     core.submit(1)
     ask(core)
     core.acknowledge(core.p.state.tag - 1)
-    assert answers(core) == {1: ev.Happened(2)}
+    assert answers(core) == {1: res.Happened(2)}
     core.acknowledge()
-    assert answers(core) == {100: ev.Happened(3)}
+    assert answers(core) == {100: res.Happened(3)}
 
 
 def test_a_commit_appended_after_the_question_answers_it() -> None:
@@ -65,13 +66,13 @@ def test_a_commit_appended_after_the_question_answers_it() -> None:
     ask(core, 100)
     ask(core, 101)
     ask(core, 102)
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     core.submit(1)
     core.acknowledge(core.p.state.tag - 1)
-    assert answers(core) == {100: ev.Happened(2)}
-    assert not core.of(ev.Append)
+    assert answers(core) == {100: res.Happened(2)}
+    assert not core.of(fx.Append)
     core.acknowledge()
-    assert answers(core) == {101: ev.Happened(3), 102: ev.Happened(3), 1: ev.Happened(3)}
+    assert answers(core) == {101: res.Happened(3), 102: res.Happened(3), 1: res.Happened(3)}
 
 
 def test_those_who_ask_meanwhile_share_the_next_record() -> None:
@@ -80,11 +81,11 @@ def test_those_who_ask_meanwhile_share_the_next_record() -> None:
     ask(core, 101)
     ask(core, 102)
     core.acknowledge()
-    assert answers(core) == {100: ev.Happened(2)}
+    assert answers(core) == {100: res.Happened(2)}
     assert appended(core).header.lsn == 3
     core.acknowledge()
-    assert answers(core) == {101: ev.Happened(3), 102: ev.Happened(3)}
-    assert not core.of(ev.Append)
+    assert answers(core) == {101: res.Happened(3), 102: res.Happened(3)}
+    assert not core.of(fx.Append)
 
 
 @pytest.mark.feature("R5", "P10")
@@ -98,17 +99,17 @@ def test_a_writer_that_was_replaced_answers_nobody() -> None:
     assert core.is_now(Role.VERIFYING)
     started = records.EpochStarted(records.Header(bytes(range(16)), epoch(9)), epoch(1), 1)
     core.step(ev.EntriesRead([(core.offset, records.encode(started))]))
-    assert answers(core) == {100: ev.NotServing(None), 101: ev.NotServing(None)}
+    assert answers(core) == {100: res.NotServing(None), 101: res.NotServing(None)}
 
 
 def test_behind_a_gap_of_dead_epochs_it_is_answered() -> None:
     core = Core().active()
     ask(core)
-    data = core.one(ev.Append).data
+    data = core.one(fx.Append).data
     core.step(ev.Appended(core.p.state.tag, core.offset + 1))
     dead = records.Commit(records.Header(bytes(range(16)), epoch(0), 7), (create(),))
     core.step(ev.EntriesRead([(core.offset, records.encode(dead)), (core.offset + 1, data)]))
-    assert answers(core) == {100: ev.Happened(2)}
+    assert answers(core) == {100: res.Happened(2)}
     assert core.is_now(Role.ACTIVE)
 
 
@@ -117,13 +118,13 @@ def test_an_append_that_failed_sends_everybody_away() -> None:
     ask(core, 100)
     ask(core, 101)
     core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
-    assert answers(core) == {100: ev.NotServing(None), 101: ev.NotServing(None)}
+    assert answers(core) == {100: res.NotServing(None), 101: res.NotServing(None)}
 
 
 def test_a_replica_is_not_asked() -> None:
     core, _ = replica()
     core.step(ev.BarrierAsked(100))
-    assert core.effects == [ev.Reply(100, ev.NotServing("A", elected=core.p.state.table.epoch.number))]
+    assert core.effects == [fx.Reply(100, res.NotServing("A", elected=core.p.state.table.epoch.number))]
 
 
 def test_while_the_role_is_handed_over_nobody_is_answered_but_by_what_was_appended() -> None:
@@ -133,9 +134,9 @@ def test_while_the_role_is_handed_over_nobody_is_answered_but_by_what_was_append
     core.step(ev.HandOverAsked(77, "B"))
     assert core.is_now(Role.DRAINING)
     ask(core, 102)
-    assert answers(core) == {102: ev.NotServing(None)}
+    assert answers(core) == {102: res.NotServing(None)}
     core.acknowledge()
-    assert answers(core) == {100: ev.Happened(2), 101: ev.NotServing(None)}
+    assert answers(core) == {100: res.Happened(2), 101: res.NotServing(None)}
     core.acked_by(B, 2)
     assert core.is_now(Role.HANDING)
 
@@ -146,7 +147,7 @@ def test_below_the_quorum_it_is_refused_by_name() -> None:
     core.step(ev.Ticked(), after_ms=SETTINGS.silent_ms + 1)
     core.alive()
     ask(core)
-    assert answers(core) == {100: ev.TooFew(1, 2)}
+    assert answers(core) == {100: res.TooFew(1, 2)}
 
 
 def test_the_log_alone_is_waited_for() -> None:
@@ -154,7 +155,7 @@ def test_the_log_alone_is_waited_for() -> None:
     core = Core().with_sync_replica()
     ask(core)
     core.acknowledge()
-    assert answers(core) == {100: ev.Happened(2)}
+    assert answers(core) == {100: res.Happened(2)}
 
 
 @pytest.mark.feature("R5", "R6")
@@ -164,14 +165,14 @@ def test_where_commits_do_not_wait_for_the_log_a_barrier_does() -> None:
     core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 2, applied=False))
     assert answers(core) == {}
     core.acknowledge()
-    assert answers(core) == {100: ev.Happened(2)}
+    assert answers(core) == {100: res.Happened(2)}
 
 
 def test_it_is_pushed_like_a_commit() -> None:
     """Else a replica would refuse to hold the commits behind it."""
     core = Core().with_sync_replica()
     ask(core)
-    assert core.one(ev.Push).data == core.one(ev.Append).data
+    assert core.one(fx.Push).data == core.one(fx.Append).data
 
 
 def test_too_many_are_refused_as_busy() -> None:
@@ -179,12 +180,12 @@ def test_too_many_are_refused_as_busy() -> None:
     ask(core, 100)
     ask(core, 101)
     ask(core, 102)
-    assert answers(core) == {102: ev.Busy(2)}
+    assert answers(core) == {102: res.Busy(2)}
     core = Core(settings=Settings(max_in_flight=2)).active()
     core.submit(1, create(b"a"))
     core.submit(2, create(b"b"))
     ask(core)
-    assert answers(core) == {100: ev.Busy(2)}
+    assert answers(core) == {100: res.Busy(2)}
 
 
 def test_one_that_an_epoch_left_behind_is_no_discarded_transaction() -> None:
@@ -194,7 +195,7 @@ def test_one_that_an_epoch_left_behind_is_no_discarded_transaction() -> None:
     core.step(ev.AppendFailed(core.p.state.tag - 1, "timed out"))
     core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, led=99)
     core.step(ev.Ticked(), after_ms=SETTINGS.discarded_ms)
-    (told,) = [e for e in core.of(ev.Tell) if e.kind is DISCARDED]
+    (told,) = [e for e in core.of(Tell) if e.kind is DISCARDED]
     assert told.more["count"] == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.election.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.roles import Role
@@ -63,7 +63,7 @@ def test_an_active_that_is_not_heard_and_answers_is_not_replaced() -> None:
 def test_without_an_answer_its_silence_is_enough() -> None:
     core, _ = replica()
     core.step(ev.AliveChanged(frozenset({B}), "A: silent"))
-    assert core.one(ev.SetTable).table.active == B
+    assert core.one(fx.SetTable).table.active == B
 
 
 def with_quorum(*listed: Member) -> Core:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.table.definitions import (
     Status,
     admitting,
@@ -297,14 +297,14 @@ def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took
     core.submit(1)
     core.step(ev.TableSeen(9, disabled(core.p.state.table, "A")[0]))
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)], "it was in flight"
+    assert core.replies() == [res.Happened(2)], "it was in flight"
     core.submit(2, create(b"other"))
     (refused,) = core.replies()
-    assert isinstance(refused, ev.Refused)
+    assert isinstance(refused, res.Refused)
     assert "p is disabled on A, the only node it has" in refused.why
     core.step(ev.TableSeen(10, enabled(core.p.state.table, "A", "A")[0]))
     core.submit(3, create(b"third"))
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
 
 
 @pytest.mark.feature("P7")
@@ -316,13 +316,13 @@ def test_disabled_on_its_only_node_it_votes_for_whoever_only_reads_it() -> None:
     found, both = {b"k": 2}, ("p", "q")
     core.step(ev.PrepareAsked(51, tx(51), "q", both, b"d", (), (update(b"k", 2),), found))
     (refused,) = core.replies()
-    assert isinstance(refused, ev.Refused), "it would change"
+    assert isinstance(refused, res.Refused), "it would change"
     core.step(ev.PrepareAsked(52, tx(52), "q", both, b"d", ((b"k", 7),), (), found))
     (refused,) = core.replies()
-    assert isinstance(refused, ev.Conflicted), "what it read is still checked"
+    assert isinstance(refused, res.Conflicted), "what it read is still checked"
     core.step(ev.PrepareAsked(53, tx(53), "q", both, b"d", ((b"k", 2),), (), found))
     core.acknowledge()
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]
 
 
 # --- elections and the znode ---
@@ -333,7 +333,7 @@ def test_an_election_does_not_wait_for_a_node_that_has_not_enabled_it() -> None:
     core = Core(B, configured=("A", "B"), admitted=("B",))
     core.alive(A)
     core.loaded()
-    assert core.of(ev.SetTable), "A is up, and neither waited for nor asked"
+    assert core.of(fx.SetTable), "A is up, and neither waited for nor asked"
 
 
 @pytest.mark.feature("P7")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.log.chain import ChainState
 from halog.core.replica.follower import RECENTLY_MS
 from halog.core.roles import Role
@@ -13,6 +13,7 @@ from halog.core.settings import Sync
 from halog.core.state import held
 from halog.core.state.held import Held
 from halog.core.table.table import ASYNC, SYNC, Replica
+from halog.core.table.tell import Tell
 from halog.events import REMOVED
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table, tx
 
@@ -26,7 +27,7 @@ def push(core: Core, *data: bytes, of: int = 1) -> list[tuple[int, bool]]:
 
 
 def acks(core: Core) -> list[tuple[int, bool]]:
-    return [(e.lsn, e.applied) for e in core.of(ev.SendAck)]
+    return [(e.lsn, e.applied) for e in core.of(fx.SendAck)]
 
 
 @pytest.mark.feature("R1")
@@ -34,11 +35,11 @@ def test_a_pushed_record_is_acknowledged_as_held_and_applied_only_when_the_log_b
     core, script = replica()
     data = [script.commit(epoch(1), n) for n in (1, 2)]
     assert push(core, *data) == [(3, False)]
-    assert not core.of(ev.Apply)
+    assert not core.of(fx.Apply)
     assert core.p.state.chain.state.lsn == 1
     decoded = core.p.state.held.run[0].record
     core.land(data[0])
-    assert core.one(ev.Apply).records[0] is decoded  # not once more
+    assert core.one(fx.Apply).records[0] is decoded  # not once more
     assert core.p.state.chain.state.lsn == 2
 
 
@@ -214,12 +215,12 @@ def test_nobody_waits_for_the_votes_a_replica_reads_while_they_are_pushed_to_it(
 def is_pushed_and_answered(core: Core) -> None:
     """What was just appended goes to B, and is answered when log and replica have it."""
     append, sent = core.effects
-    assert isinstance(append, ev.Append)
-    assert sent == ev.Push(("B",), core.p.state.chain.state.epoch, append.data)
+    assert isinstance(append, fx.Append)
+    assert sent == fx.Push(("B",), core.p.state.chain.state.epoch, append.data)
     core.step(ev.ReplicaAck(B, sent.epoch, 2, applied=False))
     assert not core.replies()
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 @pytest.mark.feature("R1")
@@ -233,32 +234,32 @@ def test_a_commit_is_pushed_behind_its_append_and_answered_when_log_and_replica_
 def test_nothing_is_pushed_to_async_replicas_or_to_those_not_heard_of_in_this_epoch() -> None:
     core = Core(sync=0).active()
     core.acked_by(B, 1)
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.OK, 2))
     assert core.p.state.table.replicas == (Replica("B", 2, ASYNC),)
     core.submit(1)
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
     core = Core().with_sync_replica()
     core.alive(C)
     core.alive(B, C)  # its connection broke: what it acknowledged is void (S5)
     core.submit(1)
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
 
 
 @pytest.mark.feature("R4")
 def test_a_replica_that_holds_but_reads_no_log_leaves_the_node_list() -> None:
     core = Core().with_sync_replica()
     now = core.p.state.chain.state.epoch
-    effects: list[ev.Effect] = []
+    effects: list[fx.Effect] = []
     for n in range(SETTINGS.silent_ms // TICK + 2):
         core.submit(n)
         core.step(ev.ReplicaAck(B, now, n + 2, applied=False))
         core.acknowledge()
         assert core.replies()
         effects += core.step(ev.Ticked(), after_ms=TICK)
-    (shrink,) = [e for e in effects if isinstance(e, ev.SetTable)]
+    (shrink,) = [e for e in effects if isinstance(e, fx.SetTable)]
     assert shrink.table.replicas == ()
     core.step(ev.CasDone(shrink.round, ev.Cas.OK, 3))
-    assert [(e.kind, e.node) for e in core.of(ev.Tell)] == [(REMOVED, "B")]
+    assert [(e.kind, e.node) for e in core.of(Tell)] == [(REMOVED, "B")]
 
 
 @pytest.mark.feature("P10")
@@ -320,11 +321,11 @@ def test_votes_and_decisions_are_pushed_and_answered_when_log_and_replica_have_t
     vote(core)
     is_pushed_and_answered(core)
     core.step(ev.DecideAsked(51, tx(5), commit=True, decides=True, participants=("p", "q")))
-    assert core.one(ev.Push).data == core.one(ev.Append).data
+    assert core.one(fx.Push).data == core.one(fx.Append).data
     core.acknowledge()
     assert not core.replies()
     core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 3, applied=False))
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]
 
 
 @pytest.mark.feature("D4", "P6")
@@ -332,8 +333,8 @@ def test_what_goes_before_a_vote_is_pushed_before_it() -> None:
     """A vote of a newer mapping: without the record that says so it could not be held."""
     core = Core().with_sync_replica()
     vote(core, mapping=1)
-    assert [type(e) for e in core.effects] == [ev.Append, ev.Push, ev.Append, ev.Push]
-    assert [e.data for e in core.of(ev.Push)] == [e.data for e in core.of(ev.Append)]
+    assert [type(e) for e in core.effects] == [fx.Append, fx.Push, fx.Append, fx.Push]
+    assert [e.data for e in core.of(fx.Push)] == [e.data for e in core.of(fx.Append)]
 
 
 @pytest.mark.feature("D4", "R6")
@@ -341,7 +342,7 @@ def test_votes_are_not_pushed_where_a_successor_appends_again_what_it_held() -> 
     """It would have to leave out the commits behind a vote that the log does not have."""
     core = Core(settings=msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)).with_sync_replica()
     vote(core)
-    assert core.of(ev.Append)
-    assert not core.of(ev.Push)
+    assert core.of(fx.Append)
+    assert not core.of(fx.Push)
     core.submit(1, create(b"other"))
-    assert core.of(ev.Push)
+    assert core.of(fx.Push)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory.log import MAX_BYTES
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.commit.discards import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
 from halog.core.commit.writer import InFlight
 from halog.core.ids import NO_HASH, EpochId
@@ -28,7 +28,7 @@ def test_what_is_told_of_one_in_flight_carries_the_record_as_the_log_was_given_i
     given = []
     for n, key in ((1, b"one"), (2, b"two")):
         core.submit(n, create(key))
-        given.append(core.one(ev.Append).data)
+        given.append(core.one(fx.Append).data)
     end_epoch(core)
     (told,) = told_after(core, SETTINGS.discarded_ms + 20)
     assert [t["record"] for t in told.more["transactions"]] == given
@@ -49,7 +49,7 @@ def test_a_vote_in_flight_is_told_like_a_commit() -> None:
     """Without it nobody has decided to commit, and nobody will: it was in flight in an epoch that is over (T2)."""
     core = Core().with_sync_replica()
     core.step(vote_asked(1, tx(1)))
-    given = core.one(ev.Append).data
+    given = core.one(fx.Append).data
     end_epoch(core)
     (told,) = told_after(core, SETTINGS.discarded_ms + 20)
     size = len(given)
@@ -60,7 +60,7 @@ def test_a_vote_in_flight_is_told_like_a_commit() -> None:
 def test_of_a_last_vote_the_decision_is_lost_with_it_and_it_is_told_once() -> None:
     core = Core().with_sync_replica()
     core.step(vote_asked(1, tx(1), last=True))
-    given = core.of(ev.Append)[0].data
+    given = core.of(fx.Append)[0].data
     end_epoch(core)
     (told,) = told_after(core, SETTINGS.discarded_ms + 20)
     assert [t["record"] for t in told.more["transactions"]] == [given]
@@ -92,7 +92,7 @@ def test_a_vote_that_the_log_had_all_the_same_is_not_told() -> None:
     """Only its acknowledgement was lost."""
     core = Core().with_sync_replica()
     core.step(vote_asked(1, tx(1)))
-    given = core.one(ev.Append).data
+    given = core.one(fx.Append).data
     end_epoch(core, landed=given)
     assert core.p.state.ledger.undecided
     assert not told_after(core, SETTINGS.discarded_ms + 20)

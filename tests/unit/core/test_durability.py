@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.demands import BACKED_MS
 from halog.core.commit.durability_requests import why_not
 from halog.core.durability import Durability, checked
@@ -48,7 +48,7 @@ def test_only_the_append_that_asks_for_less_than_the_log_is_patient() -> None:
     core = leader()
     for number, asked in ((1, EARLY), (2, None), (3, flushed())):
         ask(core, number, asked)
-        assert core.one(ev.Append).patience_ms == (BACKED_MS if asked is EARLY else 0)
+        assert core.one(fx.Append).patience_ms == (BACKED_MS if asked is EARLY else 0)
 
 
 def test_it_comes_back_from_the_wire_as_it_was() -> None:
@@ -78,11 +78,11 @@ def test_it_is_shown_and_answered_once_the_replicas_hold_it() -> None:
     ask(core, 1, EARLY)
     assert core.replies() == []
     held_by(core, B, 2)
-    assert [type(e) for e in core.effects] == [ev.Show, ev.Reply]
-    assert core.replies() == [ev.Happened(2)]
+    assert [type(e) for e in core.effects] == [fx.Show, fx.Reply]
+    assert core.replies() == [res.Happened(2)]
     assert core.p.visible == 2
     core.acknowledge()
-    assert core.one(ev.Apply).state.lsn == 2
+    assert core.one(fx.Apply).state.lsn == 2
     assert core.replies() == []
 
 
@@ -91,8 +91,8 @@ def test_the_log_may_be_faster() -> None:
     ask(core, 1, EARLY)
     core.acknowledge()
     held_by(core, B, 2)
-    assert core.replies() == [ev.Happened(2)]
-    assert not core.of(ev.Show)
+    assert core.replies() == [res.Happened(2)]
+    assert not core.of(fx.Show)
 
 
 def test_one_that_waits_for_the_log_is_waited_for_by_all_behind_it() -> None:
@@ -102,12 +102,12 @@ def test_one_that_waits_for_the_log_is_waited_for_by_all_behind_it() -> None:
     ask(core, 2, None)
     ask(core, 3, EARLY)
     held_by(core, B, 4)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     core.acknowledge(first)
     assert core.replies() == []
     core.acknowledge(first + 1)
-    assert core.replies() == [ev.Happened(3), ev.Happened(4)]
-    assert [r.header.lsn for r in core.one(ev.Show).records] == [4]
+    assert core.replies() == [res.Happened(3), res.Happened(4)]
+    assert [r.header.lsn for r in core.one(fx.Show).records] == [4]
 
 
 def test_with_nobody_to_hold_it_the_log_is_waited_for() -> None:
@@ -115,18 +115,18 @@ def test_with_nobody_to_hold_it_the_log_is_waited_for() -> None:
     ask(core, 1, EARLY)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_it_is_not_answered_while_the_znode_names_nobody() -> None:
     core = Core().active()
     core.acked_by(B, 1)
-    growth = core.one(ev.SetTable)
+    growth = core.one(fx.SetTable)
     ask(core, 1, EARLY)
     held_by(core, B, 2)
     assert core.replies() == []
     core.step(ev.CasDone(growth.round, ev.Cas.OK, 2))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_a_dead_replica_leaves_though_the_log_lacks_what_it_held() -> None:
@@ -135,7 +135,7 @@ def test_a_dead_replica_leaves_though_the_log_lacks_what_it_held() -> None:
     ask(core, 1, EARLY)
     held_by(core, B, 2)
     core.alive(C)
-    assert core.one(ev.SetTable).table.sync_set == frozenset()
+    assert core.one(fx.SetTable).table.sync_set == frozenset()
 
 
 def test_what_was_answered_is_not_unknown_when_the_epoch_ends_and_is_told_if_it_is_discarded() -> None:
@@ -144,7 +144,7 @@ def test_what_was_answered_is_not_unknown_when_the_epoch_ends_and_is_told_if_it_
     held_by(core, B, 2)
     ask(core, 2, EARLY)
     core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
-    assert core.replies() == [ev.Unknown("timed out")]
+    assert core.replies() == [res.Unknown("timed out")]
     assert not core.p.state.tail.run
     assert set(core.p.state.outcomes.awaited) == {tx(1), tx(2)}
 
@@ -153,15 +153,15 @@ def test_a_repeated_one_is_answered_and_one_that_waits_for_the_log_makes_both_wa
     core = leader()
     ask(core, 1, EARLY)
     ask(core, 1, None)
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     held_by(core, B, 2)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2), ev.Happened(2)]
+    assert core.replies() == [res.Happened(2), res.Happened(2)]
     ask(core, 2, EARLY)
     held_by(core, B, 3)
     ask(core, 2, None)
-    assert core.replies() == [ev.Happened(3)], "it was answered already"
+    assert core.replies() == [res.Happened(3)], "it was answered already"
 
 
 # --- versions of what may be lost ---
@@ -173,16 +173,16 @@ def test_what_was_read_before_the_log_had_it_is_judged_right_in_the_same_epoch()
     held_by(core, B, 2)
     read = early.early_version(1, 2)
     ask(core, 2, None, changes=(update(b"k1", read),), reads=[(b"k1", read)], found={b"k1": read})
-    record = records.decode(core.one(ev.Append).data)
+    record = records.decode(core.one(fx.Append).data)
     assert isinstance(record, records.Commit)
     assert record.changes[0].replaced == 2
     core.acknowledge(core.p.state.tag - 1)
     core.acknowledge()
     assert core.p.state.chain.state.lsn == 3
     ask(core, 3, None, changes=(update(b"k1", early.early_version(1, 3)),), found={b"k1": 3})
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
     ask(core, 4, None, changes=(update(b"k1", read),), found={b"k1": 3})
-    assert isinstance(core.replies()[0], ev.Conflicted)
+    assert isinstance(core.replies()[0], res.Conflicted)
 
 
 def test_the_same_lsn_of_another_epoch_is_another_version() -> None:
@@ -193,7 +193,7 @@ def test_the_same_lsn_of_another_epoch_is_another_version() -> None:
     core.acknowledge()
     for reads, changes in ([(b"k1", lost)], (create(b"x"),)), ((), (update(b"k1", lost),)):
         ask(core, 2, None, reads=reads, changes=changes, found={b"k1": 2})
-        assert core.replies() == [ev.Conflicted(b"k1", lost, 2, 0)]
+        assert core.replies() == [res.Conflicted(b"k1", lost, 2, 0)]
 
 
 def test_versions_of_an_epoch_are_lsns_to_its_writer_only() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.durability import Durability
 from halog.core.ids import Member
 from halog.core.roles import Role
@@ -24,15 +24,15 @@ def test_more_than_the_policy_gives_is_refused_and_nothing_is_done() -> None:
     for asked in (Durability(local="SYNC"), flushed(2)):
         ask(core, 1, asked)
         (refused,) = core.replies()
-        assert isinstance(refused, ev.Refused)
+        assert isinstance(refused, res.Refused)
         assert "p is of policy q" in refused.why
-        assert not core.of(ev.Append)
+        assert not core.of(fx.Append)
 
 
 def test_it_is_answered_once_a_replica_has_it_on_its_disk() -> None:
     core = leader()
     ask(core, 1, flushed())
-    assert core.one(ev.AskFlush) == ev.AskFlush(("B",), core.p.state.chain.state.epoch, 2)
+    assert core.one(fx.AskFlush) == fx.AskFlush(("B",), core.p.state.chain.state.epoch, 2)
     core.acknowledge()
     held_by(core, B, 2)
     assert core.replies() == []
@@ -41,7 +41,7 @@ def test_it_is_answered_once_a_replica_has_it_on_its_disk() -> None:
     flushed_by(core, B, 1)
     assert core.replies() == []
     flushed_by(core, B, 2)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_a_flush_alone_is_not_enough() -> None:
@@ -51,7 +51,7 @@ def test_a_flush_alone_is_not_enough() -> None:
     flushed_by(core, B, 2)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def with_two() -> Core:
@@ -72,24 +72,24 @@ def test_it_waits_for_as_many_as_it_asked_for_though_one_of_them_goes() -> None:
     core.acknowledge()
     core.acked_by(C, 3)
     flushed_by(core, B, 3)
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]
     core.alive(B)
     core.cas_ok()
     assert core.p.state.table.sync_set == {B}
     assert core.replies() == []
     core.alive(B, C)
     flushed_by(core, C, 3)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_too_few_replicas_are_there() -> None:
     core = with_two()
     core.alive(B)
     ask(core, 1, flushed(2))
-    assert core.replies() == [ev.TooFew(1, 2, "sync replicas")]
-    assert not core.of(ev.Append)
+    assert core.replies() == [res.TooFew(1, 2, "sync replicas")]
+    assert not core.of(fx.Append)
     ask(core, 2, flushed(1))
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
 
 
 def test_too_few_are_there_once_it_is_known_that_they_went() -> None:
@@ -102,20 +102,20 @@ def test_too_few_are_there_once_it_is_known_that_they_went() -> None:
     ask(core, 1, flushed())
     assert core.replies() == [], "it is in the log: it waits, and is not said to have failed"
     core.step(ev.AppendFailed(-1, "session lost"))
-    assert core.replies() == [ev.Unknown("session lost")] * 2
+    assert core.replies() == [res.Unknown("session lost")] * 2
 
 
 def test_a_replica_is_asked_again_until_it_has_told() -> None:
     core = leader()
     ask(core, 1, flushed())
     core.step(ev.Ticked(), after_ms=10)
-    assert not core.of(ev.AskFlush)
+    assert not core.of(fx.AskFlush)
     core.step(ev.Ticked(), after_ms=SETTINGS.ack_every_ms)
-    assert core.of(ev.AskFlush)
+    assert core.of(fx.AskFlush)
     core.acknowledge()
     flushed_by(core, B, 2)
     core.step(ev.Ticked(), after_ms=SETTINGS.ack_every_ms)
-    assert not core.of(ev.AskFlush)
+    assert not core.of(fx.AskFlush)
 
 
 def test_a_repeated_one_keeps_the_stronger_demand() -> None:
@@ -123,18 +123,18 @@ def test_a_repeated_one_keeps_the_stronger_demand() -> None:
     ask(core, 1, None)
     ask(core, 1, flushed())
     ask(core, 1, None)
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     core.acknowledge()
     core.acked_by(B, 2)
-    assert core.replies() == [ev.Happened(2)], "the first one asked for nothing"
+    assert core.replies() == [res.Happened(2)], "the first one asked for nothing"
     ask(core, 1, None)
     assert core.replies() == [], "it is in the log, and another attempt waits for more"
     flushed_by(core, B, 2)
-    assert core.replies() == [ev.Happened(2)] * 3
+    assert core.replies() == [res.Happened(2)] * 3
     core.alive(C)
     core.cas_ok()
     ask(core, 1, flushed())
-    assert core.replies() == [ev.Happened(2)], "it had what it asked for"
+    assert core.replies() == [res.Happened(2)], "it had what it asked for"
 
 
 def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> None:
@@ -142,9 +142,9 @@ def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> 
     core.p.state.outcomes.add(tx(7), 1)
     ask(core, 7, flushed())
     assert core.replies() == []
-    assert core.one(ev.AskFlush).lsn == 1
+    assert core.one(fx.AskFlush).lsn == 1
     flushed_by(core, B, 1)
-    assert core.replies() == [ev.Happened(1)]
+    assert core.replies() == [res.Happened(1)]
 
 
 def test_what_may_have_happened_and_was_forgotten_is_not_said_to_have_been_refused() -> None:
@@ -153,7 +153,7 @@ def test_what_may_have_happened_and_was_forgotten_is_not_said_to_have_been_refus
     core.p.state.outcomes.horizon = tx(9)[:8]
     for asked in (flushed(), flushed(2)):
         ask(core, 7, asked)
-        assert core.replies() == [ev.Expired(tx(9)[:8])]
+        assert core.replies() == [res.Expired(tx(9)[:8])]
 
 
 def test_as_many_wait_for_a_flush_as_may_be_in_flight() -> None:
@@ -163,9 +163,9 @@ def test_as_many_wait_for_a_flush_as_may_be_in_flight() -> None:
         core.acknowledge()
         core.acked_by(B, 1 + n)
     ask(core, 3, flushed())
-    assert core.replies() == [ev.Busy(2)]
+    assert core.replies() == [res.Busy(2)]
     ask(core, 4, None)
-    assert core.of(ev.Append), "others go on"
+    assert core.of(fx.Append), "others go on"
 
 
 def test_a_hand_over_does_not_wait_for_a_flush() -> None:
@@ -176,7 +176,7 @@ def test_a_hand_over_does_not_wait_for_a_flush() -> None:
     core.step(ev.HandOverAsked(77, "B"))
     assert core.role is Role.HANDING
     core.acknowledge()
-    assert core.replies() == [ev.Happened(3), ev.Unknown("handed over before all that it waits for had it")]
+    assert core.replies() == [res.Happened(3), res.Unknown("handed over before all that it waits for had it")]
 
 
 def test_of_the_log_and_the_disk_the_disk_is_waited_for() -> None:
@@ -187,7 +187,7 @@ def test_of_the_log_and_the_disk_the_disk_is_waited_for() -> None:
     assert core.replies() == []
     core.acknowledge()
     flushed_by(core, B, 2)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 # --- the replica ---
@@ -197,11 +197,11 @@ def saves(core: Core) -> list[tuple[str, int]]:
     """What was stored and told, in order."""
     found: list[tuple[str, int]] = []
     for e in core.effects:
-        if isinstance(e, ev.Save):
+        if isinstance(e, fx.Save):
             found.append(("save and flush" if e.flush else "save", 0))
-        elif isinstance(e, ev.Flush):
+        elif isinstance(e, fx.Flush):
             found.append(("flush", e.lsn))
-        elif isinstance(e, ev.SendAck):
+        elif isinstance(e, fx.SendAck):
             found.append((f"{e.lsn} applied" if e.applied else f"{e.lsn} held", e.flushed))
     return found
 
@@ -292,4 +292,4 @@ def test_a_sync_set_with_a_dead_member_is_not_counted() -> None:
     assert core.p.state.table.replicas == (Replica("B", 2, SYNC),)
     core.alive()
     ask(core, 1, flushed())
-    assert core.replies() == [ev.TooFew(0, 1, "sync replicas")]
+    assert core.replies() == [res.TooFew(0, 1, "sync replicas")]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.table.table import ASYNC, SYNC, Replica
+from halog.core.table.tell import Tell
 from halog.metadata.groups import GiveUpUnlogged
 from tests.unit.core.kit import SETTINGS, A, C, Core
 from tests.unit.core.test_holders import NO_SYNC, alone, follower
@@ -21,13 +22,13 @@ def given_up(core: Core) -> str:
     core.step(ev.TableSeen(core.p.state.version + 1, GiveUpUnlogged({"C": 3})(core.p.state.table)))
     core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
     assert core.is_now(Role.CLAIMING)
-    assert not core.of(ev.Tell), "the operator's command has told it"
-    assert core.one(ev.SetTable).table.sync_set == frozenset()
+    assert not core.of(Tell), "the operator's command has told it"
+    assert core.one(fx.SetTable).table.sync_set == frozenset()
     core.cas_ok()
     core.land()
     core.land()
     assert core.is_now(Role.ACTIVE)
-    return core.one(ev.RoleChanged).why
+    return core.one(fx.RoleChanged).why
 
 
 def test_whoever_takes_over_when_an_operator_gave_the_holders_up_says_that() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table.group import (
@@ -20,13 +20,14 @@ from halog.core.table.group import (
     why_not_required,
 )
 from halog.core.table.table import SYNC, Group, PartitionTable, Replica, Target
+from halog.core.table.tell import Tell
 from tests.unit.core.kit import A, B, C, Core, create, table
 
 STAY_MS = 30_000
 
 
 def told(core: Core) -> list[tuple[str, str]]:
-    return [(e.kind.name, e.node) for e in core.of(ev.Tell)]
+    return [(e.kind.name, e.node) for e in core.of(Tell)]
 
 
 def regroup(core: Core, **changes: Any) -> None:
@@ -115,8 +116,8 @@ def test_a_new_commit_below_quorum_is_refused_by_name_and_nothing_is_appended() 
     core.alive()
     assert ("no quorum", "") in told(core)
     core.submit(1)
-    assert core.replies() == [ev.TooFew(1, 2)]
-    assert not core.of(ev.Append)
+    assert core.replies() == [res.TooFew(1, 2)]
+    assert not core.of(fx.Append)
 
 
 @pytest.mark.feature("R7")
@@ -132,7 +133,7 @@ def test_a_commit_in_flight_is_not_answered_when_the_quorum_goes_and_is_when_it_
     assert core.replies() == []
     core.alive(B)
     core.acked_by(B, 2)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 @pytest.mark.feature("R7", "R6")
@@ -150,12 +151,12 @@ def test_the_acknowledgement_of_a_never_node_is_not_enough() -> None:
     core = quorate(group=Group(priorities={"B": 0}))
     live_on(core, core.p.state.settings.silent_ms + 100)
     core.submit(1)
-    assert core.replies() == [ev.TooFew(1, 2)], "C is up, but in no node list"
+    assert core.replies() == [res.TooFew(1, 2)], "C is up, but in no node list"
     counted = quorate(group=Group(priorities={"B": 0}), count_never=True)
     counted.submit(1)
     counted.acknowledge()
     counted.acked_by(B, 2)
-    assert counted.replies() == [ev.Happened(2)]
+    assert counted.replies() == [res.Happened(2)]
 
 
 @pytest.mark.feature("Q3")
@@ -167,14 +168,14 @@ def test_an_override_is_effective_at_once_in_both_directions() -> None:
     core.cas_ok()
     assert core.replies() == []
     regroup(core, required=1, required_reason="the others burnt down")
-    assert core.replies() == [ev.Happened(2)]
-    (event,) = (e for e in core.of(ev.Tell) if e.kind.name == "minimum size")
+    assert core.replies() == [res.Happened(2)]
+    (event,) = (e for e in core.of(Tell) if e.kind.name == "minimum size")
     assert (event.cause, event.logged) == ("the others burnt down", True), "the history has it from the command"
     core.submit(2)
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
     regroup(core)
     core.submit(3)
-    assert core.replies() == [ev.TooFew(1, 2)]
+    assert core.replies() == [res.TooFew(1, 2)]
 
 
 # --- elections ---
@@ -197,7 +198,7 @@ def test_a_candidate_to_whom_too_few_answer_stands_back() -> None:
     core = Core(quorum=2).electing(B)
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.is_now(Role.FOLLOWING)
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
 
 
 @pytest.mark.feature("Q2")
@@ -207,7 +208,7 @@ def test_a_never_node_takes_part_and_never_stands() -> None:
     core.step(ev.Ticked(), after_ms=10_000)
     assert core.is_now(Role.FOLLOWING)
     core.step(ev.PositionAsked("B", 7))
-    assert core.one(ev.TellPosition).eligible is False
+    assert core.one(fx.TellPosition).eligible is False
 
 
 # --- the role returns ---
@@ -259,7 +260,7 @@ def test_a_hand_over_to_a_never_node_is_refused() -> None:
     core = serving(me_first=True, group=Group(priorities={"B": 0}))
     core.step(ev.HandOverAsked(5, "B"))
     (reply,) = core.replies()
-    assert isinstance(reply, ev.Refused)
+    assert isinstance(reply, res.Refused)
     assert "never" in reply.why
 
 
@@ -292,7 +293,7 @@ def test_a_return_that_is_called_off_is_tried_later_and_later_and_its_cause_is_t
         core.step(ev.Ticked(), after_ms=100)
         if before is Role.ACTIVE and core.role is Role.DRAINING:
             began.append(core.now)
-            (told_,) = (e for e in core.of(ev.Tell) if e.kind.name == "transfer requested")
+            (told_,) = (e for e in core.of(Tell) if e.kind.name == "transfer requested")
             assert told_.cause == "B is preferred, and is back"
         if core.is_now(Role.ACTIVE):
             core.acked_by(B, core.p.state.chain.state.lsn)
@@ -309,7 +310,7 @@ def test_a_hand_over_to_a_node_that_dies_is_called_off_at_once() -> None:
     core = Core().draining()
     core.alive(C)
     assert core.is_now(Role.ACTIVE)
-    assert isinstance(core.replies()[0], ev.Refused)
+    assert isinstance(core.replies()[0], res.Refused)
 
 
 @pytest.mark.feature("R7")
@@ -318,7 +319,7 @@ def test_a_young_epoch_whose_replicas_are_up_refuses_nobody() -> None:
     core = Core(quorum=2).active()
     assert not told(core)
     core.submit(1)
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
 
 
 @pytest.mark.feature("R7")

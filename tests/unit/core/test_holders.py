@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member, Position
 from halog.core.log import records
 from halog.core.log.chain import ChainState
@@ -16,6 +16,7 @@ from halog.core.settings import Sync
 from halog.core.state.tail import Tail
 from halog.core.table.preference import NEVER
 from halog.core.table.table import ASYNC, SYNC, Group, Replica
+from halog.core.table.tell import Tell
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, epoch, table, tx
 
@@ -44,7 +45,7 @@ def test_a_replica_keeps_what_it_holds_through_an_epoch_that_does_not_open() -> 
     assert not core.p.state.held.run
     assert core.p.state.position == Position(1, 3)
     core.step(ev.PositionAsked("C", 1))
-    assert len(core.one(ev.TellPosition).tail or ()) == 2
+    assert len(core.one(fx.TellPosition).tail or ()) == 2
     core.land(Script().started(epoch(3)))
     assert [r.header.lsn for r in core.p.state.tail.run] == [2, 3]
 
@@ -62,7 +63,7 @@ def test_where_commits_wait_for_the_log_nothing_is_kept_and_an_empty_tail_is_tol
     core, script = follower(settings=SETTINGS)
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
     core.step(ev.PositionAsked("C", 1))
-    assert core.one(ev.TellPosition).tail == ()
+    assert core.one(fx.TellPosition).tail == ()
     core.land(Script().started(epoch(2)))
     assert not core.p.state.tail.run
 
@@ -72,7 +73,7 @@ def test_a_tail_that_no_frame_takes_is_not_told(monkeypatch: pytest.MonkeyPatch)
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
     monkeypatch.setattr("halog.core.election.positions.MAX_BYTES", 10)
     core.step(ev.PositionAsked("C", 1))
-    assert core.one(ev.TellPosition).tail is None
+    assert core.one(fx.TellPosition).tail is None
 
 
 def alone() -> Core:
@@ -85,14 +86,14 @@ def alone() -> Core:
 def test_a_candidate_without_a_holder_stands_back_and_says_so_once() -> None:
     core = alone()
     assert core.role is Role.FOLLOWING
-    assert [(t.kind, t.cause) for t in core.of(ev.Tell)] == [
+    assert [(t.kind, t.cause) for t in core.of(Tell)] == [
         (UNLOGGED_AWAY, "A, B may have it in memory, and do not answer")
     ]
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     for _ in range(3):
         core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
         assert core.is_now(Role.FOLLOWING)
-        assert not core.of(ev.Tell)
+        assert not core.of(Tell)
 
 
 def asks(core: Core, *up: Member) -> None:
@@ -119,11 +120,11 @@ def test_the_tail_of_a_node_that_never_leads_is_used() -> None:
     tail = tail_of(script, 1, 2)
     core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 2, tail))
     assert core.role is Role.CLAIMING
-    claim = core.one(ev.SetTable).table
+    claim = core.one(fx.SetTable).table
     assert claim.sync_set == {A, B}, "the dead too: if this claimant dies, one of them is needed"
     core.cas_ok()
     core.land()
-    assert [records.decode(e.data).header.tx for e in core.of(ev.Append)] == [tx(1), tx(2)]
+    assert [records.decode(e.data).header.tx for e in core.of(fx.Append)] == [tx(1), tx(2)]
 
 
 @pytest.mark.parametrize(("incarnation", "tail"), [(9, ()), (2, None)], ids=["restarted", "leads, or too long"])
@@ -132,7 +133,7 @@ def test_who_answers_without_memory_or_still_leads_is_no_holder(incarnation: int
     core.step(ev.AliveChanged(frozenset({Member("B", incarnation), C}), "A was killed"))
     core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 1), False, incarnation, tail))
     assert core.role is Role.FOLLOWING
-    assert core.one(ev.Tell).kind is UNLOGGED_AWAY
+    assert core.one(Tell).kind is UNLOGGED_AWAY
 
 
 def test_when_every_holder_was_started_anew_it_goes_on_and_says_what_that_means() -> None:
@@ -144,9 +145,9 @@ def test_when_every_holder_was_started_anew_it_goes_on_and_says_what_that_means(
     for m in (Member("A", 8), Member("B", 9)):
         core.step(ev.PositionTold(m.node, core.p.campaign.round, Position(1, 1), False, m.incarnation, ()))
     assert core.is_now(Role.CLAIMING)
-    lost = core.one(ev.Tell)
+    lost = core.one(Tell)
     assert (lost.kind, lost.cause) == (UNLOGGED_LOST, "A, B had it in memory, and were started anew")
-    assert core.one(ev.SetTable).table.sync_set == frozenset()
+    assert core.one(fx.SetTable).table.sync_set == frozenset()
 
 
 def test_what_a_copy_left_on_its_disk_is_used_when_every_holder_was_started_anew() -> None:
@@ -158,10 +159,10 @@ def test_what_a_copy_left_on_its_disk_is_used_when_every_holder_was_started_anew
     core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
     core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 9, tail_of(script, 1, 2)))
     assert core.role is Role.CLAIMING
-    assert core.one(ev.Tell).cause.endswith("started anew; lsn 2 to 3 a copy that stopped had left on its disk")
+    assert core.one(Tell).cause.endswith("started anew; lsn 2 to 3 a copy that stopped had left on its disk")
     core.cas_ok()
     core.land()
-    assert [records.decode(e.data).header.tx for e in core.of(ev.Append)] == [tx(1), tx(2)]
+    assert [records.decode(e.data).header.tx for e in core.of(fx.Append)] == [tx(1), tx(2)]
 
 
 def test_a_replica_that_stops_leaves_what_it_holds_on_its_disk() -> None:
@@ -169,14 +170,14 @@ def test_a_replica_that_stops_leaves_what_it_holds_on_its_disk() -> None:
     pushed = tail_of(script, 1, 2)
     core.step(ev.Pushed(A, epoch(1), pushed))
     core.step(ev.LogLost("the log ends before what was read here"))
-    assert core.one(ev.KeepTail).records == pushed
+    assert core.one(fx.KeepTail).records == pushed
 
 
 def test_where_commits_wait_for_the_log_one_that_stops_leaves_nothing() -> None:
     core, script = follower(settings=SETTINGS)
     core.step(ev.Pushed(A, epoch(1), tail_of(script, 1)))
     core.step(ev.LogLost("gone"))
-    assert not core.of(ev.KeepTail)
+    assert not core.of(fx.KeepTail)
 
 
 @pytest.mark.parametrize("led", [1, 2])
@@ -203,7 +204,7 @@ def test_who_woke_up_behind_a_later_epoch_does_not_bring_its_tail_into_the_next_
     core.cas_ok()
     core.land()
     assert core.role is Role.OPENING
-    assert [type(records.decode(e.data)) for e in core.of(ev.Append)] == [records.EpochOpened]
+    assert [type(records.decode(e.data)) for e in core.of(fx.Append)] == [records.EpochOpened]
 
 
 def test_an_epoch_that_was_handed_over_left_nothing_behind() -> None:
@@ -211,7 +212,7 @@ def test_an_epoch_that_was_handed_over_left_nothing_behind() -> None:
     core, script = follower(C)
     core.land(script.handed_over(epoch(1), "C"))
     assert core.role is Role.CLAIMING
-    assert core.one(ev.SetTable).table.sync_set == {A}, "as many as the policy asks for, no holders"
+    assert core.one(fx.SetTable).table.sync_set == {A}, "as many as the policy asks for, no holders"
 
 
 # --- a znode from a backup ---
@@ -254,9 +255,9 @@ def test_the_claim_that_replaces_it_says_what_may_be_lost() -> None:
     core.step(ev.Ticked(), after_ms=NO_SYNC.silent_ms)
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.role is Role.CLAIMING
-    assert not core.of(ev.Tell)
+    assert not core.of(Tell)
     core.cas_ok()
-    lost = core.one(ev.Tell)
+    lost = core.one(Tell)
     assert (lost.kind, lost.cause) == (UNLOGGED_LOST, "the znode was put back to epoch 1, the log has been in 3")
 
 
@@ -292,7 +293,7 @@ def test_one_that_still_reads_the_log_tells_what_it_brought_along() -> None:
     core = opened_again(pushed)
     assert core.role is Role.LOADING
     core.step(ev.PositionAsked("C", 1))
-    told = core.one(ev.TellPosition)
+    told = core.one(fx.TellPosition)
     assert told.tail == pushed
     assert not told.eligible
 
@@ -300,7 +301,7 @@ def test_one_that_still_reads_the_log_tells_what_it_brought_along() -> None:
 def test_one_that_still_reads_the_log_and_brought_nothing_tells_none() -> None:
     core = opened_again(())
     core.step(ev.PositionAsked("C", 1))
-    assert core.one(ev.TellPosition).tail is None
+    assert core.one(fx.TellPosition).tail is None
 
 
 def test_a_node_that_was_started_anew_may_have_something_on_its_disk_until_it_answers() -> None:
@@ -309,7 +310,7 @@ def test_a_node_that_was_started_anew_may_have_something_on_its_disk_until_it_an
     core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.role is Role.FOLLOWING
-    assert not core.of(ev.Tell)
+    assert not core.of(Tell)
     asks(core, Member("A", 8), Member("B", 9))
     core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
     core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 9, left_behind(1, 2)))
@@ -326,7 +327,7 @@ def test_it_is_not_waited_for_for_ever() -> None:
     core.step(ev.Ticked(), after_ms=asks_after)
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.is_now(Role.CLAIMING)
-    assert core.one(ev.Tell).kind is UNLOGGED_LOST
+    assert core.one(Tell).kind is UNLOGGED_LOST
 
 
 def test_a_claimant_that_dies_with_it_leaves_it_to_the_next() -> None:
@@ -339,7 +340,7 @@ def test_a_claimant_that_dies_with_it_leaves_it_to_the_next() -> None:
     assert core.role is Role.CLAIMING
     core.cas_ok()
     core.land()
-    assert [records.decode(e.data).header.tx for e in core.of(ev.Append)] == [tx(1), tx(2)]
+    assert [records.decode(e.data).header.tx for e in core.of(fx.Append)] == [tx(1), tx(2)]
 
 
 def test_a_copy_that_stops_gives_its_epoch_up_before_its_disk_is_waited_for() -> None:
@@ -348,7 +349,7 @@ def test_a_copy_that_stops_gives_its_epoch_up_before_its_disk_is_waited_for() ->
     core.submit(1)
     core.step(ev.LogLost("the disk"))
     kinds = [type(e) for e in core.effects]
-    assert kinds.index(ev.SetTable) < kinds.index(ev.KeepTail)
+    assert kinds.index(fx.SetTable) < kinds.index(fx.KeepTail)
 
 
 def test_an_active_that_stops_stays_named_for_what_it_left_on_its_disk() -> None:
@@ -357,8 +358,8 @@ def test_an_active_that_stops_stays_named_for_what_it_left_on_its_disk() -> None
     core = Core(settings=NO_SYNC).with_sync_replica()
     core.submit(1)
     core.step(ev.LogLost("its disk"))
-    assert core.one(ev.KeepTail).records
-    released = core.one(ev.SetTable).table
+    assert core.one(fx.KeepTail).records
+    released = core.one(fx.SetTable).table
     assert released.active is None
     assert released.sync_set == {A, B}
 
@@ -366,4 +367,4 @@ def test_an_active_that_stops_stays_named_for_what_it_left_on_its_disk() -> None
 def test_one_that_stops_with_nothing_beyond_the_log_is_not_waited_for() -> None:
     core = Core(settings=NO_SYNC).with_sync_replica()
     core.step(ev.LogLost("its disk"))
-    assert core.one(ev.SetTable).table.sync_set == {B}
+    assert core.one(fx.SetTable).table.sync_set == {B}

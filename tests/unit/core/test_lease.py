@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import Member
 from halog.core.roles import Role
+from halog.core.table.tell import Tell
 from halog.events import LEASE_AWAITED
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, table, tx
 
@@ -30,8 +31,8 @@ def ends(core: Core) -> int:
     return core.p.leading.lease.ends
 
 
-def renew(core: Core, result: ev.Cas = ev.Cas.OK, *, after_ms: int = 0) -> list[ev.Effect]:
-    return core.step(ev.Renewed(core.one(ev.Renew).round, result), after_ms=after_ms)
+def renew(core: Core, result: ev.Cas = ev.Cas.OK, *, after_ms: int = 0) -> list[fx.Effect]:
+    return core.step(ev.Renewed(core.one(fx.Renew).round, result), after_ms=after_ms)
 
 
 # --- one's own ---
@@ -40,7 +41,7 @@ def renew(core: Core, result: ev.Cas = ev.Cas.OK, *, after_ms: int = 0) -> list[
 def test_it_is_asked_for_with_the_znodes_version_and_counts_from_the_question() -> None:
     core = leader()
     sent = core.now
-    assert core.one(ev.Renew).version == core.p.state.version
+    assert core.one(fx.Renew).version == core.p.state.version
     assert ends(core) == 0
     renew(core, after_ms=300)
     assert ends(core) == sent + LASTS_MS
@@ -52,7 +53,7 @@ def test_it_is_renewed_three_times_before_it_would_end() -> None:
     asked = []
     for _ in range(50):
         core.step(ev.Ticked(), after_ms=20)
-        if core.of(ev.Renew):
+        if core.of(fx.Renew):
             asked.append(core.now)
             renew(core)
     assert len(asked) in (2, 3)
@@ -64,16 +65,16 @@ def test_any_other_answer_makes_it_no_longer(result: ev.Cas) -> None:
     core = leader()
     renew(core, result)
     assert ends(core) == 0
-    assert bool(core.of(ev.Refresh)) is (result is ev.Cas.CONFLICT)
+    assert bool(core.of(fx.Refresh)) is (result is ev.Cas.CONFLICT)
     core.step(ev.Ticked(), after_ms=SETTINGS.retry_ms)
-    assert core.of(ev.Renew)
+    assert core.of(fx.Renew)
 
 
 def test_an_answer_that_comes_after_it_was_asked_again_counts_for_nothing() -> None:
     core = leader()
-    first = core.one(ev.Renew)
+    first = core.one(fx.Renew)
     core.step(ev.Ticked(), after_ms=1_000)
-    assert core.one(ev.Renew).round != first.round
+    assert core.one(fx.Renew).round != first.round
     core.step(ev.Renewed(first.round, ev.Cas.OK))
     assert ends(core) == 0
 
@@ -81,7 +82,7 @@ def test_an_answer_that_comes_after_it_was_asked_again_counts_for_nothing() -> N
 def test_without_a_policy_that_asks_for_it_there_is_none() -> None:
     core = Core().active()
     core.step(ev.Ticked(), after_ms=5_000)
-    assert not core.of(ev.Renew)
+    assert not core.of(fx.Renew)
 
 
 @pytest.mark.feature("R5", "Q5")
@@ -99,7 +100,7 @@ def test_it_is_given_up_before_handed_over_is_appended_for_good() -> None:
     assert core.is_now(Role.HANDING)
     assert ends(core) == 0
     core.step(ev.Ticked(), after_ms=500)
-    assert not core.of(ev.Renew)
+    assert not core.of(fx.Renew)
 
 
 def test_after_a_lost_session_there_is_none_until_others_have_sorted_themselves_out_and_the_log_agrees() -> None:
@@ -108,10 +109,10 @@ def test_after_a_lost_session_there_is_none_until_others_have_sorted_themselves_
     core.step(ev.SessionLost())
     assert ends(core) == 0
     core.step(ev.Ticked(), after_ms=WAIT_MS - 1)
-    assert not core.of(ev.Renew)
+    assert not core.of(fx.Renew)
     core.step(ev.Ticked(), after_ms=1)
-    assert core.of(ev.Append)
-    assert not core.of(ev.Renew)
+    assert core.of(fx.Append)
+    assert not core.of(fx.Renew)
     core.acknowledge()
     core.step(ev.Ticked(), after_ms=20)
     renew(core)
@@ -140,7 +141,7 @@ def heir(*, known_ms: int = 60_000, active: Member | None = ZOMBIE, led: int = 1
 
 def opened(core: Core) -> Core:
     assert core.is_now(Role.CLAIMING)
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.OK, 2))
     core.land()
     core.land()
     return core
@@ -151,30 +152,30 @@ def test_it_serves_nothing_until_every_lease_has_ended() -> None:
     core = heir()
     assert core.is_now(Role.OPENING)
     core.submit(1)
-    assert core.replies() == [ev.NotServing(None)]
+    assert core.replies() == [res.NotServing(None)]
     core.step(ev.BarrierAsked(5))
-    assert core.replies() == [ev.NotServing(None)]
+    assert core.replies() == [res.NotServing(None)]
     core.p.state.outcomes.add(tx(9), 2)
     core.step(ev.Asked(6, tx(9), 1))
-    assert core.replies() == [ev.Unknown("only the active node may say")]
+    assert core.replies() == [res.Unknown("only the active node may say")]
     core.step(ev.Ticked(), after_ms=WAIT_MS - 1)
     assert core.is_now(Role.OPENING)
     core.step(ev.Ticked(), after_ms=1)
     assert core.is_now(Role.ACTIVE)
     core.step(ev.Asked(7, tx(9), 1))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_that_it_waits_is_told_once_if_it_takes_longer_than_a_moment() -> None:
     core = heir()
     core.step(ev.Ticked(), after_ms=20)
-    assert not core.of(ev.Tell)
+    assert not core.of(Tell)
     core.step(ev.Ticked(), after_ms=SETTINGS.retry_ms)
-    (told,) = core.of(ev.Tell)
+    (told,) = core.of(Tell)
     assert (told.kind, told.more["ms"]) == (LEASE_AWAITED, WAIT_MS - SETTINGS.retry_ms - 20)
     assert told.cause.startswith("B may still read under a lease")
     core.step(ev.Ticked(), after_ms=20)
-    assert not core.of(ev.Tell)
+    assert not core.of(Tell)
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -185,12 +186,12 @@ def test_a_session_lost_before_it_serves_bars_its_lease_too(lost: bool) -> None:
     core.step(ev.Ticked(), after_ms=WAIT_MS)
     assert core.is_now(Role.ACTIVE)
     core.step(ev.Ticked(), after_ms=20)
-    assert bool(core.of(ev.Renew)) is not lost
+    assert bool(core.of(fx.Renew)) is not lost
     if lost:
         core.step(ev.Ticked(), after_ms=WAIT_MS - 21)
-        assert not core.of(ev.Renew)
+        assert not core.of(fx.Renew)
         core.step(ev.Ticked(), after_ms=21)
-        assert core.of(ev.Append), "the log is asked first"
+        assert core.of(fx.Append), "the log is asked first"
 
 
 def test_its_own_deadline_to_open_does_not_end_the_wait() -> None:
@@ -249,8 +250,8 @@ def test_a_replica_does_not_say_that_something_happened() -> None:
     core = Core(A, settings=LEASED)
     core.p.state.outcomes.add(tx(1), 3)
     core.step(ev.Asked(5, tx(1), 1))
-    assert core.replies() == [ev.Unknown("only the active node may say")]
+    assert core.replies() == [res.Unknown("only the active node may say")]
     core = Core(A)
     core.p.state.outcomes.add(tx(1), 3)
     core.step(ev.Asked(5, tx(1), 1))
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import EpochId
 from halog.core.log import records
 from halog.core.roles import Role
@@ -24,7 +24,7 @@ def given(core: Core, site: str = "east", **changes: Any) -> None:
 
 
 def last_record(core: Core) -> records.Record:
-    return records.decode(core.of(ev.Append)[-1].data)
+    return records.decode(core.of(fx.Append)[-1].data)
 
 
 def test_it_hands_over_to_the_site_with_everything_logged() -> None:
@@ -32,7 +32,7 @@ def test_it_hands_over_to_the_site_with_everything_logged() -> None:
     core.submit(1, create(b"pending"))
     given(core)
     assert core.is_now(Role.DRAINING)
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     core.acked_by(B, 2)
     core.acknowledge()
     assert core.is_now(Role.HANDING)
@@ -41,7 +41,7 @@ def test_it_hands_over_to_the_site_with_everything_logged() -> None:
     assert record.to == "east"
     core.acknowledge()
     assert core.is_now(Role.FOLLOWING)
-    assert core.one(ev.SetTable).table.active is None
+    assert core.one(fx.SetTable).table.active is None
 
 
 def test_new_commits_go_nowhere_meanwhile() -> None:
@@ -49,7 +49,7 @@ def test_new_commits_go_nowhere_meanwhile() -> None:
     core.submit(1, create(b"pending"))
     given(core)
     core.submit(2, create(b"late"))
-    assert [type(r) for r in core.replies()] == [ev.NotServing]
+    assert [type(r) for r in core.replies()] == [res.NotServing]
 
 
 def test_nobody_stands_for_what_another_site_is_to_serve() -> None:
@@ -77,13 +77,13 @@ def test_a_lost_answer_of_leaving_the_znode_is_made_up_for() -> None:
     core = Core().with_sync_replica()
     given(core)
     core.acknowledge()
-    lost = core.one(ev.SetTable)
+    lost = core.one(fx.SetTable)
     core.step(ev.CasDone(lost.round, ev.Cas.CONFLICT))
     core.step(ev.TableSeen(core.p.state.version + 1, core.p.state.table))
     core.step(ev.Ticked(), after_ms=1_000)
-    assert core.one(ev.SetTable).table.active is None
+    assert core.one(fx.SetTable).table.active is None
     core.step(ev.Ticked())
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
 
 
 def test_an_election_goes_above_what_was_mirrored_whatever_the_own_fence_was() -> None:
@@ -98,8 +98,8 @@ def test_an_epoch_below_what_was_mirrored_since_it_was_claimed_is_not_opened() -
     core = Core()
     core.p.state.chain.state = msgspec.structs.replace(core.p.state.chain.state, owner="east")
     core.starting()
-    started = core.one(ev.Append).data
+    started = core.one(fx.Append).data
     core.land(Script().opened(EpochId(core.p.campaign.epoch.number + 3, "east", 1)))
     core.land(started)
     assert core.is_now(Role.FOLLOWING)
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)

@@ -7,33 +7,34 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.roles import Role
+from halog.core.table.tell import Tell
 from halog.events import NOT_TAKEN
 from tests.unit.core.kit import SETTINGS, A, B, Core, Script, epoch, replica, table
 
 LONG_MS = 60_000
 
 
-def doubting() -> tuple[Core, ev.AskLog]:
+def doubting() -> tuple[Core, fx.AskLog]:
     """Active, and the log does not acknowledge a commit in time."""
     core = Core().active()
     core.answers = False
     core.submit(1)
     core.step(ev.Ticked(), after_ms=SETTINGS.commit_deadline_ms + 1)
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
-    return core, core.one(ev.AskLog)
+    assert [type(r) for r in core.replies()] == [res.Unknown]
+    return core, core.one(fx.AskLog)
 
 
 def released(core: Core) -> None:
     """What was asked for when the epoch was given up goes through."""
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.OK, 2))
     given_up = msgspec.structs.replace(core.p.state.table, active=None)
     core.step(ev.TableSeen(2, given_up))
 
 
-def wait(core: Core, ms: int) -> list[ev.Effect]:
-    effects: list[ev.Effect] = []
+def wait(core: Core, ms: int) -> list[fx.Effect]:
+    effects: list[fx.Effect] = []
     for _ in range(ms // 100):
         effects += core.step(ev.Ticked(), after_ms=100)
     return effects
@@ -44,7 +45,7 @@ def test_an_epoch_given_up_for_want_of_the_log_is_followed_by_none_before_the_lo
     core, asked = doubting()
     assert core.now - asked.since_ms == SETTINGS.commit_deadline_ms + 1
     released(core)
-    assert not [e for e in wait(core, LONG_MS) if isinstance(e, ev.SetTable | ev.AskPositions | ev.AskLog)]
+    assert not [e for e in wait(core, LONG_MS) if isinstance(e, fx.SetTable | fx.AskPositions | fx.AskLog)]
     core.step(ev.LogAnswered(asked.round))
     assert core.is_now(Role.ELECTING)
 
@@ -57,7 +58,7 @@ def test_the_claim_follows_the_very_answer() -> None:
     core.alive()
     wait(core, LONG_MS)
     core.step(ev.LogAnswered(asked.round))
-    assert core.one(ev.SetTable).table.active == A
+    assert core.one(fx.SetTable).table.active == A
 
 
 @pytest.mark.feature("R4")
@@ -76,8 +77,8 @@ def test_who_sees_that_another_gave_up_asks_the_log_first() -> None:
     core.answers = False
     core.alive(A)
     core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None)))
-    asked = core.one(ev.AskLog)
-    assert not [e for e in wait(core, LONG_MS) if isinstance(e, ev.SetTable | ev.AskPositions | ev.AskLog)]
+    asked = core.one(fx.AskLog)
+    assert not [e for e in wait(core, LONG_MS) if isinstance(e, fx.SetTable | fx.AskPositions | fx.AskLog)]
     core.step(ev.LogAnswered(asked.round))
     assert core.is_now(Role.ELECTING)
 
@@ -87,8 +88,8 @@ def test_nothing_is_asked_where_the_active_died() -> None:
     core, _ = replica()
     core.answers = False
     core.alive()
-    assert not core.of(ev.AskLog)
-    assert core.one(ev.SetTable).table.active == B
+    assert not core.of(fx.AskLog)
+    assert core.one(fx.SetTable).table.active == B
 
 
 def test_who_doubts_the_log_is_no_candidate_for_others() -> None:
@@ -96,10 +97,10 @@ def test_who_doubts_the_log_is_no_candidate_for_others() -> None:
     released(core)
     wait(core, 1_000)
     core.step(ev.PositionAsked("B", 7))
-    assert not core.one(ev.TellPosition).eligible
+    assert not core.one(fx.TellPosition).eligible
     core.step(ev.LogAnswered(asked.round))
     core.step(ev.PositionAsked("B", 8))
-    assert core.one(ev.TellPosition).eligible
+    assert core.one(fx.TellPosition).eligible
 
 
 @pytest.mark.feature("R4")
@@ -131,7 +132,7 @@ def test_a_site_that_gives_its_log_away_is_not_asked_for() -> None:
     core.answers = False
     gone = msgspec.structs.replace(core.p.state.table, active=None, owner="there")
     core.step(ev.TableSeen(2, gone))
-    assert not core.of(ev.AskLog)
+    assert not core.of(fx.AskLog)
 
 
 @pytest.mark.feature("R4", "P10")
@@ -140,7 +141,7 @@ def test_who_was_handed_the_role_while_it_doubted_the_log_doubts_it_no_more() ->
     core, script = replica()
     core.answers = False
     core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None)))
-    asked = core.one(ev.AskLog)
+    asked = core.one(fx.AskLog)
     core.land(script.handed_over(epoch(1), "B"))
     core.cas_ok()
     core.land()
@@ -150,11 +151,11 @@ def test_who_was_handed_the_role_while_it_doubted_the_log_doubts_it_no_more() ->
     core.step(ev.TableSeen(9, table(epoch=epoch(9), active=A)))
     assert core.is_now(Role.FOLLOWING)
     core.alive()
-    (claim,) = [e for e in wait(core, SETTINGS.retry_ms) if isinstance(e, ev.SetTable)]
+    (claim,) = [e for e in wait(core, SETTINGS.retry_ms) if isinstance(e, fx.SetTable)]
     assert claim.table.active == B
 
 
-def claiming_in_doubt() -> tuple[Core, ev.SetTable]:
+def claiming_in_doubt() -> tuple[Core, fx.SetTable]:
     """Its claim follows the log's answer, and ZooKeeper says nothing of it."""
     core, asked = doubting()
     released(core)
@@ -162,7 +163,7 @@ def claiming_in_doubt() -> tuple[Core, ev.SetTable]:
     core.answers = False
     wait(core, SETTINGS.retry_ms)
     core.step(ev.LogAnswered(asked.round))
-    (claim,) = [*core.of(ev.SetTable), *[e for e in wait(core, 200) if isinstance(e, ev.SetTable)]]
+    (claim,) = [*core.of(fx.SetTable), *[e for e in wait(core, 200) if isinstance(e, fx.SetTable)]]
     assert core.is_now(Role.CLAIMING)
     return core, claim
 
@@ -173,12 +174,12 @@ def test_a_claim_that_came_to_nothing_is_made_again_behind_an_answer_of_its_own(
     core, claim = claiming_in_doubt()
     core.step(ev.CasDone(claim.round, ev.Cas.UNKNOWN))
     core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
-    assert not core.of(ev.SetTable)
-    asked = core.one(ev.AskLog)
+    assert not core.of(fx.SetTable)
+    asked = core.one(fx.AskLog)
     core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
-    assert not core.of(ev.SetTable), "it waits"
+    assert not core.of(fx.SetTable), "it waits"
     core.step(ev.LogAnswered(asked.round), after_ms=9_000)
-    again = core.one(ev.SetTable)
+    again = core.one(fx.SetTable)
     assert (again.table, again.version) == (claim.table, claim.version)
     core.cas_ok()
     assert core.is_now(Role.STARTING)
@@ -196,7 +197,7 @@ def test_a_claim_that_went_through_unheard_needs_no_other_answer() -> None:
 def test_a_lower_epoch_that_lands_late_in_front_of_this_one_ends_nothing() -> None:
     """An epoch that was given up, and landed when the log was back: it ends where the next one starts."""
     core = Core(epoch=epoch(2)).starting()
-    own = core.one(ev.Append).data
+    own = core.one(fx.Append).data
     core.land(Script().started(epoch(1)))
     assert core.is_now(Role.STARTING)
     core.land(own)
@@ -224,8 +225,8 @@ def test_who_stood_back_asks_the_log_again_before_it_stands_again() -> None:
     core.step(ev.PositionTold("B", core.p.campaign.round, better, True))
     assert core.is_now(Role.FOLLOWING)
     effects = wait(core, 4 * SETTINGS.stand_back_ms)
-    assert not [e for e in effects if isinstance(e, ev.AskPositions)]
-    (again,) = [e for e in effects if isinstance(e, ev.AskLog)]
+    assert not [e for e in effects if isinstance(e, fx.AskPositions)]
+    (again,) = [e for e in effects if isinstance(e, fx.AskLog)]
     core.step(ev.LogAnswered(again.round))
     assert core.is_now(Role.ELECTING)
 
@@ -249,16 +250,16 @@ def test_an_epoch_that_only_the_log_shows_may_be_given_up_unseen() -> None:
     core.answers = False
     core.alive(A)
     core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.state.table, active=None)))
-    core.step(ev.LogAnswered(core.one(ev.AskLog).round))
+    core.step(ev.LogAnswered(core.one(fx.AskLog).round))
     core.step(ev.PositionTold("A", core.p.campaign.round, core.p.state.position._replace(lsn=99), True))
     core.land(script.started(epoch(2)))
     core.land(script.opened(epoch(2)))
     core.alive()
     effects = wait(core, LONG_MS)
-    assert not [e for e in effects if isinstance(e, ev.AskPositions | ev.SetTable)]
-    (asked,) = [e for e in effects if isinstance(e, ev.AskLog)]
+    assert not [e for e in effects if isinstance(e, fx.AskPositions | fx.SetTable)]
+    (asked,) = [e for e in effects if isinstance(e, fx.AskLog)]
     core.step(ev.LogAnswered(asked.round))
-    assert core.one(ev.SetTable).table.active == B
+    assert core.one(fx.SetTable).table.active == B
 
 
 def alone_starting() -> Core:
@@ -281,7 +282,7 @@ def claim_again(core: Core, within_ms: int = LONG_MS) -> int:
     return took
 
 
-def not_in_time(core: Core) -> list[ev.Effect]:
+def not_in_time(core: Core) -> list[fx.Effect]:
     """The epoch that was claimed does not open."""
     return core.step(ev.Ticked(), after_ms=core.p.campaign.log.open_within_ms)
 
@@ -292,30 +293,30 @@ def test_an_epoch_that_does_not_open_in_time_is_given_up_by_its_copy_alone() -> 
     core = alone_starting()
     effects = not_in_time(core)
     assert core.is_now(Role.FOLLOWING)
-    assert not [e for e in effects if isinstance(e, ev.EndSession)]
+    assert not [e for e in effects if isinstance(e, fx.EndSession)]
 
 
 @pytest.mark.feature("R4")
 def test_what_was_sent_for_it_may_land_and_be_acknowledged_in_the_next_one() -> None:
     """The same session, in the same order: it is nobody's."""
     core = alone_starting()
-    first, tag = core.one(ev.Append), core.p.state.tag
+    first, tag = core.one(fx.Append), core.p.state.tag
     not_in_time(core)
     claim_again(core)
-    second = core.one(ev.Append)
+    second = core.one(fx.Append)
     core.land(first.data)
     assert core.is_now(Role.STARTING), "a lower epoch"
     core.land(second.data)
     core.land()
     assert core.is_now(Role.ACTIVE)
     core.submit(1)
-    mine = core.one(ev.Append)
+    mine = core.one(fx.Append)
     for late in (ev.Appended(tag, 0), ev.Appended(second.tag, 1, 2), ev.AppendFailed(tag, "late")):
         assert not core.step(late)
     assert core.p.leading is not None
     assert core.p.leading.writer.unanswered_since(0) == core.now
     core.step(ev.Appended(mine.tag, core.offset))
-    assert [type(r) for r in core.replies()] == [ev.Happened]
+    assert [type(r) for r in core.replies()] == [res.Happened]
 
 
 @pytest.mark.feature("R4")
@@ -323,7 +324,7 @@ def test_an_epoch_that_opens_after_it_was_given_up_leaves_the_next_one_more_time
     """A log that is slow: with no more time than that one had, each would open too late."""
     core = alone_starting()
     core.land()
-    opened = core.one(ev.Append).data
+    opened = core.one(fx.Append).data
     not_in_time(core)
     core.land(opened)
     assert core.p.state.chain.state.opened
@@ -348,7 +349,7 @@ def test_a_partition_of_which_the_log_takes_nothing_is_told_once() -> None:
     """Not the first time: a log may be slow for a moment."""
     core, told = alone_starting(), []
     for _ in range(4):
-        told.append([e.cause for e in not_in_time(core) if isinstance(e, ev.Tell) and e.kind is NOT_TAKEN])
+        told.append([e.cause for e in not_in_time(core) if isinstance(e, Tell) and e.kind is NOT_TAKEN])
         claim_again(core)
     assert told == [[], ["the log did not answer in time"], [], []]
 
@@ -359,7 +360,7 @@ def test_an_epoch_whose_appends_are_refused_ends_the_session_ever_more_rarely() 
     core, ends = alone_starting(), []
     for _ in range(14):
         effects = core.step(ev.AppendFailed(core.p.state.tag, "the topic takes nothing from this user"))
-        assert [e.why for e in effects if isinstance(e, ev.EndSession)] == ["the topic takes nothing from this user"]
+        assert [e.why for e in effects if isinstance(e, fx.EndSession)] == ["the topic takes nothing from this user"]
         ends.append(core.now)
         claim_again(core, 64_010)
     pauses = [later - sooner for sooner, later in pairwise(ends)]
@@ -393,9 +394,9 @@ def test_who_pauses_after_refusals_is_no_candidate_for_others() -> None:
     until = core.p.campaign.not_before
     assert until > core.now + 5 * SETTINGS.retry_ms
     core.step(ev.PositionAsked("B", 7), after_ms=5 * SETTINGS.retry_ms)
-    assert not core.one(ev.TellPosition).eligible
+    assert not core.one(fx.TellPosition).eligible
     core.step(ev.PositionAsked("B", 8), after_ms=until - core.now)
-    assert core.one(ev.TellPosition).eligible
+    assert core.one(fx.TellPosition).eligible
 
 
 @pytest.mark.feature("R4", "P10")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.participant import Voting
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
@@ -27,23 +27,23 @@ class Epoch:
         self.votes = Voting(self.writer, self.ledger, "p", 0)
         self.offset = 0
 
-    def submit(self, n: int, mapping: int, key: bytes = b"k") -> list[ev.Effect]:
+    def submit(self, n: int, mapping: int, key: bytes = b"k") -> list[fx.Effect]:
         """As `Leading.submit` does it."""
-        out: list[ev.Effect] = []
+        out: list[fx.Effect] = []
         change = records.Change(records.CREATE, bytes(24), key, b"v", -1)
         e = ev.Submitted(n, n.to_bytes(16, "big"), [], [change], {}, mapping=mapping)
         if e.mapping == self.writer.mapping or self.votes.admits(e, 0, out):
             self.writer.submit(e, 0, out)
         return out
 
-    def prepare(self, n: int, mapping: int) -> list[ev.Effect]:
-        out: list[ev.Effect] = []
+    def prepare(self, n: int, mapping: int) -> list[fx.Effect]:
+        out: list[fx.Effect] = []
         tx = n.to_bytes(8, "big") + bytes(8)
         self.votes.prepare(ev.PrepareAsked(n, tx, "p", ("p", "q"), b"", [], [], {}, mapping=mapping), 0, out)
         return out
 
-    def land(self) -> list[ev.Effect]:
-        out: list[ev.Effect] = []
+    def land(self) -> list[fx.Effect]:
+        out: list[fx.Effect] = []
         while self.writer.queue:
             self.offset += 1
             self.writer.logged(self.offset, out)
@@ -51,12 +51,12 @@ class Epoch:
         return out
 
 
-def kinds(out: list[ev.Effect]) -> list[str]:
-    return [type(records.decode(e.data)).__name__ for e in out if isinstance(e, ev.Append)]
+def kinds(out: list[fx.Effect]) -> list[str]:
+    return [type(records.decode(e.data)).__name__ for e in out if isinstance(e, fx.Append)]
 
 
-def results(out: list[ev.Effect]) -> list[ev.Result]:
-    return [e.result for e in out if isinstance(e, ev.Reply)]
+def results(out: list[fx.Effect]) -> list[res.Result]:
+    return [e.result for e in out if isinstance(e, fx.Reply)]
 
 
 def test_before_the_first_request_by_a_newer_mapping_the_log_says_so() -> None:
@@ -72,10 +72,10 @@ def test_before_the_first_request_by_a_newer_mapping_the_log_says_so() -> None:
 def test_an_older_request_is_refused_as_soon_as_the_change_is_on_its_way() -> None:
     epoch = Epoch()
     epoch.submit(1, 2)
-    assert results(epoch.submit(2, 1, b"l")) == [ev.Remapped(2)]
-    assert results(epoch.prepare(9, 1)) == [ev.Remapped(2)]
+    assert results(epoch.submit(2, 1, b"l")) == [res.Remapped(2)]
+    assert results(epoch.prepare(9, 1)) == [res.Remapped(2)]
     epoch.land()
-    assert results(epoch.submit(3, 1, b"m")) == [ev.Remapped(2)]
+    assert results(epoch.submit(3, 1, b"m")) == [res.Remapped(2)]
 
 
 def test_what_is_known_of_an_id_is_told_whatever_it_was_routed_by() -> None:
@@ -85,7 +85,7 @@ def test_what_is_known_of_an_id_is_told_whatever_it_was_routed_by() -> None:
     epoch.submit(2, 1, b"l")
     assert results(epoch.submit(1, 0)) == [], "it joins the one in flight"
     epoch.land()
-    assert results(epoch.submit(1, 0)) == [ev.Happened(1)]
+    assert results(epoch.submit(1, 0)) == [res.Happened(1)]
 
 
 def test_a_vote_names_the_mapping_and_counts_as_older_once_that_is_passed() -> None:
@@ -98,18 +98,18 @@ def test_a_vote_names_the_mapping_and_counts_as_older_once_that_is_passed() -> N
 
 def test_a_new_epoch_goes_on_from_what_the_log_has_said() -> None:
     epoch = Epoch(Ledger(mapping=4))
-    assert results(epoch.submit(1, 3)) == [ev.Remapped(4)]
+    assert results(epoch.submit(1, 3)) == [res.Remapped(4)]
     assert kinds(epoch.submit(2, 4)) == ["Commit"]
 
 
 def test_whoever_asks_for_a_mapping_hears_when_it_is_served() -> None:
-    epoch, out = Epoch(), list[ev.Effect]()
+    epoch, out = Epoch(), list[fx.Effect]()
     epoch.votes.remap(1, 7, 0, out)
     epoch.votes.remap(1, 8, 0, out)
     assert (kinds(out), results(out)) == (["MapperChanged"], [])
-    assert results(epoch.land()) == [ev.Happened(1), ev.Happened(1)]
+    assert results(epoch.land()) == [res.Happened(1), res.Happened(1)]
     epoch.votes.remap(1, 9, 0, out)
-    assert results(out) == [ev.Happened(1)]
+    assert results(out) == [res.Happened(1)]
 
 
 def test_the_version_never_falls() -> None:

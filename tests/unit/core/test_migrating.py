@@ -8,12 +8,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member
 from halog.core.settings import Settings
 from halog.core.table.group import majority
 from halog.core.table.migration import assigned, left, moving, next_table, why_not, why_not_assigned
 from halog.core.table.table import ASYNC, SYNC, Group, PartitionTable, Replica, Target, arrange
+from halog.core.table.tell import Tell
 from halog.events import MIGRATED, MIGRATION, REMOVED
 from tests.unit.core.asking_kit import flushed_by
 from tests.unit.core.kit import A, B, C, Core, epoch, table
@@ -177,7 +178,7 @@ def test_every_migration_ends_and_each_step_changes_one_member(data: st.DataObje
 # --- who does them ---
 
 
-def moved(core: Core, **changes: Any) -> list[ev.Effect]:
+def moved(core: Core, **changes: Any) -> list[fx.Effect]:
     """An operator changes the table."""
     core.p.state.now = core.now
     return core.step(ev.TableSeen(core.p.state.version + 1, msgspec.structs.replace(core.p.state.table, **changes)))
@@ -194,23 +195,23 @@ def test_the_active_node_moves_the_partition_step_by_step() -> None:
     """C is waited for until it is level, becomes a sync replica, gets the role; A proposes nothing else meanwhile."""
     core = Core(configured=("A", "B"), settings=Settings(min_stay_ms=0)).with_sync_replica()
     moved(core, target=TO_CB)
-    (told,) = core.of(ev.Tell)
+    (told,) = core.of(Tell)
     assert (told.kind, told.more, told.logged) == (MIGRATION, {"to": "C, B", "sync": 1}, True)
-    assert core.one(ev.SetTable).table.configured == ("B", "A")
+    assert core.one(fx.SetTable).table.configured == ("B", "A")
     core.cas_ok()
-    assert core.of(ev.SetTable) == [], "C has not said anything"
+    assert core.of(fx.SetTable) == [], "C has not said anything"
     core.acked_by(C, 1)
-    assert core.one(ev.SetTable).table.configured == ("C", "B", "A")
+    assert core.one(fx.SetTable).table.configured == ("C", "B", "A")
     core.cas_ok()
     assert C in core.p.leading.writer.wait_set, "it is waited for before the table says so (S3)"  # type: ignore[union-attr]
-    joined = core.one(ev.SetTable).table
+    joined = core.one(fx.SetTable).table
     assert [(r.node, r.kind) for r in joined.replicas] == [("C", SYNC), ("B", ASYNC)]
     core.cas_ok()
     core.acked_by(B, 1)
     for _ in range(40):
         core.acked_by(C, 1)
         core.step(ev.Ticked(), after_ms=100)
-        if core.of(ev.Append):
+        if core.of(fx.Append):
             break
     assert core.p.state.role.value == "handing", "the role goes to C, and not to B before"
 
@@ -221,20 +222,20 @@ def test_a_preferred_node_is_not_given_the_role_back_where_roles_stay() -> None:
     for _ in range(40):
         core.acked_by(B, 1)
         core.step(ev.Ticked(), after_ms=100)
-        assert core.of(ev.Append) == []
+        assert core.of(fx.Append) == []
 
 
 def test_the_new_active_node_lets_the_old_one_go() -> None:
     core = Core(configured=("A", "B", "C"), target=Target(("A", "B"), 1)).with_sync_replica()
     core.step(ev.Ticked(), after_ms=core.p.state.settings.ack_every_ms)
-    assert core.one(ev.AskFlush).to == ("B",)
-    assert core.of(ev.SetTable) == [], "what C's disk was asked to keep B's has first (R6)"
+    assert core.one(fx.AskFlush).to == ("B",)
+    assert core.of(fx.SetTable) == [], "what C's disk was asked to keep B's has first (R6)"
     flushed_by(core, B, 1)
     core.step(ev.Ticked(), after_ms=20)
-    last = core.one(ev.SetTable).table
+    last = core.one(fx.SetTable).table
     assert (last.configured, last.target) == (("A", "B"), None)
     core.cas_ok()
-    assert [t.kind for t in core.of(ev.Tell)] == [MIGRATED]
+    assert [t.kind for t in core.of(Tell)] == [MIGRATED]
 
 
 def test_one_that_leaves_is_told_of() -> None:
@@ -243,7 +244,7 @@ def test_one_that_leaves_is_told_of() -> None:
     core.cas_ok()
     moved(core, target=Target(("A", "B"), 1))
     goes(core)
-    removed = [t for t in core.of(ev.Tell) if t.kind is REMOVED]
+    removed = [t for t in core.of(Tell) if t.kind is REMOVED]
     assert [(t.node, t.cause) for t in removed] == [("C", "the partition has moved")]
 
 
@@ -256,9 +257,9 @@ def test_what_a_copy_said_that_is_gone_counts_for_nobody() -> None:
     goes(core)
     core.acked_by(C, 1)
     moved(core, target=Target(("A", "B", "C"), 1))
-    assert core.of(ev.SetTable) == [], "it has said nothing since"
+    assert core.of(fx.SetTable) == [], "it has said nothing since"
     core.acked_by(C, 1)
-    assert core.one(ev.SetTable).table.configured == ("A", "B", "C")
+    assert core.one(fx.SetTable).table.configured == ("A", "B", "C")
 
 
 def test_a_quorum_confirms_what_was_given_out_before_the_group_changes() -> None:
@@ -267,13 +268,13 @@ def test_a_quorum_confirms_what_was_given_out_before_the_group_changes() -> None
     core.alive(B, C, D)
     core.submit(1)
     moved(core, target=Target(("D", "B"), 1))
-    assert core.one(ev.SetTable).table.configured == ("B", "A", "C"), "the order needs nobody's word"
+    assert core.one(fx.SetTable).table.configured == ("B", "A", "C"), "the order needs nobody's word"
     core.cas_ok()
     core.acked_by(D, 2)
-    assert core.of(ev.SetTable) == [], "neither B nor C has confirmed the commit in flight"
+    assert core.of(fx.SetTable) == [], "neither B nor C has confirmed the commit in flight"
     core.acked_by(B, 2)
     core.step(ev.Ticked(), after_ms=20)
-    grown = core.one(ev.SetTable).table
+    grown = core.one(fx.SetTable).table
     assert (grown.configured, grown.quorum) == (("D", "B", "A", "C"), 3)
 
 
@@ -288,10 +289,10 @@ def test_wanted_nodes_are_sync_replicas_before_those_that_are_to_leave() -> None
     for _ in range(20):
         for m in (B, C, D):
             flushed_by(core, m, core.p.leading.writer.last_lsn)  # type: ignore[union-attr]
-            while core.of(ev.SetTable):
+            while core.of(fx.SetTable):
                 core.cas_ok()
         core.step(ev.Ticked(), after_ms=20)
-        while core.of(ev.SetTable):
+        while core.of(fx.SetTable):
             core.cas_ok()
     assert (core.p.state.table.configured, core.p.state.table.target) == (("A", "C", "D"), None)
 
@@ -299,11 +300,11 @@ def test_wanted_nodes_are_sync_replicas_before_those_that_are_to_leave() -> None
 def test_a_set_whose_result_is_unknown_is_sent_again() -> None:
     core = Core(configured=("A", "B"), settings=Settings(min_stay_ms=0)).with_sync_replica()
     moved(core, target=TO_CB)
-    first = core.one(ev.SetTable)
+    first = core.one(fx.SetTable)
     core.step(ev.CasDone(first.round, ev.Cas.UNKNOWN))
-    assert core.of(ev.Refresh)
+    assert core.of(fx.Refresh)
     core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
-    assert core.one(ev.SetTable).version == first.version
+    assert core.one(fx.SetTable).version == first.version
 
 
 def test_the_dead_leave_before_the_living() -> None:

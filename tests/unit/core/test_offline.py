@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.roles import Role
 from halog.core.table.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, replica, table
@@ -12,7 +12,7 @@ from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, replica,
 WHY = "zone main: 1 votes, 2 needed"
 
 
-def offline(core: Core, *others: object) -> list[ev.Effect]:
+def offline(core: Core, *others: object) -> list[fx.Effect]:
     return core.step(ev.AliveChanged(frozenset(others), WHY))  # type: ignore[arg-type]
 
 
@@ -22,10 +22,10 @@ def test_an_active_copy_ends_its_epoch_and_whoever_waits_hears_unknown() -> None
     core = Core().active()
     core.submit(1)
     offline(core)
-    assert core.replies() == [ev.Unknown(WHY)]
+    assert core.replies() == [res.Unknown(WHY)]
     assert core.role is Role.OFFLINE
-    assert core.of(ev.RoleChanged)[-1] == ev.RoleChanged("offline", WHY)
-    assert isinstance(core.effects[-1], ev.StopReading)
+    assert core.of(fx.RoleChanged)[-1] == fx.RoleChanged("offline", WHY)
+    assert isinstance(core.effects[-1], fx.StopReading)
     assert not core.p.state.serving
 
 
@@ -34,13 +34,13 @@ def test_it_takes_no_commit_no_question_and_no_push() -> None:
     core, script = replica()
     offline(core, A, C)
     core.submit(2)
-    assert core.replies() == [ev.NotServing("A", elected=1)]
+    assert core.replies() == [res.NotServing("A", elected=1)]
     core.step(ev.BarrierAsked(9))
-    assert core.replies() == [ev.NotServing("A", elected=1)]
+    assert core.replies() == [res.NotServing("A", elected=1)]
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
     assert not core.effects
     core.step(ev.Ticked(), after_ms=SETTINGS.ack_every_ms * 2)
-    assert not core.of(ev.SendAck)
+    assert not core.of(fx.SendAck)
 
 
 @pytest.mark.feature("Q1", "Q2")
@@ -53,18 +53,18 @@ def test_it_never_stands_for_election_and_tells_others_that_it_does_not() -> Non
         assert core.role is Role.OFFLINE
         assert not core.effects
     core.step(ev.PositionAsked("B", 1))
-    told = core.one(ev.TellPosition)
+    told = core.one(fx.TellPosition)
     assert (told.eligible, told.tail) == (False, None)
 
 
 @pytest.mark.feature("Q1")
 def test_a_claim_that_lands_late_makes_nobody_active() -> None:
     core = Core().claiming()
-    claim = core.one(ev.SetTable)
+    claim = core.one(fx.SetTable)
     offline(core)
     core.step(ev.CasDone(claim.round, ev.Cas.OK, 1))
     assert core.role is Role.OFFLINE
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     core.step(ev.TableSeen(1, claim.table))
     assert core.role is Role.OFFLINE
 
@@ -80,9 +80,9 @@ def test_back_again_it_reads_the_log_to_its_end_before_it_takes_part() -> None:
     assert core.role is Role.OFFLINE
     core.step(ev.Restored())
     assert core.is_now(Role.LOADING)
-    assert core.one(ev.Read).offset == 2
+    assert core.one(fx.Read).offset == 2
     core.step(ev.Ticked(), after_ms=SETTINGS.ack_every_ms * 2)
-    assert not core.of(ev.SendAck)
+    assert not core.of(fx.SendAck)
 
 
 @pytest.mark.feature("Q1", "P11")
@@ -100,7 +100,7 @@ def test_nothing_is_missing_behind_what_was_passed_over_while_offline() -> None:
     assert core.p.state.chain.state.lsn == 3
     core.step(ev.LogEnd())
     assert core.is_now(Role.FOLLOWING)
-    assert core.one(ev.SendAck).lsn == 3
+    assert core.one(fx.SendAck).lsn == 3
 
 
 @pytest.mark.feature("Q1", "P11")
@@ -121,7 +121,7 @@ def test_one_that_was_active_and_is_still_named_so_opens_a_new_epoch() -> None:
     core.step(ev.Restored())
     core.step(ev.LogEnd())
     core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
-    claim = core.one(ev.SetTable).table
+    claim = core.one(fx.SetTable).table
     assert claim.epoch.number > before.number
 
 
@@ -136,7 +136,7 @@ def test_one_that_was_replaced_follows_the_new_epoch() -> None:
     core.step(ev.LogEnd())
     assert core.is_now(Role.FOLLOWING)
     core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
 
 
 def test_a_copy_that_failed_stays_failed() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.quorum_overrides import CLOCKS_MS
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
@@ -17,6 +17,7 @@ from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.group import as_of, ends, without
 from halog.core.table.table import SYNC, Group, Replica
+from halog.core.table.tell import Tell
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, create, table
 
 LASTS_MS = 500
@@ -42,14 +43,14 @@ def alone(**override: Any) -> Core:
 def committed(core: Core, number: int) -> bool:
     """Is one that is asked for now acknowledged?"""
     core.submit(number, create(b"%d" % number))
-    if not core.of(ev.Append):
+    if not core.of(fx.Append):
         return False
     core.acknowledge()
-    return [type(r) for r in core.replies()] == [ev.Happened]
+    return [type(r) for r in core.replies()] == [res.Happened]
 
 
 def told(core: Core) -> list[tuple[str, str]]:
-    return [(e.kind.name, e.cause) for e in core.of(ev.Tell)]
+    return [(e.kind.name, e.cause) for e in core.of(Tell)]
 
 
 # --- commits ---
@@ -62,8 +63,8 @@ def test_from_its_end_on_new_commits_are_refused_by_name_though_the_znode_has_it
     core.step(ev.Ticked(), after_ms=1)
     assert told(core) == [("minimum size", "the override has ended: its time is over"), ("no quorum", "no new commits")]
     core.submit(3)
-    assert core.replies() == [ev.TooFew(1, 2)]
-    assert not core.of(ev.Append)
+    assert core.replies() == [res.TooFew(1, 2)]
+    assert not core.of(fx.Append)
 
 
 def test_what_is_in_flight_at_its_end_is_not_acknowledged_until_the_quorum_has_it() -> None:
@@ -74,7 +75,7 @@ def test_what_is_in_flight_at_its_end_is_not_acknowledged_until_the_quorum_has_i
     assert core.replies() == []
     core.alive(B)
     core.acked_by(B, core.p.state.chain.state.lsn)
-    assert core.replies() == [ev.Happened(core.p.state.chain.state.lsn)]
+    assert core.replies() == [res.Happened(core.p.state.chain.state.lsn)]
 
 
 def test_a_process_that_was_stopped_over_its_end_looks_at_the_clock_before_anything_else() -> None:
@@ -94,7 +95,7 @@ def test_what_asked_for_more_nodes_than_the_quorum_waits_for_them_no_longer() ->
     core.acked_by(B, 2)
     assert core.replies() == []
     core.step(ev.Ticked(), after_ms=LASTS_MS)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_a_node_that_was_designated_needs_others_again() -> None:
@@ -151,7 +152,7 @@ def test_the_next_compare_and_set_takes_it_out() -> None:
     core.step(ev.Ticked(), after_ms=LASTS_MS)
     core.alive(B)
     core.acked_by(B, core.p.state.chain.state.lsn)
-    assert core.one(ev.SetTable).table.group == Group()
+    assert core.one(fx.SetTable).table.group == Group()
     core.cas_ok()
     assert core.p.state.table.replicas == (Replica("B", 2, SYNC),)
     assert not core.p.overrides.over
@@ -161,7 +162,7 @@ def test_a_compare_and_set_that_was_under_way_does_not_bring_it_back() -> None:
     core = alone()
     core.alive(B)
     core.acked_by(B, core.p.state.chain.state.lsn)
-    asked = core.one(ev.SetTable)
+    asked = core.one(fx.SetTable)
     assert asked.table.group.required == 1
     core.step(ev.Ticked(), after_ms=LASTS_MS)
     core.step(ev.CasDone(asked.round, ev.Cas.OK, core.p.state.version + 1))
@@ -183,7 +184,7 @@ def test_a_new_one_that_looks_alike_lasts_until_its_own_end() -> None:
 
 
 def ids(core: Core) -> list[tuple[str, str]]:
-    return [(e.cause, e.once) for e in core.of(ev.Tell) if e.once]
+    return [(e.cause, e.once) for e in core.of(Tell) if e.once]
 
 
 def test_every_copy_tells_the_end_by_one_id() -> None:
@@ -217,7 +218,7 @@ def test_one_that_is_over_when_it_is_first_seen_is_told_to_have_ended() -> None:
 def test_one_that_is_gone_from_the_znode_before_its_end_was_taken_back_or_ended_by_others_who_tell_it() -> None:
     core = alone()
     seen(core, Group())
-    assert [(e.cause, e.logged) for e in core.of(ev.Tell)] == [
+    assert [(e.cause, e.logged) for e in core.of(Tell)] == [
         ("the override has ended: its time is over", True),
         ("no new commits", False),
     ]
@@ -319,7 +320,7 @@ def test_a_candidate_is_elected_by_a_quorum_again() -> None:
     core = Core(quorum=2, group=group).electing(B, C)
     core.step(ev.AliveChanged(frozenset({core.p.state.me})), after_ms=LASTS_MS)
     assert core.role is Role.FOLLOWING
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     other = Core(quorum=2, group=group).electing(B, C)
     other.step(ev.AliveChanged(frozenset({other.p.state.me})))
     assert other.role is Role.CLAIMING, "as long as it lasts one is enough"

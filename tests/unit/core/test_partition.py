@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import Position
 from halog.core.log.chain import ChainState
 from halog.core.log.outcomes import Outcomes
@@ -20,11 +20,11 @@ def test_a_batch_is_acknowledged_once_and_again_when_repeated() -> None:
     core, script = replica()
     core.land(script.commit(epoch(1), 1))
     core.land(script.commit(epoch(1), 2))
-    assert not core.of(ev.SendAck)
+    assert not core.of(fx.SendAck)
     core.step(ev.Taken())
-    assert core.one(ev.SendAck).lsn == 3
+    assert core.one(fx.SendAck).lsn == 3
     core.step(ev.Ticked(), after_ms=SETTINGS.ack_every_ms)
-    assert core.one(ev.SendAck).lsn == 3
+    assert core.one(fx.SendAck).lsn == 3
 
 
 @pytest.mark.feature("P10")
@@ -33,7 +33,7 @@ def test_a_node_that_gives_up_its_epoch_says_so_in_the_znode() -> None:
     core = Core().active()
     core.submit(1)
     core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
-    assert core.one(ev.SetTable).table.active is None
+    assert core.one(fx.SetTable).table.active is None
 
 
 def test_a_node_that_has_just_given_up_is_no_candidate_for_others() -> None:
@@ -41,20 +41,20 @@ def test_a_node_that_has_just_given_up_is_no_candidate_for_others() -> None:
     core.submit(1)
     core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
     core.step(ev.PositionAsked("B", 7))
-    assert not core.one(ev.TellPosition).eligible
+    assert not core.one(fx.TellPosition).eligible
     core.step(ev.PositionAsked("B", 8), after_ms=SETTINGS.retry_ms)
-    assert core.one(ev.TellPosition).eligible
+    assert core.one(fx.TellPosition).eligible
 
 
 def test_a_single_node_stands_again_by_itself() -> None:
     core = Core(configured=("A",))
     core.loaded()
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 1))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.OK, 1))
     core.land()
     core.land()
     core.submit(1)
     core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     core.step(ev.Ticked(), after_ms=SETTINGS.retry_ms)
     assert core.role is Role.CLAIMING
 
@@ -65,13 +65,13 @@ def test_two_nodes_started_in_one_millisecond_claim_different_epochs() -> None:
     for me in (A, B._replace(incarnation=A.incarnation)):
         core = Core(me, configured=(me.node,))
         core.loaded()
-        claims.append(core.one(ev.SetTable).table.epoch)
+        claims.append(core.one(fx.SetTable).table.epoch)
     assert claims[0] != claims[1]
 
 
 def test_another_nodes_claim_is_never_taken_for_ones_own() -> None:
     core = Core().claiming()
-    claim = core.one(ev.SetTable)
+    claim = core.one(fx.SetTable)
     core.step(ev.CasDone(claim.round, ev.Cas.UNKNOWN))
     core.step(ev.TableSeen(1, table(epoch=claim.table.epoch, active=B)))
     assert core.role is Role.FOLLOWING
@@ -79,9 +79,9 @@ def test_another_nodes_claim_is_never_taken_for_ones_own() -> None:
 
 def test_an_unanswered_claim_that_went_through_is_recognised() -> None:
     core = Core().claiming()
-    claim = core.one(ev.SetTable)
+    claim = core.one(fx.SetTable)
     core.step(ev.CasDone(claim.round, ev.Cas.UNKNOWN))
-    assert core.of(ev.Refresh)
+    assert core.of(fx.Refresh)
     core.step(ev.TableSeen(1, claim.table))
     assert core.role is Role.STARTING
 
@@ -99,7 +99,7 @@ def test_entries_fetched_before_stop_reading_are_not_taken_twice() -> None:
     core.step(ev.EntriesRead([(core.offset, second)]))
     assert core.effects == []
     core.acknowledge()
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]
 
 
 def test_dropped_entries_leave_no_hole() -> None:
@@ -109,7 +109,7 @@ def test_dropped_entries_leave_no_hole() -> None:
     dead = [Script().commit(epoch(0, 5), n) for n in range(3)]
     core.step(ev.EntriesRead([(first, dead[0])]))
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
-    assert core.one(ev.Read).offset == first
+    assert core.one(fx.Read).offset == first
     core.step(ev.EntriesRead([(first + 1, dead[1])]))
     assert core.p.state.next_offset == first
     for n in range(3):
@@ -127,7 +127,7 @@ def _in_flight(core: Core) -> list[bytes]:
 # --- what became of a transaction (R4) ---
 
 
-def asked(core: Core, number: int, attempt: int) -> ev.Result:
+def asked(core: Core, number: int, attempt: int) -> res.Result:
     core.step(ev.Asked(1, tx(number), attempt))
     return core.replies()[0]
 
@@ -136,30 +136,30 @@ def asked(core: Core, number: int, attempt: int) -> ev.Result:
 def test_happened_may_be_said_by_whoever_sees_it_accepted() -> None:
     core, script = replica()
     core.land(script.commit(epoch(1), 1))
-    assert asked(core, 1, 1) == ev.Happened(2)
+    assert asked(core, 1, 1) == res.Happened(2)
 
 
 def test_not_happened_needs_a_higher_epoch_that_opened() -> None:
     core, script = replica()
-    assert isinstance(asked(core, 9, 1), ev.Unknown)
+    assert isinstance(asked(core, 9, 1), res.Unknown)
     core.land(script.started(epoch(2)))
-    assert isinstance(asked(core, 9, 1), ev.Unknown)
+    assert isinstance(asked(core, 9, 1), res.Unknown)
     core.land(script.opened(epoch(2)))
-    assert asked(core, 9, 1) == ev.NotHappened()
-    assert isinstance(asked(core, 9, 2), ev.Unknown)
+    assert asked(core, 9, 1) == res.NotHappened()
+    assert isinstance(asked(core, 9, 2), res.Unknown)
 
 
 def test_what_is_in_flight_is_unknown_whatever_was_attempted_before() -> None:
     core = Core().active()
     core.submit(9)
-    assert isinstance(asked(core, 9, 0), ev.Unknown)
+    assert isinstance(asked(core, 9, 0), res.Unknown)
 
 
 def test_what_may_be_forgotten_is_expired() -> None:
     outcomes = Outcomes([], horizon=tx(5)[:8])
     p = Partition(CopyState(A, 0, table(), ChainState(LOG_ID, SITE), 0, outcomes, SETTINGS, 0))
     (reply,) = p.step(ev.Asked(1, tx(5), 0), 0)
-    assert reply == ev.Reply(1, ev.Expired(tx(5)[:8]))
+    assert reply == fx.Reply(1, res.Expired(tx(5)[:8]))
 
 
 # --- elections ---
@@ -167,7 +167,7 @@ def test_what_may_be_forgotten_is_expired() -> None:
 
 def test_the_most_recent_answer_wins_and_the_loser_stands_back() -> None:
     core = Core().electing()
-    ask = core.one(ev.AskPositions)
+    ask = core.one(fx.AskPositions)
     core.step(ev.PositionTold("B", ask.round, Position(1, 3), True))
     core.step(ev.PositionTold("C", ask.round, Position(0, 0), True))
     assert core.role is Role.FOLLOWING
@@ -186,13 +186,13 @@ def test_answers_of_another_round_are_not_counted() -> None:
 def test_a_candidate_behind_in_the_log_raises_above_what_it_finds() -> None:
     """E4: the znode was restored from an old backup; the log holds a higher epoch."""
     core, script = Core().starting(), Script()
-    mine = core.one(ev.Append).data
+    mine = core.one(fx.Append).data
     core.land(script.started(epoch(40)))
     assert core.role is Role.FOLLOWING
     core.land(mine)
     core.step(ev.Ticked(), after_ms=SETTINGS.stand_back_ms)
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
-    assert core.one(ev.SetTable).table.epoch.number == 41
+    assert core.one(fx.SetTable).table.epoch.number == 41
 
 
 @pytest.mark.feature("Q2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.log.chain import ChainState
 from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import Merged
@@ -29,10 +29,10 @@ def test_no_position_is_stored_behind_parts() -> None:
     core, _, (*parts, last) = begun()
     for part in parts:
         core.land(part)
-        assert not core.of(ev.Apply)
-        assert not core.of(ev.Keep)
+        assert not core.of(fx.Apply)
+        assert not core.of(fx.Keep)
     core.land(last)
-    applied = core.one(ev.Apply)
+    applied = core.one(fx.Apply)
     (meant,) = applied.records
     assert isinstance(meant, AppliedMerge)
     assert applied.next_offset == core.offset
@@ -47,10 +47,10 @@ def test_a_higher_epoch_makes_them_nothing() -> None:
     for part in parts:
         core.land(part)
     core.land(script.started(epoch(10)))
-    assert core.of(ev.Keep)
+    assert core.of(fx.Keep)
     for data in (*parts, last):
         core.land(data)
-        assert not core.of(ev.Apply)
+        assert not core.of(fx.Apply)
     assert core.p.state.ledger.undecided
     core.land(script.opened(epoch(10)))
     assert core.p.state.chain.state.epoch.number == 10

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.settings import Sync
 from halog.core.table import resync
 from halog.core.table.migration import moving
@@ -163,10 +163,10 @@ def leading(**t: Any) -> Core:
 def settle(core: Core) -> None:
     """What it sets goes through, until it sets nothing more."""
     for _ in range(20):
-        while core.of(ev.SetTable):
+        while core.of(fx.SetTable):
             core.cas_ok()
         core.step(ev.Ticked(), after_ms=10)
-        if not core.of(ev.SetTable):
+        if not core.of(fx.SetTable):
             return
     raise AssertionError("it never stops")
 
@@ -185,7 +185,7 @@ def test_c_takes_its_place_then_b_goes_out_and_comes_back_as_it_catches_up() -> 
     settle(core)
     assert core.p.state.table.node_list == ("A", "C"), "what B acknowledges now is of the old copy"
     core.acked_by(C, 3)
-    assert ev.Happened(3) in core.replies(), "commits do not wait for it"
+    assert res.Happened(3) in core.replies(), "commits do not wait for it"
     core.step(ev.TableSeen(core.p.state.version + 1, resync.emptied(core.p.state.table, "B")))
     settle(core)
     assert core.p.state.table.node_list == ("A", "C"), "its copy is empty"

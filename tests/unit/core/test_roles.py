@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import Position
 from halog.core.log.records import encode
 from halog.core.roles import TRANSITIONS, Role, next_role
@@ -37,7 +37,7 @@ def following_handed_over_to_me() -> Core:
     core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))))
     for data in (s.started(epoch(1)), s.opened(epoch(1)), s.handed_over(epoch(1), "B")):
         core.land(data)
-    assert core.one(ev.SetTable).table.active == B
+    assert core.one(fx.SetTable).table.active == B
     return core
 
 
@@ -60,7 +60,7 @@ def electing_won() -> Core:
 
 def electing_stand_back() -> Core:
     core = Core().electing()
-    ask = core.one(ev.AskPositions)
+    ask = core.one(fx.AskPositions)
     for node in ask.nodes:
         core.step(ev.PositionTold(node, ask.round, Position(3, 9), True))
     return core
@@ -78,7 +78,7 @@ def claiming_claimed() -> Core:
 
 def claiming_deposed() -> Core:
     core = Core().claiming()
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.CONFLICT))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.CONFLICT))
     return core
 
 
@@ -158,7 +158,7 @@ def verifying_epoch_ended() -> Core:
 def draining_call_off() -> Core:
     core = Core().draining()
     core.step(ev.Ticked(), after_ms=SETTINGS.drain_ms)
-    assert core.replies() == [ev.Refused("B did not catch up in time")]
+    assert core.replies() == [res.Refused("B did not catch up in time")]
     return core
 
 
@@ -184,14 +184,14 @@ def draining_epoch_ended() -> Core:
 def handing_handed_over() -> Core:
     core = Core().handing()
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     return core
 
 
 def handing_deposed() -> Core:
     core = Core().handing()
     core.step(foreign_table())
-    assert isinstance(core.replies()[0], ev.Unknown)
+    assert isinstance(core.replies()[0], res.Unknown)
     return core
 
 
@@ -205,7 +205,7 @@ def offline_restored() -> Core:
     core = goes_offline(Core().active())
     core.alive()
     core.step(ev.Restored())
-    assert core.of(ev.Read)
+    assert core.of(fx.Read)
     return core
 
 
@@ -253,7 +253,7 @@ def test_every_other_pair_is_an_error_naming_both(role: Role) -> None:
 def test_a_hand_over_happened_if_the_successor_is_quicker_than_our_acknowledgement() -> None:
     core = Core().handing()
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 @pytest.mark.feature("R1")
@@ -265,14 +265,14 @@ def test_another_ones_record_during_a_hand_over_ends_that_epoch_and_no_other_of_
     core = how(Core())
     core.step(ev.Appended(core.p.state.tag, core.offset + 1))
     assert core.is_now(Role.FOLLOWING)
-    assert core.of(ev.Read)
-    assert not core.of(ev.EndSession)
+    assert core.of(fx.Read)
+    assert not core.of(fx.EndSession)
 
 
 @pytest.mark.parametrize("role", [r for r in Role if r not in (Role.FAILED,)], ids=lambda r: r.value)
 def test_a_copy_that_failed_answers_nothing_but_not_serving(role: Role) -> None:
     core = in_role(role)
     core.step(ev.LogLost("trimmed away"))
-    assert core.of(ev.StopReading)
+    assert core.of(fx.StopReading)
     core.submit(5)
-    assert isinstance(core.replies()[0], ev.NotServing)
+    assert isinstance(core.replies()[0], res.NotServing)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table.table import SYNC, Replica
@@ -31,7 +31,7 @@ def pushed(core: Core, *data: bytes, shown: int = 0, of: int = 1) -> list[int]:
 
 
 def lsns(core: Core) -> list[int]:
-    return [r.header.lsn for e in core.of(ev.Show) for r in e.records]
+    return [r.header.lsn for e in core.of(fx.Show) for r in e.records]
 
 
 def three() -> tuple[Core, list[bytes]]:
@@ -51,16 +51,16 @@ def test_what_the_active_shows_is_shown_behind_the_acknowledgement() -> None:
     assert pushed(core, script.commit(epoch(1), 1)) == []
     assert core.p.visible == 1
     assert pushed(core, script.commit(epoch(1), 2), shown=2) == [2]
-    assert [type(e) for e in core.effects] == [ev.SendAck, ev.Show]
+    assert [type(e) for e in core.effects] == [fx.SendAck, fx.Show]
     assert (core.p.visible, core.p.state.chain.state.lsn) == (2, 1)
-    assert not core.of(ev.Apply)
+    assert not core.of(fx.Apply)
 
 
 def test_an_index_without_a_record_shows_what_is_held_and_each_once() -> None:
     core, _ = three()
     assert pushed(core, shown=3) == []
     assert pushed(core, shown=4) == [4]
-    assert [type(e) for e in core.effects] == [ev.Show]
+    assert [type(e) for e in core.effects] == [fx.Show]
     assert pushed(core, shown=2) == [], "an older one that comes late"
     assert core.p.visible == 4
 
@@ -80,7 +80,7 @@ def test_what_is_behind_a_hole_is_shown_once_the_log_has_filled_it() -> None:
     core.land(data[0])
     core.step(ev.Taken())
     assert lsns(core) == [3]
-    assert [type(e) for e in core.effects if not isinstance(e, ev.Apply)] == [ev.SendAck, ev.Show]
+    assert [type(e) for e in core.effects if not isinstance(e, fx.Apply)] == [fx.SendAck, fx.Show]
 
 
 @pytest.mark.parametrize("of", [0, 2])
@@ -104,7 +104,7 @@ def test_who_told_its_position_shows_what_it_held_then_and_holds_no_more() -> No
     pushed(core, data[0])
     core.step(ev.PositionAsked("C", 1))
     assert pushed(core, data[1], shown=3) == [2]
-    assert not core.of(ev.SendAck)
+    assert not core.of(fx.SendAck)
 
 
 def test_it_stays_visible_until_an_epoch_opens_without_it() -> None:
@@ -144,7 +144,7 @@ def test_a_replica_that_becomes_active_shows_it_until_its_epoch_has_opened() -> 
     core.cas_ok()
     seen = [core.p.visible]
     core.land()
-    again = [e.data for e in core.of(ev.Append)]
+    again = [e.data for e in core.of(fx.Append)]
     seen.append(core.p.visible)
     for data in again:
         core.land(data)
@@ -160,7 +160,7 @@ def test_a_replica_that_becomes_active_shows_it_until_its_epoch_has_opened() -> 
 
 def told(core: Core) -> list[tuple[bool, int]]:
     """Of each push: has it a record, and what index."""
-    return [(bool(e.data), e.shown) for e in core.of(ev.Push)]
+    return [(bool(e.data), e.shown) for e in core.of(fx.Push)]
 
 
 def test_a_push_says_what_the_active_shows_by_then_not_what_it_brings() -> None:
@@ -176,26 +176,26 @@ def test_a_push_says_what_the_active_shows_by_then_not_what_it_brings() -> None:
 
 def test_what_no_push_follows_is_told_once_by_an_empty_one() -> None:
     core = acknowledged()
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
     core.step(ev.Ticked(), after_ms=20)
     assert told(core) == [(False, 2)]
-    assert core.one(ev.Push).to == ("B",)
+    assert core.one(fx.Push).to == ("B",)
     core.step(ev.Ticked(), after_ms=20)
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
 
 
 def test_what_the_log_has_by_then_needs_no_telling() -> None:
     core = acknowledged()
     core.acknowledge()
     core.step(ev.Ticked(), after_ms=20)
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
 
 
 def test_nobody_is_told_who_is_too_far_behind_to_be_pushed_to() -> None:
     core = acknowledged()
     core.step(ev.AliveChanged(frozenset({A, C})))
     core.step(ev.Ticked(), after_ms=20)
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
 
 
 def test_where_commits_wait_for_the_log_no_index_is_told() -> None:
@@ -204,7 +204,7 @@ def test_where_commits_wait_for_the_log_no_index_is_told() -> None:
     assert told(core) == [(True, 0)]
     core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 2, applied=False))
     core.step(ev.Ticked(), after_ms=20)
-    assert not core.of(ev.Push)
+    assert not core.of(fx.Push)
 
 
 def test_who_gives_up_shows_what_it_showed() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.roles import Role
+from halog.core.table.tell import Tell
 from halog.events import REMOVED
 from tests.unit.core.kit import SETTINGS, B, Core, create
 
@@ -29,8 +30,8 @@ class SlowLog(Core):
         return []
 
 
-def wait(core: Core, ms: int) -> list[ev.Effect]:
-    effects: list[ev.Effect] = []
+def wait(core: Core, ms: int) -> list[fx.Effect]:
+    effects: list[fx.Effect] = []
     for _ in range(ms // TICK):
         effects += core.step(ev.Ticked(), after_ms=TICK)
     return effects
@@ -46,16 +47,16 @@ def test_a_sync_replica_that_lives_but_acknowledges_nothing_leaves_the_node_list
     for _ in range(SETTINGS.silent_ms // SETTINGS.ack_every_ms + 2):
         core.acked_by(B, 1)  # it lives, and repeats what it has: it cannot reach the log, say
         effects += wait(core, SETTINGS.ack_every_ms)
-    (shrink,) = [e for e in effects if isinstance(e, ev.SetTable)]
+    (shrink,) = [e for e in effects if isinstance(e, fx.SetTable)]
     assert shrink.table.replicas == ()
-    assert not [e for e in effects if isinstance(e, ev.Reply)]  # S2
+    assert not [e for e in effects if isinstance(e, fx.Reply)]  # S2
     core.step(ev.CasDone(shrink.round, ev.Cas.OK, 3))
-    assert core.replies() == [ev.Happened(2)]
-    (told,) = core.of(ev.Tell)
+    assert core.replies() == [res.Happened(2)]
+    (told,) = core.of(Tell)
     assert (told.kind, told.node) == (REMOVED, "B")
     assert "acknowledged nothing new" in told.cause
     core.acked_by(B, 2)
-    assert core.one(ev.SetTable).table.replicas[0].member == B
+    assert core.one(fx.SetTable).table.replicas[0].member == B
 
 
 @pytest.mark.feature("R4")
@@ -82,7 +83,7 @@ def test_a_replica_is_not_silent_while_an_append_goes_unanswered() -> None:
     core.submit(2, create(b"other"))
     patience = SETTINGS.commit_deadline_ms - 2 * TICK
     assert patience > 2 * SETTINGS.silent_ms
-    assert not [e for e in wait(core, patience) if isinstance(e, ev.SetTable | ev.EndSession)]
+    assert not [e for e in wait(core, patience) if isinstance(e, fx.SetTable | fx.EndSession)]
     core.acknowledge()
     core.acked_by(B, 3)
     assert len(core.replies()) == 2
@@ -95,16 +96,16 @@ def test_before_a_replica_is_silent_the_log_is_asked_and_an_outage_of_any_length
     core.answers = False
     core.submit(1)
     core.acknowledge()
-    (asked,) = [e for e in wait(core, 4 * SETTINGS.silent_ms) if isinstance(e, ev.SetTable | ev.AskLog)]
-    assert isinstance(asked, ev.AskLog)
+    (asked,) = [e for e in wait(core, 4 * SETTINGS.silent_ms) if isinstance(e, fx.SetTable | fx.AskLog)]
+    assert isinstance(asked, fx.AskLog)
     core.step(ev.LogAnswered(asked.round - 1))  # not the one that was asked last
     assert not wait(core, SETTINGS.silent_ms)
     core.answers = True
     core.step(ev.LogAnswered(asked.round))  # it was away
     effects = wait(core, SETTINGS.silent_ms - 3 * SETTINGS.ack_every_ms)
-    assert not [e for e in effects if isinstance(e, ev.SetTable)]
+    assert not [e for e in effects if isinstance(e, fx.SetTable)]
     core.acked_by(B, 2)
-    assert not [e for e in wait(core, SETTINGS.silent_ms // 2) if isinstance(e, ev.SetTable)]
+    assert not [e for e in wait(core, SETTINGS.silent_ms // 2) if isinstance(e, fx.SetTable)]
 
 
 @pytest.mark.feature("R4")
@@ -116,11 +117,11 @@ def test_a_replica_is_silent_behind_a_log_that_is_slow_with_every_answer(repeats
     core.acknowledge()
     answers = 0
     while core.p.state.table.replicas:
-        (asked,) = core.wait_for(ev.AskLog | ev.SetTable, 4 * SETTINGS.ack_every_ms)
-        if isinstance(asked, ev.SetTable):
+        (asked,) = core.wait_for(fx.AskLog | fx.SetTable, 4 * SETTINGS.ack_every_ms)
+        if isinstance(asked, fx.SetTable):
             core.step(ev.CasDone(asked.round, ev.Cas.OK, asked.version + 1))
             break
-        assert not core.wait_for(ev.AskLog | ev.SetTable, answer_ms), "it is asked one question at a time"
+        assert not core.wait_for(fx.AskLog | fx.SetTable, answer_ms), "it is asked one question at a time"
         answers += 1
         core.step(ev.LogAnswered(asked.round))
         if repeats:
@@ -136,11 +137,11 @@ def test_a_replica_is_silent_behind_a_log_that_has_something_to_acknowledge_all_
     flying: list[tuple[int, int]] = []
     for n in range(1, 3 * SETTINGS.silent_ms // TICK):
         core.submit(n, create(b"%d" % n))
-        flying.append((core.now, core.one(ev.Append).tag))
+        flying.append((core.now, core.one(fx.Append).tag))
         if flying[0][0] <= core.now - late:
             core.acknowledge(flying.pop(0)[1])
         core.acked_by(B, 1)
-        if set_ := [e for e in wait(core, TICK) if isinstance(e, ev.SetTable)]:
+        if set_ := [e for e in wait(core, TICK) if isinstance(e, fx.SetTable)]:
             assert n * TICK < 2 * SETTINGS.silent_ms
             assert set_[0].table.replicas == ()
             return
@@ -152,10 +153,10 @@ def test_a_replica_that_is_as_slow_as_the_log_stays() -> None:
     core, answer_ms = SlowLog().with_sync_replica(), 1_200
     for n in range(1, 30):
         core.submit(n, create(b"%d" % n))
-        assert not [e for e in wait(core, answer_ms) if isinstance(e, ev.SetTable)]
+        assert not [e for e in wait(core, answer_ms) if isinstance(e, fx.SetTable)]
         core.acknowledge()
-        for asked in [e for e in wait(core, answer_ms) if isinstance(e, ev.SetTable | ev.AskLog)]:
-            assert isinstance(asked, ev.AskLog)
+        for asked in [e for e in wait(core, answer_ms) if isinstance(e, fx.SetTable | fx.AskLog)]:
+            assert isinstance(asked, fx.AskLog)
             core.step(ev.LogAnswered(asked.round))
         core.acked_by(B, n + 1)
 
@@ -169,7 +170,7 @@ def test_a_quorum_holds_while_the_log_stands_still() -> None:
     core.submit(2, create(b"other"))
     wait(core, 2 * SETTINGS.silent_ms)
     core.submit(3, create(b"third"))
-    assert core.one(ev.Append)
+    assert core.one(fx.Append)
 
 
 @pytest.mark.feature("P10")
@@ -177,10 +178,10 @@ def test_an_active_copy_that_is_lost_says_so_in_the_znode_until_it_is_heard() ->
     core = Core().with_sync_replica()
     core.step(ev.LogLost("the disk is full"))
     assert core.role is Role.FAILED
-    first = core.one(ev.SetTable)
+    first = core.one(fx.SetTable)
     assert first.table.active is None
     assert first.table.epoch == core.p.state.table.epoch
     core.step(ev.CasDone(first.round, ev.Cas.UNKNOWN))
-    (again, *_) = [e for e in wait(core, 2 * SETTINGS.retry_ms) if isinstance(e, ev.SetTable)]
+    (again, *_) = [e for e in wait(core, 2 * SETTINGS.retry_ms) if isinstance(e, fx.SetTable)]
     core.step(ev.TableSeen(again.version + 1, again.table))
     assert not wait(core, 2 * SETTINGS.retry_ms)

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.log import records
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites, SiteVotes
 from halog.core.sites.site_quorum import FIRST_MS, QUORUM, RENEWALS, SiteQuorum, is_quorum, needed
 from halog.core.sites.sync_sites import as_member
+from halog.core.table.tell import Tell
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
 from tests.unit.core.kit import Core, create, tx
 
@@ -37,12 +38,12 @@ def young(settings: Settings | None = None, **changes: Any) -> Core:
 
 def asked(core: Core) -> dict[str, int]:
     """The questions of the last step, by site."""
-    return {e.site: e.round for e in core.of(ev.AskVote)}
+    return {e.site: e.round for e in core.of(fx.AskVote)}
 
 
-def answer(core: Core, questions: dict[str, int], after_ms: int = 0, **owners: str) -> list[ev.Effect]:
+def answer(core: Core, questions: dict[str, int], after_ms: int = 0, **owners: str) -> list[fx.Effect]:
     """What sites say whose their votes are."""
-    found: list[ev.Effect] = []
+    found: list[fx.Effect] = []
     for site, owner in owners.items():
         found += core.step(ev.VoteAnswered(questions[site], site, owner), after_ms=after_ms)
         after_ms = 0
@@ -62,7 +63,7 @@ def quorum(core: Core) -> SiteQuorum:
     return core.p.leading.sites.quorum
 
 
-def commit(core: Core, number: int) -> list[ev.Result]:
+def commit(core: Core, number: int) -> list[res.Result]:
     """The log has it; what is said of it."""
     core.submit(number, create(b"%d" % number))
     found = core.replies()
@@ -111,8 +112,8 @@ def test_what_comes_before_the_first_votes_waits_for_them() -> None:
     answer(core, questions, here="here")
     assert not core.replies()
     answer(core, questions, east="here")
-    assert core.replies() == [ev.Happened(2)]
-    assert not core.of(ev.Tell)  # nothing was lost
+    assert core.replies() == [res.Happened(2)]
+    assert not core.of(Tell)  # nothing was lost
 
 
 def test_commits_of_a_young_epoch_are_refused_once_votes_had_their_time() -> None:
@@ -120,14 +121,14 @@ def test_commits_of_a_young_epoch_are_refused_once_votes_had_their_time() -> Non
     core.step(ev.Ticked(), after_ms=FIRST_MS - 1)
     assert commit(core, 1) == []
     core.step(ev.Ticked(), after_ms=1)
-    assert [e.kind for e in core.of(ev.Tell)] == [SITE_QUORUM_LOST]
-    assert commit(core, 2) == [ev.TooFew(0, 2, "votes", ("here", "east", "north"))]
+    assert [e.kind for e in core.of(Tell)] == [SITE_QUORUM_LOST]
+    assert commit(core, 2) == [res.TooFew(0, 2, "votes", ("here", "east", "north"))]
 
 
 def test_a_policy_without_votes_asks_nobody_and_waits_for_nobody() -> None:
     core = young(Settings())
     assert not asked(core)
-    assert commit(core, 1) == [ev.Happened(2)]
+    assert commit(core, 1) == [res.Happened(2)]
     assert not quorum(core).is_lost
     assert not quorum(core).is_sure
 
@@ -135,9 +136,9 @@ def test_a_policy_without_votes_asks_nobody_and_waits_for_nobody() -> None:
 def test_votes_that_do_not_bind_are_asked_for_and_not_waited_for() -> None:
     core = young(policy(binding=False))
     assert asked(core).keys() == {"here", "east", "north"}
-    assert commit(core, 1) == [ev.Happened(2)]
+    assert commit(core, 1) == [res.Happened(2)]
     core.step(ev.Ticked(), after_ms=LEASE_MS)
-    assert commit(core, 2) == [ev.Happened(3)]
+    assert commit(core, 2) == [res.Happened(3)]
     assert not quorum(core).is_lost
     assert not quorum(core).is_counted("east")
 
@@ -175,8 +176,8 @@ def test_a_commit_in_flight_is_answered_if_the_votes_come_back() -> None:
     core.acknowledge()
     assert not core.replies()
     answer(core, questions, east="here", here="here")
-    assert core.replies() == [ev.Happened(2)]
-    assert [e.kind for e in core.of(ev.Tell)] == [SITE_QUORUM]
+    assert core.replies() == [res.Happened(2)]
+    assert [e.kind for e in core.of(Tell)] == [SITE_QUORUM]
 
 
 def test_it_is_unknown_if_the_epoch_ends() -> None:
@@ -185,18 +186,18 @@ def test_it_is_unknown_if_the_epoch_ends() -> None:
     core.now += MINE
     core.acknowledge()
     core.step(ev.AppendFailed(-1, "the session is over"))
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    assert [type(r) for r in core.replies()] == [res.Unknown]
 
 
 def test_new_commits_are_refused_by_name_while_votes_are_missing() -> None:
     core = with_votes()
     core.step(ev.Ticked(), after_ms=MINE)
-    (told,) = core.of(ev.Tell)
+    (told,) = core.of(Tell)
     assert told.kind is SITE_QUORUM_LOST
     assert told.more == {"have": 0, "needed": 2, "missing": "here, east, north"}
     questions = asked(core)
     answer(core, questions, here="here")
-    assert commit(core, 1) == [ev.TooFew(1, 2, "votes", ("east", "north"))]
+    assert commit(core, 1) == [res.TooFew(1, 2, "votes", ("east", "north"))]
 
 
 def test_without_more_than_half_nothing_is_answered() -> None:
@@ -257,11 +258,11 @@ def test_the_votes_of_an_overruled_site_do_not_count_until_they_are_had() -> Non
     core = young(policy(TWO), overruled=("east",))
     questions = asked(core)
     answer(core, questions, here="here")
-    assert commit(core, 1) == [ev.Happened(2)]
+    assert commit(core, 1) == [res.Happened(2)]
     assert core.p.state.table.overruled == ("east",)
     answer(core, questions, east="here")
     core.step(ev.Ticked(), after_ms=100)
-    sets = core.of(ev.SetTable)
+    sets = core.of(fx.SetTable)
     assert sets
     assert sets[0].table.overruled == ()
 
@@ -269,18 +270,18 @@ def test_the_votes_of_an_overruled_site_do_not_count_until_they_are_had() -> Non
 def test_a_site_without_votes_serves_where_all_others_are_overruled() -> None:
     """It only follows unless an operator says otherwise: then there is no vote left that it could want."""
     core = young(policy((("here", 0), ("east", 1))), overruled=("east",))
-    assert commit(core, 1) == [ev.Happened(2)]
+    assert commit(core, 1) == [res.Happened(2)]
 
 
 def test_overruling_begins_while_it_serves() -> None:
     core = with_votes(policy(TWO))
     core.step(ev.Ticked(), after_ms=MINE)
     answer(core, asked(core), here="here")
-    assert commit(core, 1) == [ev.TooFew(2, 3, "votes", ("east",))]
+    assert commit(core, 1) == [res.TooFew(2, 3, "votes", ("east",))]
     now = msgspec.structs.replace(core.p.state.table, overruled=("east",))
     core.step(ev.TableSeen(core.p.state.version + 1, now))
     core.step(ev.Ticked(), after_ms=100)
-    assert commit(core, 2) == [ev.Happened(2)]
+    assert commit(core, 2) == [res.Happened(2)]
 
 
 # --- what rests on it ---
@@ -298,7 +299,7 @@ def test_sites_and_votes_are_both_waited_for() -> None:
     assert leading is not None
     assert leading.writer.wait_set >= {QUORUM, as_member("east")}
     answer(core, questions, here="here", east="here")
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     assert QUORUM not in leading.writer.wait_set
 
 
@@ -312,14 +313,14 @@ def test_a_barrier_is_answered_with_the_votes_only() -> None:
     core.step(ev.Ticked())
     questions = asked(core)
     answer(core, questions, here="here", north="here")
-    assert [r.result for r in core.of(ev.Reply) if r.token == 5] == [ev.Happened(2)]
+    assert [r.result for r in core.of(fx.Reply) if r.token == 5] == [res.Happened(2)]
 
 
 def test_a_barrier_is_refused_while_they_are_missing() -> None:
     core = with_votes()
     core.step(ev.Ticked(), after_ms=MINE)
     core.step(ev.BarrierAsked(5))
-    assert core.replies() == [ev.TooFew(0, 2, "votes", ("here", "east", "north"))]
+    assert core.replies() == [res.TooFew(0, 2, "votes", ("here", "east", "north"))]
 
 
 def test_what_became_of_a_commit_is_unknown_without_the_votes() -> None:
@@ -329,12 +330,12 @@ def test_what_became_of_a_commit_is_unknown_without_the_votes() -> None:
     core.now += MINE
     core.acknowledge()
     core.step(ev.Asked(9, tx(1), 0))
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    assert [type(r) for r in core.replies()] == [res.Unknown]
     core.step(ev.Ticked())
     questions = asked(core)
     answer(core, questions, here="here", east="here")
     core.step(ev.Asked(10, tx(1), 0))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_a_copy_that_is_not_active_says_nothing_of_it() -> None:
@@ -342,10 +343,10 @@ def test_a_copy_that_is_not_active_says_nothing_of_it() -> None:
     commit(core, 1)
     core.step(ev.AppendFailed(-1, "the session is over"))
     core.step(ev.Asked(9, tx(1), 0))
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    assert [type(r) for r in core.replies()] == [res.Unknown]
 
 
-def given_to(core: Core, site: str) -> list[ev.Effect]:
+def given_to(core: Core, site: str) -> list[fx.Effect]:
     """The table says that another site is to serve it."""
     now = msgspec.structs.replace(core.p.state.table, owner=site)
     core.step(ev.TableSeen(core.p.state.version + 1, now))
@@ -353,7 +354,7 @@ def given_to(core: Core, site: str) -> list[ev.Effect]:
 
 
 def handed_over(core: Core) -> list[records.Record]:
-    found = [records.decode(e.data) for e in core.of(ev.Append)]
+    found = [records.decode(e.data) for e in core.of(fx.Append)]
     return [r for r in found if isinstance(r, records.HandedOver)]
 
 
@@ -370,9 +371,9 @@ def test_without_them_the_epoch_ends_as_it_is() -> None:
     core.submit(1)
     core.step(ev.Ticked(), after_ms=MINE)
     given_to(core, "east")
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     assert core.p.leading is None
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    assert [type(r) for r in core.replies()] == [res.Unknown]
 
 
 def test_votes_that_end_while_it_hands_over_to_a_site_end_the_epoch_as_it_is_too() -> None:
@@ -382,11 +383,11 @@ def test_votes_that_end_while_it_hands_over_to_a_site_end_the_epoch_as_it_is_too
     assert core.role is Role.DRAINING
     core.now += MINE
     core.acknowledge()
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     core.step(ev.Ticked())
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     assert core.p.leading is None
-    assert [type(r.result) for r in core.of(ev.Reply) if r.token == core.token] == [ev.Unknown]
+    assert [type(r.result) for r in core.of(fx.Reply) if r.token == core.token] == [res.Unknown]
 
 
 def test_inside_its_site_it_is_handed_over_once_what_waits_for_votes_is_answered() -> None:

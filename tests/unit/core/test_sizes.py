@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from halog.adapters.kafka import conf as kafka_conf
 from halog.adapters.memory import log as memory_log
 from halog.config.check import LOG_BYTES
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.size_limits import SPARE, harmless_bytes, most_bytes, record_limit, too_large
 from halog.core.ids import EpochId
 from halog.core.keys.directory import StoredEntry, entry_key, moved, packed, unpacked
@@ -102,11 +102,11 @@ def test_an_object_that_could_not_be_changed_is_refused_by_name(vote: bool, keep
     core = Core(settings=settings).active()
     before = core.p.state.chain.state
     core.step(asked(1, create(b"a"), create(b"b", bytes(limit + 1))))
-    assert core.replies() == [ev.TooLarge(limit + 1, limit, b"b")]
-    assert core.of(ev.Append) == []
+    assert core.replies() == [res.TooLarge(limit + 1, limit, b"b")]
+    assert core.of(fx.Append) == []
     assert core.p.state.chain.state == before
     core.step(asked(2, create(b"a"), create(b"b", bytes(limit))))
-    assert core.one(ev.Append)
+    assert core.one(fx.Append)
 
 
 def test_the_last_record_of_an_object_that_is_too_large_may_exceed_the_limit() -> None:
@@ -131,7 +131,7 @@ def test_what_is_too_large_already_may_be_deleted_and_moved_and_made_smaller() -
     settings = Settings(max_record_bytes=100_000, before_images=True)
     old = bytes(99_990)
 
-    def said(change: Change, *, vote: bool = False, moves: bool = False) -> list[ev.Result]:
+    def said(change: Change, *, vote: bool = False, moves: bool = False) -> list[res.Result]:
         core = Core(settings=settings).active()
         found = {b"k": -1 if change.op == CREATE else 3}
         if vote:
@@ -148,8 +148,8 @@ def test_what_is_too_large_already_may_be_deleted_and_moved_and_made_smaller() -
     assert said(was(CREATE, old, None), vote=True, moves=True) == []
     assert said(was(UPDATE, b"small", old[:90_000])) == []
     limit = most_bytes(100_000, 1, before_images=True)
-    assert said(was(UPDATE, old[:60_000], old[:39_000])) == [ev.TooLarge(60_000, limit, b"k")]
-    assert said(was(CREATE, old, None)) == [ev.TooLarge(99_990, limit, b"k")]
+    assert said(was(UPDATE, old[:60_000], old[:39_000])) == [res.TooLarge(60_000, limit, b"k")]
+    assert said(was(CREATE, old, None)) == [res.TooLarge(99_990, limit, b"k")]
 
 
 def test_the_log_takes_the_largest_record_that_a_configuration_may_allow() -> None:

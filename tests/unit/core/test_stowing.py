@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member
 from halog.core.replica.pushed_store import KEPT, is_holder, last_run
 from halog.core.settings import Settings, Sync
@@ -44,11 +44,11 @@ def test_it_is_stored_and_then_told() -> None:
     one, two = script.commit(epoch(1), 1), script.commit(epoch(1), 2)
     pushed(core, one)
     assert core.effects == [
-        ev.Stow(epoch(1), 2, (one,), anew=True, flush=False),
-        ev.SendAck("A", epoch(1), 2, applied=False),
+        fx.Stow(epoch(1), 2, (one,), anew=True, flush=False),
+        fx.SendAck("A", epoch(1), 2, applied=False),
     ]
     pushed(core, two)
-    assert core.one(ev.Stow) == ev.Stow(epoch(1), 3, (two,), anew=False, flush=False)
+    assert core.one(fx.Stow) == fx.Stow(epoch(1), 3, (two,), anew=False, flush=False)
 
 
 def test_its_first_word_of_all_is_that_the_store_stands_for_it() -> None:
@@ -59,27 +59,27 @@ def test_its_first_word_of_all_is_that_the_store_stands_for_it() -> None:
     core.land(script.started(epoch(1)))
     core.land(script.opened(epoch(1)))
     core.step(ev.Taken())
-    assert core.effects == [ev.Stand((2,), False), ev.Save(False), ev.SendAck("A", epoch(1), 1)]
+    assert core.effects == [fx.Stand((2,), False), fx.Save(False), fx.SendAck("A", epoch(1), 1)]
     core.land(script.commit(epoch(1), 1))
     core.step(ev.Taken())
-    assert not core.of(ev.Stand)
+    assert not core.of(fx.Stand)
 
 
 def test_with_sync_it_is_told_once_the_disk_has_it_and_those_that_wait_share_a_flush() -> None:
     core, script = follower(settings=FLUSHED)
     datas = [script.commit(epoch(1), n) for n in (1, 2, 3)]
     pushed(core, datas[0])
-    assert core.effects == [ev.Stow(epoch(1), 2, (datas[0],), anew=True, flush=True)]
+    assert core.effects == [fx.Stow(epoch(1), 2, (datas[0],), anew=True, flush=True)]
     pushed(core, datas[1])
     pushed(core, datas[2])
     assert core.effects == []
     core.step(ev.Stowed(epoch(1), 2))
     assert core.effects == [
-        ev.Stow(epoch(1), 4, tuple(datas[1:]), anew=False, flush=True),
-        ev.SendAck("A", epoch(1), 2, applied=False),
+        fx.Stow(epoch(1), 4, tuple(datas[1:]), anew=False, flush=True),
+        fx.SendAck("A", epoch(1), 2, applied=False),
     ]
     core.step(ev.Stowed(epoch(1), 4))
-    assert core.one(ev.SendAck).lsn == 4
+    assert core.one(fx.SendAck).lsn == 4
 
 
 def test_what_the_log_brought_meanwhile_is_not_told_as_held() -> None:
@@ -88,7 +88,7 @@ def test_what_the_log_brought_meanwhile_is_not_told_as_held() -> None:
     pushed(core, data)
     core.land(data)
     core.step(ev.Stowed(epoch(1), 2))
-    assert not core.of(ev.SendAck)
+    assert not core.of(fx.SendAck)
 
 
 def test_a_flush_that_ends_after_its_epoch_says_nothing_of_the_next_one() -> None:
@@ -102,18 +102,18 @@ def test_a_flush_that_ends_after_its_epoch_says_nothing_of_the_next_one() -> Non
     core.step(ev.Taken())
     data = opens.commit(epoch(2), 3)
     core.step(ev.Pushed(A, epoch(2), (data,)))
-    assert core.one(ev.Stow) == ev.Stow(epoch(2), 3, (data,), anew=True, flush=True)
+    assert core.one(fx.Stow) == fx.Stow(epoch(2), 3, (data,), anew=True, flush=True)
     core.step(ev.Stowed(epoch(1), 3))
-    assert not core.of(ev.SendAck)
+    assert not core.of(fx.SendAck)
     core.step(ev.Stowed(epoch(2), 3))
-    assert core.one(ev.SendAck).lsn == 3
+    assert core.one(fx.SendAck).lsn == 3
 
 
 def test_who_told_its_position_stores_no_more_of_that_epoch() -> None:
     core, script = follower(settings=WRITTEN)
     first = script.commit(epoch(1), 1)
     core.step(ev.PositionAsked("C", 1))
-    assert core.one(ev.TellPosition).stood == (2,)
+    assert core.one(fx.TellPosition).stood == (2,)
     pushed(core, first)
     assert core.effects == []
 
@@ -130,7 +130,7 @@ def test_a_copy_that_fails_names_itself_if_its_store_stands_for_it() -> None:
     core, _ = follower(settings=WRITTEN)
     core.step(ev.TableSeen(2, table(epoch=epoch(2), active=B, replicas=(Replica("A", 1, SYNC),))))
     core.step(ev.LogLost("its log has lost its end"))
-    assert Replica("B", 2, SYNC) in core.one(ev.SetTable).table.replicas
+    assert Replica("B", 2, SYNC) in core.one(fx.SetTable).table.replicas
 
 
 # --- what is read back ---

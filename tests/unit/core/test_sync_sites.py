@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import EpochId
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites
 from halog.core.sites.sync_sites import as_member
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.events import SITE_AWAY, SITE_BACK
 from tests.unit.core.kit import B, Core, create, table, tx
 
@@ -29,7 +30,7 @@ def of_one_node(settings: Settings = STRICT, **changes: Any) -> Core:
     return Core(settings=settings, **{"sync": 0, "configured": ("A", "B", "C"), **changes}).active()
 
 
-def confirmed(core: Core, lsn: int, site: str = "east", epoch: EpochId | None = None) -> list[ev.Effect]:
+def confirmed(core: Core, lsn: int, site: str = "east", epoch: EpochId | None = None) -> list[fx.Effect]:
     """The log of that site has it."""
     return core.step(ev.SiteAck(site, epoch or core.p.state.chain.state.epoch, lsn))
 
@@ -43,9 +44,9 @@ def in_sync(settings: Settings = STRICT) -> Core:
     return core
 
 
-def passes(core: Core, ms: int) -> list[ev.Effect]:
+def passes(core: Core, ms: int) -> list[fx.Effect]:
     """Time, as a process that runs lives through it; all effects."""
-    found: list[ev.Effect] = []
+    found: list[fx.Effect] = []
     for _ in range(0, ms, 100):
         found += core.step(ev.Ticked(), after_ms=100)
     core.effects = found
@@ -53,7 +54,7 @@ def passes(core: Core, ms: int) -> list[ev.Effect]:
 
 
 def told(core: Core) -> list[tuple[str, str]]:
-    return [(e.kind.code, e.more["site"]) for e in core.of(ev.Tell) if e.kind in (SITE_AWAY, SITE_BACK)]
+    return [(e.kind.code, e.more["site"]) for e in core.of(Tell) if e.kind in (SITE_AWAY, SITE_BACK)]
 
 
 def test_a_commit_is_answered_when_the_other_sites_log_has_it() -> None:
@@ -62,7 +63,7 @@ def test_a_commit_is_answered_when_the_other_sites_log_has_it() -> None:
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_it_is_not_answered_by_the_site_before_the_own_log_has_it() -> None:
@@ -72,7 +73,7 @@ def test_it_is_not_answered_by_the_site_before_the_own_log_has_it() -> None:
     confirmed(core, 2)
     assert not core.replies()
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_what_a_site_had_of_an_earlier_epoch_or_never_counts_for_nothing() -> None:
@@ -97,7 +98,7 @@ def test_all_sites_and_the_replicas_are_waited_for() -> None:
     core.acked_by(B, 2)
     assert not core.replies()
     confirmed(core, 2, site="north")
-    assert ev.Happened(2) in core.replies()
+    assert res.Happened(2) in core.replies()
 
 
 def test_a_group_is_answered_at_once_when_its_last_commit_has_arrived() -> None:
@@ -107,7 +108,7 @@ def test_a_group_is_answered_at_once_when_its_last_commit_has_arrived() -> None:
     for tag in range(core.p.state.tag - 4, core.p.state.tag + 1):
         core.acknowledge(tag)
     confirmed(core, 6)
-    assert core.replies() == [ev.Happened(lsn) for lsn in range(2, 7)]
+    assert core.replies() == [res.Happened(lsn) for lsn in range(2, 7)]
 
 
 def test_a_policy_without_sync_sites_waits_for_nobody_else() -> None:
@@ -115,8 +116,8 @@ def test_a_policy_without_sync_sites_waits_for_nobody_else() -> None:
     confirmed(core, 1)
     core.submit(1)
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
-    assert not core.of(ev.SetTable)
+    assert core.replies() == [res.Happened(2)]
+    assert not core.of(fx.SetTable)
 
 
 def test_a_strict_policy_waits_for_a_site_that_nobody_has_heard_of_yet() -> None:
@@ -125,8 +126,8 @@ def test_a_strict_policy_waits_for_a_site_that_nobody_has_heard_of_yet() -> None
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [ev.Happened(2)]
-    assert core.one(ev.SetTable).table.synced == ("east",)
+    assert core.replies() == [res.Happened(2)]
+    assert core.one(fx.SetTable).table.synced == ("east",)
 
 
 def test_new_commits_are_refused_by_name_while_a_site_is_away_and_one_in_flight_waits() -> None:
@@ -135,16 +136,16 @@ def test_new_commits_are_refused_by_name_while_a_site_is_away_and_one_in_flight_
     core.acknowledge()
     passes(core, LONG)
     assert told(core) == [("HALOG-1045", "east")]
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     core.submit(2, create(b"other"))
-    assert core.replies() == [ev.TooFew(0, 1, "sites", ("east",))]
-    assert not core.of(ev.Append)
+    assert core.replies() == [res.TooFew(0, 1, "sites", ("east",))]
+    assert not core.of(fx.Append)
     confirmed(core, 2)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     passes(core, 200)
     assert told(core) == [("HALOG-1046", "east")]
     core.submit(3, create(b"third"))
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
 
 
 def test_what_is_only_read_is_not_refused_meanwhile() -> None:
@@ -153,7 +154,7 @@ def test_what_is_only_read_is_not_refused_meanwhile() -> None:
     core.acknowledge()
     passes(core, LONG)
     core.step(ev.BarrierAsked(7))
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
 
 
 def test_a_site_that_has_everything_is_there_however_long_nobody_writes() -> None:
@@ -163,7 +164,7 @@ def test_a_site_that_has_everything_is_there_however_long_nobody_writes() -> Non
         assert not told(core)
         confirmed(core, 1)
     core.submit(1)
-    assert core.of(ev.Append)
+    assert core.of(fx.Append)
 
 
 def test_a_site_that_repeats_what_it_had_is_away_all_the_same() -> None:
@@ -174,7 +175,7 @@ def test_a_site_that_repeats_what_it_had_is_away_all_the_same() -> None:
         passes(core, 500)
         confirmed(core, 1)
     core.submit(2, create(b"other"))
-    assert core.replies() == [ev.TooFew(0, 1, "sites", ("east",))]
+    assert core.replies() == [res.TooFew(0, 1, "sites", ("east",))]
 
 
 def test_a_site_is_dropped_in_the_znode_first_and_then_waited_for_no_more() -> None:
@@ -183,11 +184,11 @@ def test_a_site_is_dropped_in_the_znode_first_and_then_waited_for_no_more() -> N
     core.submit(1)
     core.acknowledge()
     passes(core, LONG)
-    proposal = core.of(ev.SetTable)[0]
+    proposal = core.of(fx.SetTable)[0]
     assert proposal.table.synced == ()
     assert not core.replies()
     core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.state.version + 1))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     assert told(core) == [("HALOG-1045", "east")]
 
 
@@ -197,15 +198,15 @@ def test_while_nobody_knows_whether_it_was_dropped_it_is_waited_for() -> None:
     core.submit(1)
     core.acknowledge()
     passes(core, LONG)
-    core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.UNKNOWN))
+    core.step(ev.CasDone(core.of(fx.SetTable)[0].round, ev.Cas.UNKNOWN))
     assert not core.replies()
     core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
     assert not core.replies()
     core.cas_ok()  # once more as it was: no earlier set can land any more
     assert not core.replies()
-    assert core.one(ev.SetTable).table.synced == ()
+    assert core.one(fx.SetTable).table.synced == ()
     core.cas_ok()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_a_site_that_has_just_confirmed_is_not_dropped() -> None:
@@ -215,12 +216,12 @@ def test_a_site_that_has_just_confirmed_is_not_dropped() -> None:
     core.submit(1)
     core.acknowledge()
     passes(core, LONG)
-    core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.UNKNOWN))
+    core.step(ev.CasDone(core.of(fx.SetTable)[0].round, ev.Cas.UNKNOWN))
     core.step(ev.TableSeen(core.p.state.version, core.p.state.table))
-    as_it_was = core.one(ev.SetTable)  # once more: then no earlier set can land any more
+    as_it_was = core.one(fx.SetTable)  # once more: then no earlier set can land any more
     confirmed(core, 2)
     core.step(ev.CasDone(as_it_was.round, ev.Cas.OK, core.p.state.version + 1))
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     assert core.p.state.table.synced == ("east",)
 
 
@@ -230,21 +231,21 @@ def test_a_dropped_site_is_back_once_it_has_what_is_in_flight() -> None:
     core.submit(1)
     core.acknowledge()
     passes(core, LONG)
-    core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.OK, core.p.state.version + 1))
+    core.step(ev.CasDone(core.of(fx.SetTable)[0].round, ev.Cas.OK, core.p.state.version + 1))
     core.submit(2, create(b"other"))
     core.acknowledge()
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]
     core.submit(3, create(b"third"))
     confirmed(core, 2)
     passes(core, 100)  # it is there, and close behind: waited for from now on
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 3)
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     confirmed(core, 4)
-    assert core.replies() == [ev.Happened(4)]
-    assert core.one(ev.SetTable).table.synced == ("east",)
+    assert core.replies() == [res.Happened(4)]
+    assert core.one(fx.SetTable).table.synced == ("east",)
     core.cas_ok()
     assert told(core) == [("HALOG-1046", "east")]
 
@@ -254,11 +255,11 @@ def test_a_site_far_behind_is_not_waited_for_where_it_may_be_dropped() -> None:
     for n in range(5):
         core.submit(n + 1, create(b"k%d" % n))
         core.acknowledge()
-        assert core.replies() == [ev.Happened(n + 2)]
+        assert core.replies() == [res.Happened(n + 2)]
     confirmed(core, 4)
     core.submit(7, create(b"more"))
     core.acknowledge()
-    assert core.replies() == [ev.Happened(7)]
+    assert core.replies() == [res.Happened(7)]
     confirmed(core, 6)
     core.submit(8, create(b"last"))
     core.acknowledge()
@@ -272,7 +273,7 @@ def test_the_next_epoch_waits_for_what_the_znode_says_and_finds_anew_what_the_si
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_what_was_recovered_is_told_to_have_happened_when_the_site_has_it() -> None:
@@ -280,20 +281,20 @@ def test_what_was_recovered_is_told_to_have_happened_when_the_site_has_it() -> N
     core.submit(1)
     core.acknowledge()
     core.step(ev.Asked(50, tx(1), 0))
-    assert isinstance(core.replies()[0], ev.Unknown)
+    assert isinstance(core.replies()[0], res.Unknown)
     core.submit(1)
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [ev.Happened(2), ev.Happened(2)]
+    assert core.replies() == [res.Happened(2), res.Happened(2)]
     core.step(ev.Asked(51, tx(1), 0))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_a_replica_does_not_say_that_it_happened() -> None:
     core = Core(B, settings=STRICT).loaded()
     core.p.state.outcomes.add(tx(1), 2)
     core.step(ev.Asked(1, tx(1), 0))
-    assert isinstance(core.replies()[0], ev.Unknown)
+    assert isinstance(core.replies()[0], res.Unknown)
 
 
 def let_go(core: Core) -> PartitionTable:
@@ -309,15 +310,15 @@ def test_an_operator_may_let_go_of_a_site_until_it_is_back() -> None:
     core.acknowledge()
     passes(core, LONG)
     let_go(core)
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     assert ("HALOG-1045", "east") in told(core)
     passes(core, 100)
     core.submit(2, create(b"other"))
     core.acknowledge()
-    assert core.replies() == [ev.Happened(3)]
+    assert core.replies() == [res.Happened(3)]
     confirmed(core, 3)
     passes(core, 100)
-    assert (core.one(ev.SetTable).table.synced, core.one(ev.SetTable).table.let_go) == (("east",), ())
+    assert (core.one(fx.SetTable).table.synced, core.one(fx.SetTable).table.let_go) == (("east",), ())
     core.cas_ok()
     assert ("HALOG-1046", "east") in told(core)
 
@@ -326,16 +327,16 @@ def test_a_site_that_had_everything_when_it_was_let_go_is_back_only_once_it_is_h
     """It was lost a moment ago, and does not count as away yet: all would be refused until an operator looks."""
     core = in_sync()
     let_go(core)
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     passes(core, 100)
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     core.submit(1)
     core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
     confirmed(core, 1)
-    assert not core.of(ev.SetTable)
+    assert not core.of(fx.SetTable)
     confirmed(core, 2)
-    assert (core.one(ev.SetTable).table.synced, core.one(ev.SetTable).table.let_go) == (("east",), ())
+    assert (core.one(fx.SetTable).table.synced, core.one(fx.SetTable).table.let_go) == (("east",), ())
 
 
 def test_a_site_that_has_nothing_new_and_everything_is_back_too() -> None:
@@ -343,18 +344,18 @@ def test_a_site_that_has_nothing_new_and_everything_is_back_too() -> None:
     let_go(core)
     passes(core, 100)
     confirmed(core, 1)
-    assert core.one(ev.SetTable).table.synced == ("east",)
+    assert core.one(fx.SetTable).table.synced == ("east",)
 
 
 def test_a_site_that_is_no_sync_site_any_more_is_taken_out_of_the_znode_first() -> None:
     core = Core(settings=Settings(), sync=0, synced=("east",)).active()
-    proposal = core.one(ev.SetTable)
+    proposal = core.one(fx.SetTable)
     assert proposal.table.synced == ()
     core.submit(1)
     core.acknowledge()
     assert not core.replies()
     core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.state.version + 1))
-    assert core.replies() == [ev.Happened(2)]
+    assert core.replies() == [res.Happened(2)]
 
 
 def test_the_znode_says_nothing_of_what_is_not_used() -> None:
@@ -373,10 +374,10 @@ def test_a_hand_over_waits_until_the_site_has_everything() -> None:
     core.step(ev.HandOverAsked(77, "B"))
     core.acknowledge()
     core.acked_by(B, 2)
-    assert not core.of(ev.Append)
+    assert not core.of(fx.Append)
     confirmed(core, 2)
-    assert ev.Happened(2) in core.replies()
-    assert core.of(ev.Append)
+    assert res.Happened(2) in core.replies()
+    assert core.of(fx.Append)
 
 
 def test_a_site_that_took_over_keeps_nobody_from_handing_over_to_it() -> None:
@@ -388,5 +389,5 @@ def test_a_site_that_took_over_keeps_nobody_from_handing_over_to_it() -> None:
     passes(core, LONG)
     assert core.role is Role.HANDING
     core.acknowledge()
-    assert [type(r) for r in core.replies()] == [ev.Happened, ev.Unknown]  # the hand-over; the commit
-    assert core.one(ev.SetTable).table.active is None
+    assert [type(r) for r in core.replies()] == [res.Happened, res.Unknown]  # the hand-over; the commit
+    assert core.one(fx.SetTable).table.active is None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.ids import Member, Position
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table.table import SYNC, Replica
+from halog.core.table.tell import Tell
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table
 
 pytestmark = pytest.mark.feature("R6", "P1")
@@ -36,15 +37,15 @@ def test_a_shorter_tail_it_adopted_hides_nothing_of_what_it_acknowledged(setting
     core, script = replica(settings)
     two, three = script.commit(epoch(1), 1), script.commit(epoch(1), 2, create(b"l"))
     core.step(ev.Pushed(A, epoch(1), (two, three)))
-    assert core.one(ev.SendAck).lsn == 3
+    assert core.one(fx.SendAck).lsn == 3
     core.alive(C)
     assert core.role is Role.ELECTING
     core.step(ev.PositionTold("C", core.p.campaign.round, Position(1, 2), True, 3, (two,)))
     assert core.is_now(Role.CLAIMING)
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.CONFLICT))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.CONFLICT))
     assert core.is_now(Role.FOLLOWING)
     core.step(ev.PositionAsked("C", 7))
-    assert core.one(ev.TellPosition).tail == (two, three)
+    assert core.one(fx.TellPosition).tail == (two, three)
 
 
 def test_a_node_whose_application_has_not_enabled_it_again_may_have_it_on_its_disk() -> None:
@@ -56,4 +57,4 @@ def test_a_node_whose_application_has_not_enabled_it_again_may_have_it_on_its_di
     core.alive(Member("B", 20))
     for _ in range(20):
         core.step(ev.Ticked(), after_ms=1_000)
-        assert not [e for e in core.of(ev.Tell) if e.kind.code == "HALOG-1019"], "given up"
+        assert not [e for e in core.of(Tell) if e.kind.code == "HALOG-1019"], "given up"

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.commit.discards import KEEP, Discarded
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
 from halog.core.table.changes import NodeList, group_changes, migration_asked, told_by
 from halog.core.table.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Group, PartitionDefinition, Replica, Target
+from halog.core.table.tell import Tell
 from halog.events import (
     ADDED,
     DESIGNATED,
@@ -35,11 +36,11 @@ def opened_because(core: Core) -> str:
     """Takes the partition and says why."""
     script = Script()
     core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, core.p.state.version + 1))
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.OK, core.p.state.version + 1))
     mine = core.p.state.table.epoch
     core.step(ev.EntriesRead([(0, script.started(mine))]))
     core.step(ev.EntriesRead([(1, script.opened(mine))]))
-    (changed,) = core.of(ev.RoleChanged)
+    (changed,) = core.of(fx.RoleChanged)
     assert changed.role == Role.ACTIVE.value
     return changed.why
 
@@ -77,11 +78,11 @@ def test_an_epoch_given_up_is_named_with_its_number() -> None:
 def test_a_requested_transfer_is_told_with_who_asked() -> None:
     core = Core().with_sync_replica()
     core.step(ev.HandOverAsked(77, "B", "asked for by somebody"))
-    told = core.one(ev.Tell)
+    told = core.one(Tell)
     assert (told.kind, told.cause, told.more) == (TRANSFER, "asked for by somebody", {"to": "B"})
     core = Core().with_sync_replica()
     core.step(ev.HandOverAsked(77, "C", "asked for by somebody"))  # refused
-    assert not core.of(ev.Tell)
+    assert not core.of(Tell)
 
 
 # --- the node list ---
@@ -141,12 +142,12 @@ def test_too_few_replicas_are_told_once_and_again_after_there_were_enough() -> N
 def test_an_active_alone_tells_that_it_is() -> None:
     core = Core().with_sync_replica()
     core.step(ev.AliveChanged(frozenset({A}), "B: it left"))
-    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 3))
-    assert [(t.kind, t.cause) for t in core.of(ev.Tell)] == [(REMOVED, "it left")]
-    told: list[ev.Effect] = []
+    core.step(ev.CasDone(core.one(fx.SetTable).round, ev.Cas.OK, 3))
+    assert [(t.kind, t.cause) for t in core.of(Tell)] == [(REMOVED, "it left")]
+    told: list[fx.Effect] = []
     for _ in range(SETTINGS.silent_ms // 20 + 2):
         told += core.step(ev.Ticked(), after_ms=20)
-    assert [t.kind for t in told if isinstance(t, ev.Tell)] == [TOO_FEW]
+    assert [t.kind for t in told if isinstance(t, Tell)] == [TOO_FEW]
 
 
 # --- the group ---
@@ -288,11 +289,11 @@ def test_ids_waited_for_are_bounded_and_all_of_them_are_named() -> None:
     assert not kept
 
 
-def told_after(core: Core, ms: int) -> list[ev.Tell]:
-    effects: list[ev.Effect] = []
+def told_after(core: Core, ms: int) -> list[Tell]:
+    effects: list[fx.Effect] = []
     for _ in range(max(1, ms // 20)):
         effects += core.step(ev.Ticked(), after_ms=20)
-    return [e for e in effects if isinstance(e, ev.Tell) and e.kind is DISCARDED]
+    return [e for e in effects if isinstance(e, Tell) and e.kind is DISCARDED]
 
 
 @pytest.mark.feature("P7", "O2")

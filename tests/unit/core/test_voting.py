@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.outcome_answers import became_of
 from halog.core.commit.participant import SPREAD_AT_ONCE, Voting
 from halog.core.log import records
@@ -32,17 +32,17 @@ def test_a_horizon_on_its_way_to_the_log_settles_nothing() -> None:
         core.step(ev.DecideAsked(100 + i, tx(1_000 + i), commit=False, decides=True))
         core.acknowledge()
     core.step(ev.Ticked(), after_ms=FEW.doubt_ms)
-    assert type(records.decode(core.one(ev.Append).data)) is records.Horizon
+    assert type(records.decode(core.one(fx.Append).data)) is records.Horizon
     core.step(ev.DecideAsked(55, tx(5), commit=False, decides=True))
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
-    assert core.of(ev.Append) == [], "an outcome behind the horizon would be void"
+    assert [type(r) for r in core.replies()] == [res.Unknown]
+    assert core.of(fx.Append) == [], "an outcome behind the horizon would be void"
     core.step(ev.PrepareAsked(56, tx(5), "p", ("p", "q"), b"d", (), (create(),), {}))
     (refused,) = core.replies()
-    assert isinstance(refused, ev.Expired), "a vote is refused in either case"
+    assert isinstance(refused, res.Expired), "a vote is refused in either case"
     assert refused.horizon >= tx(5)[:8]
     core.acknowledge()
     core.step(ev.DecideAsked(57, tx(5), commit=False, decides=True))
-    assert [type(r) for r in core.replies()] == [ev.Expired]
+    assert [type(r) for r in core.replies()] == [res.Expired]
 
 
 def test_a_key_whose_object_may_be_deleted_already_is_not_taken_yet() -> None:
@@ -50,13 +50,13 @@ def test_a_key_whose_object_may_be_deleted_already_is_not_taken_yet() -> None:
     core = Core().active()
     core.step(ev.PrepareAsked(1, tx(1_000), "o", ("o", "p"), b"d", (), (delete(b"k", 1),), {b"k": 1}))
     core.acknowledge()
-    assert [type(r) for r in core.replies()] == [ev.Happened]
+    assert [type(r) for r in core.replies()] == [res.Happened]
     core.step(ev.Submitted(2, tx(1_001), (), (create(b"k"),), {b"k": 1}))
-    assert core.replies() == [ev.Locked(b"k", tx(1_000))]
+    assert core.replies() == [res.Locked(b"k", tx(1_000))]
     core.step(ev.PrepareAsked(3, tx(1_002), "o", ("o", "p"), b"d", (), (create(b"k"),), {b"k": 1}))
-    assert core.replies() == [ev.Locked(b"k", tx(1_000))]
+    assert core.replies() == [res.Locked(b"k", tx(1_000))]
     core.step(ev.Submitted(4, tx(1_003), (), (create(b"other"),), {b"other": 1}))
-    assert core.replies() == [ev.Duplicated(b"other")]
+    assert core.replies() == [res.Duplicated(b"other")]
 
 
 def asked(token: int, its: bytes) -> ev.PrepareAsked:
@@ -67,12 +67,12 @@ def test_an_abort_that_comes_while_it_is_prepared_is_behind_the_vote_in_the_log(
     """The first partition tells it once, so that it would be in doubt, and hold its objects, until it asks."""
     core = Core().active()
     core.step(asked(1, tx(1_000)))
-    vote = core.one(ev.Append)
+    vote = core.one(fx.Append)
     core.step(ev.DecideAsked(2, tx(1_000), commit=True, decides=False))
-    assert [type(r) for r in core.replies()] == [ev.Unknown], "no first partition commits without this vote"
+    assert [type(r) for r in core.replies()] == [res.Unknown], "no first partition commits without this vote"
     core.step(ev.DecideAsked(3, tx(1_000), commit=False, decides=False))
     assert core.replies() == []
-    abort = core.one(ev.Append)
+    abort = core.one(fx.Append)
     record = records.decode(abort.data)
     assert isinstance(record, records.Outcome)
     assert not record.commit
@@ -81,32 +81,32 @@ def test_an_abort_that_comes_while_it_is_prepared_is_behind_the_vote_in_the_log(
     assert not core.p.state.ledger.undecided
     assert not core.p.state.ledger.locks
     core.step(ev.Submitted(4, tx(1_001), (), (create(b"k"),), {}))
-    assert type(records.decode(core.one(ev.Append).data)) is records.Commit
+    assert type(records.decode(core.one(fx.Append).data)) is records.Commit
 
 
 def test_a_commit_without_a_vote_here_is_not_confirmed() -> None:
     """Whoever is told that it is in this log forgets it."""
     core = Core().active()
     core.step(ev.DecideAsked(1, tx(1_000), commit=True, decides=False))
-    assert core.replies() == [ev.Refused("it is not prepared")]
-    assert core.of(ev.Append) == []
+    assert core.replies() == [res.Refused("it is not prepared")]
+    assert core.of(fx.Append) == []
 
 
 def test_an_abort_that_comes_before_the_vote_is_asked_for() -> None:
     """It was on its way longer: the vote is refused, for nobody would tell again that there is no need of it."""
     core = Core(settings=FEW).active()
     core.step(ev.DecideAsked(1, tx(1_000), commit=False, decides=False))
-    assert core.replies() == [ev.Refused("it is not prepared")]
+    assert core.replies() == [res.Refused("it is not prepared")]
     core.step(asked(2, tx(1_000)))
-    assert core.replies() == [ev.Otherwise(0)]
-    assert core.of(ev.Append) == []
+    assert core.replies() == [res.Otherwise(0)]
+    assert core.of(fx.Append) == []
     core.step(ev.DecideAsked(3, tx(1_001), commit=True, decides=False))
     core.step(asked(4, tx(1_001)))
-    assert type(records.decode(core.one(ev.Append).data)) is records.Prepare
+    assert type(records.decode(core.one(fx.Append).data)) is records.Prepare
     core.acknowledge()
     core.step(ev.Ticked(), after_ms=FEW.doubt_ms)
     core.step(asked(5, tx(1_000)))
-    assert core.one(ev.Reply).result == ev.Locked(b"k", tx(1_001)), "it is not remembered for ever"
+    assert core.one(fx.Reply).result == res.Locked(b"k", tx(1_001)), "it is not remembered for ever"
 
 
 def last(token: int, its: bytes, digest: bytes = b"d", first: str = "p") -> ev.PrepareAsked:
@@ -117,42 +117,42 @@ def test_the_last_vote_is_a_vote_and_the_decision() -> None:
     """The first partition's, behind all others: one request, and one answer, when the log has both."""
     core = Core().active()
     core.step(last(1, tx(1_000)))
-    vote, outcome = core.of(ev.Append)
+    vote, outcome = core.of(fx.Append)
     assert [type(records.decode(a.data)) for a in (vote, outcome)] == [records.Prepare, records.Outcome]
     core.step(last(2, tx(1_000)))
-    assert core.of(ev.Append) == [], "asked again it is the same transaction"
+    assert core.of(fx.Append) == [], "asked again it is the same transaction"
     core.acknowledge(vote.tag)
     assert core.replies() == []
     core.step(last(3, tx(1_000)))
     core.step(last(4, tx(1_000), digest=b"other"))
-    assert core.replies() == [ev.Refused("another transaction has this id")]
+    assert core.replies() == [res.Refused("another transaction has this id")]
     core.acknowledge(outcome.tag)
     lsn = core.p.state.ledger.decided[tx(1_000)].lsn
-    assert core.replies() == [ev.Happened(lsn)] * 3
-    assert core.one(ev.Spread) == ev.Spread(tx(1_000), True, ("q",))
+    assert core.replies() == [res.Happened(lsn)] * 3
+    assert core.one(fx.Spread) == fx.Spread(tx(1_000), True, ("q",))
     assert not core.p.state.ledger.locks
     core.step(last(5, tx(1_000)))
-    assert core.replies() == [ev.Happened(lsn)]
+    assert core.replies() == [res.Happened(lsn)]
 
 
 def test_the_last_vote_is_refused_where_the_transaction_was_given_up() -> None:
     """Somebody in doubt was quicker: the tombstone stands, on its way to the log or in it."""
     core = Core().active()
     core.step(ev.DecideAsked(1, tx(1_000), commit=False, decides=True, participants=("p", "q")))
-    tombstone = core.one(ev.Append)
+    tombstone = core.one(fx.Append)
     core.step(last(2, tx(1_000)))
-    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    assert [type(r) for r in core.replies()] == [res.Unknown]
     core.acknowledge(tombstone.tag)
     core.step(last(3, tx(1_000)))
-    assert [type(r) for r in core.replies()] == [ev.Otherwise]
-    assert core.of(ev.Append) == []
+    assert [type(r) for r in core.replies()] == [res.Otherwise]
+    assert core.of(fx.Append) == []
 
 
 def test_only_the_first_partition_decides_with_its_vote() -> None:
     core = Core().active()
     core.step(last(1, tx(1_000), first="o"))
-    assert core.replies() == [ev.Refused("its first partition is o")]
-    assert core.of(ev.Append) == []
+    assert core.replies() == [res.Refused("its first partition is o")]
+    assert core.of(fx.Append) == []
 
 
 def test_a_vote_that_the_log_has_without_its_decision_is_decided_when_it_is_asked_for_again() -> None:
@@ -163,7 +163,7 @@ def test_a_vote_that_the_log_has_without_its_decision_is_decided_when_it_is_aske
     core.step(ev.PrepareAsked(1, tx(1_000), "p", ("p", "q"), b"d", (), (create(b"j"),), {}))
     core.acknowledge()
     core.step(ev.PrepareAsked(2, tx(1_000), "p", ("p", "q"), b"d", (), (create(b"j"),), {}, last=True))
-    outcome = records.decode(core.one(ev.Append).data)
+    outcome = records.decode(core.one(fx.Append).data)
     assert isinstance(outcome, records.Outcome)
     assert outcome.commit
 
@@ -181,8 +181,8 @@ def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
     )
     for i in range(20):
         copy.outcomes.add(tx(100 + i), 10 + i)
-    assert became_of(copy, None, ev.Asked(1, tx(5), 1)) == ev.Happened(3)
-    assert became_of(copy, None, ev.Asked(1, tx(6), 1)) == ev.NotHappened()
+    assert became_of(copy, None, ev.Asked(1, tx(5), 1)) == res.Happened(3)
+    assert became_of(copy, None, ev.Asked(1, tx(6), 1)) == res.NotHappened()
 
 
 def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
@@ -192,11 +192,11 @@ def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
     looked: list[int] = []
     writer: Any = SimpleNamespace(settings=FEW, full=lambda: looked.append(1), short=None)
     voting = Voting(writer, Ledger(decided=items, horizon=tx(999)[:8]), "p", 0)
-    out: list[ev.Effect] = []
+    out: list[fx.Effect] = []
     for now in range(20, FEW.doubt_ms, 20):
         voting.ticked(now, out, serving=True)
     assert len(looked) == 1
-    assert [e for e in out if isinstance(e, ev.Append)] == []
+    assert [e for e in out if isinstance(e, fx.Append)] == []
 
 
 def test_what_an_earlier_epoch_decided_is_told_as_soon_as_this_one_serves_the_latest_first() -> None:
@@ -205,16 +205,16 @@ def test_what_an_earlier_epoch_decided_is_told_as_soon_as_this_one_serves_the_la
     items = [(tx(1_000 + i), Decision(True, i + 1, i + 1, "p", waiting)) for i in range(SPREAD_AT_ONCE + 3)]
     writer: Any = SimpleNamespace(settings=Settings(), full=lambda: None, short=None)
     voting = Voting(writer, Ledger(decided=items), "p", 500)
-    out: list[ev.Effect] = []
+    out: list[fx.Effect] = []
     voting.ticked(510, out, serving=False)
     assert out == []
     voting.ticked(520, out, serving=True)
-    assert [e.tx for e in out if isinstance(e, ev.Spread)] == [id_ for id_, _ in reversed(items)][:SPREAD_AT_ONCE]
+    assert [e.tx for e in out if isinstance(e, fx.Spread)] == [id_ for id_, _ in reversed(items)][:SPREAD_AT_ONCE]
     out.clear()
     voting.ticked(530, out, serving=True)
     assert out == [], "and again when its time has come, the others first"
     voting.ticked(520 + Settings().doubt_ms, out, serving=True)
-    assert [e.tx for e in out if isinstance(e, ev.Spread)][:4] == [tx(1_002), tx(1_001), tx(1_000), items[-1][0]]
+    assert [e.tx for e in out if isinstance(e, fx.Spread)][:4] == [tx(1_002), tx(1_001), tx(1_000), items[-1][0]]
 
 
 def test_a_replica_reads_promptly_while_votes_come() -> None:
@@ -245,11 +245,11 @@ def test_who_is_asked_for_its_vote_again_is_not_in_doubt() -> None:
     ask(1)
     core.acknowledge()
     for token in range(2, 10):
-        assert not [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, ev.AskDecision)]
+        assert not [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, fx.AskDecision)]
         ask(token)
-        assert [type(r) for r in core.replies()] == [ev.Happened]
-        assert core.of(ev.Append) == [], "one vote is enough"
-    asked = [e for e in core.step(ev.Ticked(), after_ms=ms) if isinstance(e, ev.AskDecision)]
+        assert [type(r) for r in core.replies()] == [res.Happened]
+        assert core.of(fx.Append) == [], "one vote is enough"
+    asked = [e for e in core.step(ev.Ticked(), after_ms=ms) if isinstance(e, fx.AskDecision)]
     assert [(e.tx, e.first) for e in asked] == [(tx(1_000), "o")]
 
 
@@ -260,5 +260,5 @@ def test_another_transaction_of_the_same_id_renews_nothing() -> None:
     core.acknowledge()
     core.step(ev.Ticked(), after_ms=ms // 2)
     core.step(ev.PrepareAsked(2, tx(1_000), "o", ("o", "p"), b"other", (), (create(),), {}))
-    assert [type(r) for r in core.replies()] == [ev.Refused]
-    assert [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, ev.AskDecision)]
+    assert [type(r) for r in core.replies()] == [res.Refused]
+    assert [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, fx.AskDecision)]

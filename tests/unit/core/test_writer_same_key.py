@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
 from halog.core.log.chain import Chain, ChainState
@@ -15,16 +15,16 @@ from halog.core.settings import Settings
 OLD, NEW = b"o" * 24, b"n" * 24
 
 
-def judge(*changes: Change, found: int = 7) -> ev.Result | None:
+def judge(*changes: Change, found: int = 7) -> res.Result | None:
     """What the writer says of a transaction on key k, which has version `found`; None: appended."""
     state = ChainState(b"x" * 16, "s", EpochId(1, "s", 0), opened=True, led=1)
     writer = Writer(Chain(state), Outcomes(), Settings(), 0, 0)
-    out: list[ev.Effect] = []
+    out: list[fx.Effect] = []
     writer.submit(ev.Submitted(0, b"t" * 16, (), changes, {b"k": found} if found > 0 else {}), 0, out)
-    if isinstance(out[0], ev.Append):
+    if isinstance(out[0], fx.Append):
         assert writer.overlay == {b"k": 1 if changes[-1].value is not None else -1}
         return None
-    assert isinstance(out[0], ev.Reply)
+    assert isinstance(out[0], fx.Reply)
     return out[0].result
 
 
@@ -39,13 +39,13 @@ def test_delete_then_create_of_one_key_is_accepted() -> None:
 
 
 def test_the_delete_is_still_judged_by_the_version_before() -> None:
-    assert judge(change(DELETE, OLD, 6), change(CREATE, NEW, -1)) == ev.Conflicted(b"k", 6, 7)
+    assert judge(change(DELETE, OLD, 6), change(CREATE, NEW, -1)) == res.Conflicted(b"k", 6, 7)
 
 
 def test_two_creates_of_one_key_are_a_duplicate() -> None:
-    assert judge(change(CREATE, NEW, -1), change(CREATE, OLD, -1), found=-1) == ev.Duplicated(b"k")
+    assert judge(change(CREATE, NEW, -1), change(CREATE, OLD, -1), found=-1) == res.Duplicated(b"k")
 
 
 def test_a_change_of_what_this_transaction_has_changed_already_conflicts() -> None:
-    assert isinstance(judge(change(UPDATE, OLD, 7), change(UPDATE, OLD, 7)), ev.Conflicted)
-    assert isinstance(judge(change(DELETE, OLD, 7), change(UPDATE, OLD, 7)), ev.Conflicted)
+    assert isinstance(judge(change(UPDATE, OLD, 7), change(UPDATE, OLD, 7)), res.Conflicted)
+    assert isinstance(judge(change(DELETE, OLD, 7), change(UPDATE, OLD, 7)), res.Conflicted)

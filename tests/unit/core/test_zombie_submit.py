@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev, results as res
 from tests.unit.core.kit import Core, create, tx
 
 
@@ -15,11 +15,11 @@ def test_a_zombie_does_not_answer_for_a_later_epoch() -> None:
     core = Core().active()
     led = core.p.state.chain.state.epoch.number
     (later,) = core.step(ev.Submitted(7, tx(1), ((b"k", 3),), (create(),), {}, led + 1))
-    assert isinstance(later, ev.Reply)
-    assert isinstance(later.result, ev.NotServing)
+    assert isinstance(later, fx.Reply)
+    assert isinstance(later.result, res.NotServing)
     (known,) = core.step(ev.Submitted(8, tx(1), ((b"k", 3),), (create(),), {}, led))
-    assert isinstance(known, ev.Reply)
-    assert isinstance(known.result, ev.Conflicted)
+    assert isinstance(known, fx.Reply)
+    assert isinstance(known.result, res.Conflicted)
 
 
 @pytest.mark.feature("R5")
@@ -28,11 +28,11 @@ def test_what_is_late_is_not_done_in_a_later_epoch() -> None:
     core = Core().active()
     led = core.p.state.chain.state.epoch.number
     late = core.step(ev.Submitted(7, tx(1), (), (create(),), {}, led - 1, exact=True))
-    assert late == [ev.Reply(7, ev.NotServing(None, led))]
+    assert late == [fx.Reply(7, res.NotServing(None, led))]
     early = core.step(ev.Submitted(8, tx(1), (), (create(),), {}, led + 1, exact=True))
-    assert early == [ev.Reply(8, ev.NotServing(None))]
+    assert early == [fx.Reply(8, res.NotServing(None))]
     its_own = core.step(ev.Submitted(9, tx(1), (), (create(),), {}, led, exact=True))
-    assert [type(e) for e in its_own] == [ev.Append]
+    assert [type(e) for e in its_own] == [fx.Append]
 
 
 @pytest.mark.feature("R5", "D4")
@@ -44,6 +44,6 @@ def test_a_vote_that_is_late_is_not_given_in_a_later_epoch() -> None:
     def asked(epoch: int) -> ev.PrepareAsked:
         return ev.PrepareAsked(7, tx(1), "p", ("p", "q"), b"d", (), (create(),), {}, epoch, last=True, exact=True)
 
-    assert core.step(asked(led - 1)) == [ev.Reply(7, ev.NotServing(None, led))]
-    assert core.step(asked(led + 1)) == [ev.Reply(7, ev.NotServing(None))]
-    assert ev.Append in [type(e) for e in core.step(asked(led))]
+    assert core.step(asked(led - 1)) == [fx.Reply(7, res.NotServing(None, led))]
+    assert core.step(asked(led + 1)) == [fx.Reply(7, res.NotServing(None))]
+    assert fx.Append in [type(e) for e in core.step(asked(led))]

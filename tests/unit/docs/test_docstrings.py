@@ -27,7 +27,6 @@ TO_COME = (
     "halog/core/replica",
     "halog/core/site_events.py",
     "halog/core/sites",
-    "halog/core/state",
     "halog/core/stow_events.py",
 )
 """What is still to be rewritten."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.backend import Work
-from halog.core import events as ev
+from halog.core import results as res
 from halog.errors import (
     FrameError,
     HalogError,
@@ -44,7 +44,7 @@ class Node:
     closed = False
     core = core_of(1)
 
-    def __init__(self, *rounds: ev.Result) -> None:
+    def __init__(self, *rounds: res.Result) -> None:
         self.rounds = list(rounds)
         self.router: Any = self
 
@@ -69,7 +69,7 @@ class Node:
     def epoch(self, partition: str) -> int:
         return 1
 
-    def submit(self, tx: bytes, work: Work, answer: Callable[[ev.Result], None], epoch: int) -> int:
+    def submit(self, tx: bytes, work: Work, answer: Callable[[res.Result], None], epoch: int) -> int:
         answer(self.rounds.pop(0))
         return 0
 
@@ -81,13 +81,13 @@ class Node:
     ("rounds", "told"),
     [
         ((), PartitionUnavailableError),
-        ((ev.NotServing(None),), PartitionUnavailableError),
-        ((ev.Unknown("its epoch ended"),), OutcomeUnknownError),
-        ((ev.Unknown("its epoch ended"), ev.NotServing(None)), OutcomeUnknownError),
+        ((res.NotServing(None),), PartitionUnavailableError),
+        ((res.Unknown("its epoch ended"),), OutcomeUnknownError),
+        ((res.Unknown("its epoch ended"), res.NotServing(None)), OutcomeUnknownError),
     ],
 )
 def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
-    rounds: tuple[ev.Result, ...], told: type[HalogError]
+    rounds: tuple[res.Result, ...], told: type[HalogError]
 ) -> None:
     node: Any = Node(*rounds)
     commits = Commits(node, 7, lambda partition: False)
@@ -99,7 +99,7 @@ def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
 class Outsized(Node):
     """Once nobody is active here, the commit fits no frame."""
 
-    def __init__(self, *rounds: ev.Result, **evidence: Any) -> None:
+    def __init__(self, *rounds: res.Result, **evidence: Any) -> None:
         super().__init__(*rounds)
         self.evidence = evidence
 
@@ -111,8 +111,8 @@ class Outsized(Node):
     ("node", "told"),
     [
         (Outsized(), RecordTooLargeError),
-        (Outsized(ev.NotServing(None)), RecordTooLargeError),
-        (Outsized(ev.Unknown("its epoch ended")), OutcomeUnknownError),
+        (Outsized(res.NotServing(None)), RecordTooLargeError),
+        (Outsized(res.Unknown("its epoch ended")), OutcomeUnknownError),
         (Outsized(asked_before=True), OutcomeUnknownError),
         (Outsized(may_arrive=True), OutcomeUnknownError),
     ],
@@ -140,7 +140,7 @@ def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: fr
 
 
 def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
-    node: Any = Outsized(ev.Unknown("its epoch ended"))
+    node: Any = Outsized(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))
     node.answers_early = lambda durability: False
     tx = commits.new_id()
@@ -158,7 +158,7 @@ class Comes(Node):
 
     def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
         open_.unanswered("", 1)
-        self.rounds.append(ev.TooFew(1, 2))
+        self.rounds.append(res.TooFew(1, 2))
         raise LockedError("an object is held", may_arrive=True)
 
 
@@ -174,7 +174,7 @@ def test_its_own_copy_is_believed_in_a_later_epoch_than_that_of_a_late_request(
 
 def test_what_was_begun_without_waiting_is_unknown_too() -> None:
     """An event loop's commit: begun here, then nobody is active. A site that only mirrors says so at once."""
-    node: Any = Node(ev.Unknown("its epoch ended"))
+    node: Any = Node(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))
     node.answers_early = lambda durability: False
     tx, told = commits.new_id(), []
@@ -207,7 +207,7 @@ def test_what_was_begun_is_never_taken_for_unsent_wherever_its_commit_is_interru
 
 
 def _given(begun: bool) -> tuple[Commits, bytes]:
-    node: Any = Node(ev.Unknown("its epoch ended"))
+    node: Any = Node(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))
     node.answers_early = lambda durability: False
     tx = commits.new_id()

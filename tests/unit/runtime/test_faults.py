@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.core.roles import Role
 from halog.errors import HalogError, OverloadedError, StoreError, UnreachableError
 from halog.runtime.host.host import Host
@@ -171,15 +171,15 @@ def test_a_node_restarts_warm_where_the_last_record_opened_an_epoch(
 @pytest.mark.feature("R5")
 def test_an_answer_that_raises_keeps_nobody_from_his(cluster: Cluster) -> None:
     copy = copy_on(cluster, cluster.active_for(Counter, "c"))
-    told: list[ev.Result] = []
+    told: list[res.Result] = []
 
-    def broken(result: ev.Result) -> None:
+    def broken(result: res.Result) -> None:
         raise RuntimeError("the event loop is closed")
 
     with copy.lock:
         copy.answers.update({-1: broken, -2: told.append})
     copy.leave()
-    assert [type(r) for r in told] == [ev.Unknown]
+    assert [type(r) for r in told] == [res.Unknown]
 
 
 @pytest.mark.feature("P10")

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.table.group import without
 from halog.core.table.states import State
 from halog.core.table.table import Group, PartitionTable
@@ -374,7 +374,7 @@ def test_each_event_of_a_batch_is_judged_by_the_time_behind_it(
         times, judged, step = itertools.count(copy.core.state.now), [], copy.core.step
         monkeypatch.setattr(copy_module, "monotonic_ms", lambda: next(times))
 
-        def seen(event: ev.Event, now: int) -> list[ev.Effect]:
+        def seen(event: ev.Event, now: int) -> list[fx.Effect]:
             if isinstance(event, ev.Appended):
                 judged.append(now)
             return step(event, now)

@@ -9,7 +9,7 @@ import pytest
 
 from halog.backend import Work
 from halog.cli.shared.connection import ClusterConnection
-from halog.core import events as ev
+from halog.core import results as res
 from halog.errors import (
     ClosedError,
     ConflictError,
@@ -90,7 +90,7 @@ BUSY = says(OverloadedError("1,000 commits are in flight"))
         raises(UnreachableError("nobody listens", sent=False)),
         raises(ClosedError("the channel is closed")),
         says(NotActiveError("not active")),
-        lambda r: to_error(ev.Expired(r.tx[:8]), r.partition),
+        lambda r: to_error(res.Expired(r.tx[:8]), r.partition),
     ],
     ids=["unreachable", "closed", "not active", "forgotten"],
 )
@@ -140,7 +140,7 @@ def test_a_refusal_of_this_nodes_own_copy_in_a_later_epoch_is_believed(cluster: 
         in_a_thread(hand_over, cluster, partition, was, me)
         wait_until(lambda: node.backend._asker.serving(partition) is not None, "it does not serve")
         copy = node.backend._asker.serving(partition)
-        copy.submit = lambda tx, work, answer, *args: answer(ev.TooFew(1, 2)) or 0
+        copy.submit = lambda tx, work, answer, *args: answer(res.TooFew(1, 2)) or 0
         return LockedError("an object is held")
 
     asked, arrives = turns(node, comes_here)

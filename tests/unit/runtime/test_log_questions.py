@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.errors import UnreachableError
 from halog.events import LOG_AWAY, LOG_BACK, Kind
 from halog.ports import TopicPartition
@@ -63,12 +63,12 @@ def test_whose_broker_answers_does_not_wait_for_all_whose_broker_does_not(world:
     lost, fine = [Copy(f"lost-{i}") for i in range(20)], Copy("fine")
     world.away = {copy.name for copy in lost}
     for n, copy in enumerate([*lost, fine]):
-        world.questions.ask(copy, ev.AskLog(n + 1, monotonic_ms()))
+        world.questions.ask(copy, fx.AskLog(n + 1, monotonic_ms()))
     while not fine.heard:
         world.turn()
     assert [timeout_s for _, timeout_s in world.asked] == [FIRST_S] * 21
     world.turn()
-    world.questions.ask(fine, ev.AskLog(99, monotonic_ms()))
+    world.questions.ask(fine, fx.AskLog(99, monotonic_ms()))
     world.turn()
     assert fine.heard == [ev.LogAnswered(21), ev.LogAnswered(99)], "who asks now is next"
     assert not any(copy.heard for copy in lost)
@@ -82,11 +82,11 @@ def test_copies_that_doubt_do_not_wait_for_all_that_serve_nor_these_for_them(wor
 
     def all_that_serve_ask() -> None:
         for copy in serving:
-            world.questions.ask(copy, ev.AskLog(1, monotonic_ms(), serves=True))
+            world.questions.ask(copy, fx.AskLog(1, monotonic_ms(), serves=True))
 
     all_that_serve_ask()
     for copy in (*lost, fine):
-        world.questions.ask(copy, ev.AskLog(1, monotonic_ms()))
+        world.questions.ask(copy, fx.AskLog(1, monotonic_ms()))
     for _ in range(4):
         world.turn()
     assert fine.heard == [ev.LogAnswered(1)], "an epoch waits for it"
@@ -107,7 +107,7 @@ def test_all_are_asked_again_and_again(world: World) -> None:
     copies = [Copy(name) for name in ("a", "b", "c")]
     world.away = {"a", "b", "c"}
     for copy in copies:
-        world.questions.ask(copy, ev.AskLog(1, monotonic_ms()))
+        world.questions.ask(copy, fx.AskLog(1, monotonic_ms()))
     for _ in range(7):
         world.turn()
     assert [name for name, _ in world.asked] == ["a", "b", "c", "a", "b", "c", "a"]
@@ -123,7 +123,7 @@ def test_it_is_told_once_that_it_is_away_and_once_that_it_is_back(
     copies = [Copy("a"), Copy("b")]
     world.away = {"a", "b"}
     for copy in copies:
-        world.questions.ask(copy, ev.AskLog(1, monotonic_ms()))
+        world.questions.ask(copy, fx.AskLog(1, monotonic_ms()))
     world.turn()
     assert not world.told, "it may be slow"
     monkeypatch.setattr(log_questions, "TOLD_MS", 0)
@@ -161,7 +161,7 @@ class Slow(World):
 
     def ask(self, copy: Copy, round_: int) -> None:
         """Until it is answered, and a moment longer."""
-        self.questions.ask(copy, ev.AskLog(round_, self.now, serves=True))
+        self.questions.ask(copy, fx.AskLog(round_, self.now, serves=True))
         while ev.LogAnswered(round_) not in copy.heard:
             self.turn()
         self.now += 100

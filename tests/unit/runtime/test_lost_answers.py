@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import results as res
 from halog.errors import (
     ClosedError,
     DeadlineError,
@@ -170,7 +170,7 @@ def test_an_id_that_is_forgotten_behind_a_lost_answer_may_have_happened(cluster:
             if len(asked) == 1:
                 real(address, data, timeout)
                 raise UnreachableError("broke the connection", sent=True)
-            return frames.encode(to_frame(to_error(ev.Expired(r.tx[:8]), r.partition)))
+            return frames.encode(to_frame(to_error(res.Expired(r.tx[:8]), r.partition)))
         return real(address, data, timeout)
 
     channel.request = request

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import results as res
 from halog.core.roles import Role
 from halog.core.table.migration import left
 from halog.errors import ConfigError, DeadlineError, RefusedError, UnknownNameError
@@ -216,9 +216,9 @@ def test_who_asks_a_copy_that_is_gone_is_told_at_once(cluster: Cluster) -> None:
     copy = cluster.node(name).runtime.copies[P]
     move(cluster, tuple(n for n in "ABC" if n != name))
     wait_until(lambda: copy.ended, "the copy is not dropped")
-    told: list[ev.Result] = []
+    told: list[res.Result] = []
     copy.barrier(told.append)
-    assert told == [ev.NotServing(None)]
+    assert told == [res.NotServing(None)]
 
 
 # --- copies that may take their time ---

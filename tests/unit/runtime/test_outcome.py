@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from halog import aio
-from halog.core import events as ev
+from halog.core import results as res
 from halog.errors import (
     AvailabilityError,
     ClosedError,
@@ -313,7 +313,7 @@ def test_where_this_node_becomes_active_before_anything_was_sent_a_refusal_is_on
     asker, real = node.backend._asker, node.backend._asker.serving
     turns: list[None] = []
     monkeypatch.setattr(asker, "serving", lambda partition: turns.pop() if turns else real(partition))
-    monkeypatch.setattr(Commits, "_here", lambda *args: ev.Busy(1, "commits"))
+    monkeypatch.setattr(Commits, "_here", lambda *args: res.Busy(1, "commits"))
     asker.call_s = 0.3
     with pytest.raises(OverloadedError), node.transaction() as tx:
         tx.get(Counter, names[0]).value += 1

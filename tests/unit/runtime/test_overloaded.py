@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import results as res
 from halog.errors import HalogError, OverloadedError
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.support import keyed_executor as lanes
@@ -118,18 +118,18 @@ def test_what_is_refused_in_the_end_names_the_limit_and_what_to_do(
     ("busy", "said"),
     [
         (
-            ev.Busy(4_096),
+            res.Busy(4_096),
             "4,096 commits are in flight in p (limits.max_in_flight); nothing happened; try again later, or raise the "
             "limit",
         ),
         (
-            ev.Busy(32_000_000, "bytes"),
+            res.Busy(32_000_000, "bytes"),
             "32,000,000 bytes are in flight in p (limits.max_in_flight_bytes); nothing happened; try again later, or "
             "raise the limit",
         ),
     ],
 )
-def test_each_limit_is_named_by_its_own_name(busy: ev.Busy, said: str) -> None:
+def test_each_limit_is_named_by_its_own_name(busy: res.Busy, said: str) -> None:
     error = to_error(busy, "p")
     assert isinstance(error, OverloadedError)
     assert (error.message, error.evidence) == (said, {"limit": busy.limit})

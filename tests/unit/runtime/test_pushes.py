@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import EpochId
 from halog.errors import FrameError
 from halog.ports import Entry
@@ -89,13 +89,13 @@ def test_commits_that_leave_together_travel_in_one_frame_and_large_ones_in_sever
 
     pushes, epoch = Pushes(offer, 5_000_000), EpochId(1, "here", 0)
     for data in (b"one", b"two"):
-        pushes.add("p", ev.Push(("B", "C"), epoch, data))
+        pushes.add("p", fx.Push(("B", "C"), epoch, data))
     pushes.flush()
     frame = frames.Push("p", epoch, [b"one", b"two"])
     assert sent == [("B", frame), ("C", frame)]
     sent.clear()
     for _ in range(3):
-        pushes.add("p", ev.Push(("B",), epoch, bytes(MAX_PUSH)))
+        pushes.add("p", fx.Push(("B",), epoch, bytes(MAX_PUSH)))
     pushes.flush()
     pushes.flush()
     assert [len(f.records) for _, f in sent] == [1, 1, 1]
@@ -106,7 +106,7 @@ def test_a_frame_stays_below_what_the_channel_takes_however_small_that_is() -> N
     sizes: list[int] = []
     pushes = Pushes(lambda node, data: sizes.append(len(data)), 4_000)
     for _ in range(50):
-        pushes.add("p", ev.Push(("B",), EpochId(1, "here", 0), bytes(3_900)))
+        pushes.add("p", fx.Push(("B",), EpochId(1, "here", 0), bytes(3_900)))
     pushes.flush()
     assert max(sizes) < 2 * 4_000
 
@@ -128,7 +128,7 @@ def test_two_threads_that_send_at_once_keep_the_order() -> None:
         for _ in range(60):
             with adding:  # the partition's lock
                 number = next(numbers)
-                pushes.add("p", ev.Push(("B",), EpochId(1, "here", 0), number.to_bytes(4, "big") + bytes(40)))
+                pushes.add("p", fx.Push(("B",), EpochId(1, "here", 0), number.to_bytes(4, "big") + bytes(40)))
             pushes.flush()
 
     threads = [threading.Thread(target=commits) for _ in range(2)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
 from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.rpc import frames
@@ -85,17 +85,17 @@ def settling() -> Iterator[Parts]:
     ballots.gone.set()
 
 
-def spread(to: str, first: int, count: int) -> list[ev.Spread]:
-    return [ev.Spread(i.to_bytes(16, "big"), True, (to,)) for i in range(first, first + count)]
+def spread(to: str, first: int, count: int) -> list[fx.Spread]:
+    return [fx.Spread(i.to_bytes(16, "big"), True, (to,)) for i in range(first, first + count)]
 
 
 def test_a_partition_that_nobody_serves_holds_up_no_decision_for_others(settling: Parts) -> None:
     s, ballots, copy = settling
     for e in spread("dead", 0, 100):
         s.spread(copy, e)
-        s.ask_decision(copy, ev.AskDecision(e.tx, "dead"))
-    s.spread(copy, ev.Spread(b"x" * 16, True, ("healthy",)))
-    s.ask_decision(copy, ev.AskDecision(b"y" * 16, "healthy"))
+        s.ask_decision(copy, fx.AskDecision(e.tx, "dead"))
+    s.spread(copy, fx.Spread(b"x" * 16, True, ("healthy",)))
+    s.ask_decision(copy, fx.AskDecision(b"y" * 16, "healthy"))
     wait_until(lambda: len(copy.told) == 2, "the decision was not passed on")
     assert ballots.asked["dead"] <= 2, "they wait all the while"
 
@@ -142,8 +142,8 @@ def test_what_is_under_way_or_waits_is_not_begun_again(settling: Parts) -> None:
         for e in spread("slow", 0, 20):
             s.spread(copy, e)
     other: Any = SimpleNamespace(name="q", post=copy.post)
-    s.ask_decision(copy, ev.AskDecision(bytes(16), "slow"))
-    s.ask_decision(other, ev.AskDecision(bytes(16), "slow"))  # of another copy: another question
+    s.ask_decision(copy, fx.AskDecision(bytes(16), "slow"))
+    s.ask_decision(other, fx.AskDecision(bytes(16), "slow"))  # of another copy: another question
     assert s._errands.pending() == 22
     wait_until(lambda: ballots.most["slow"] == 2, "two at a time")
     ballots.let.set()

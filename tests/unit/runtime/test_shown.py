@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import EpochId
 from halog.errors import DeadlineError
 from halog.runtime.host.push_batches import Pushes
@@ -93,7 +93,7 @@ def test_whoever_takes_over_has_stored_what_it_showed(cluster: Cluster) -> None:
 # --- frames ---
 
 
-def sent_by(*pushes: ev.Push) -> list[frames.Push]:
+def sent_by(*pushes: fx.Push) -> list[frames.Push]:
     sent: list[frames.Push] = []
 
     def offer(node: str, data: bytes) -> None:
@@ -109,11 +109,11 @@ def sent_by(*pushes: ev.Push) -> list[frames.Push]:
 
 
 def test_a_frame_has_the_last_of_what_its_pushes_say_is_shown() -> None:
-    one, two = (ev.Push(("B",), EPOCH, data, shown) for data, shown in ((b"one", 1), (b"two", 2)))
+    one, two = (fx.Push(("B",), EPOCH, data, shown) for data, shown in ((b"one", 1), (b"two", 2)))
     assert sent_by(one, two) == [frames.Push("p", EPOCH, [b"one", b"two"], 2)]
 
 
 def test_an_index_alone_is_a_frame_without_records() -> None:
-    alone = ev.Push(("B",), EPOCH, b"", 3)
+    alone = fx.Push(("B",), EPOCH, b"", 3)
     assert sent_by(alone) == [frames.Push("p", EPOCH, [], 3)]
-    assert sent_by(ev.Push(("B",), EPOCH, b"one", 2), alone) == [frames.Push("p", EPOCH, [b"one"], 3)]
+    assert sent_by(fx.Push(("B",), EPOCH, b"one", 2), alone) == [frames.Push("p", EPOCH, [b"one"], 3)]

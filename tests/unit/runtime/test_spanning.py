@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import halog.aio
-from halog.core import events as ev
+from halog.core import events as ev, results as res
 from halog.errors import ConflictError, HalogError, LockedError, NotFoundError, OverloadedError
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
@@ -210,11 +210,11 @@ def test_a_repeated_id_with_other_contents_is_refused(cluster: Cluster) -> None:
     create(cluster, names)
     tx = half_done(cluster, names)
     copy = active_copy(cluster, names[0])
-    said: list[ev.Result] = []
+    said: list[res.Result] = []
     parts = tuple(sorted({cluster.partition_of(Counter, n) for n in names}))
     copy.question(said.append, lambda t: ev.PrepareAsked(t, tx, parts[0], parts, b"other", (), (), {}), served=False)
     copy.question(said.append, lambda t: ev.PrepareAsked(t, tx, parts[0], parts, b"x", (), (), {}), served=False)
-    assert [type(r) for r in said] == [ev.Refused, ev.Happened]
+    assert [type(r) for r in said] == [res.Refused, res.Happened]
 
 
 @pytest.mark.feature("D4", "R5")

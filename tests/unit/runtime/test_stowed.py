@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import ChainState
@@ -36,9 +36,9 @@ def run_of(lsns: Iterable[int], epoch: int = 3) -> tuple[bytes, ...]:
     return tuple(made)
 
 
-def pushed(datas: Sequence[bytes], *, anew: bool = False) -> ev.Stow:
+def pushed(datas: Sequence[bytes], *, anew: bool = False) -> fx.Stow:
     header = records.decode(datas[-1]).header
-    return ev.Stow(header.epoch, header.lsn, tuple(datas), anew, flush=False)
+    return fx.Stow(header.epoch, header.lsn, tuple(datas), anew, flush=False)
 
 
 def stands_at(lsn: int, *, led: int = 3) -> ChainState:
@@ -143,7 +143,7 @@ def test_what_a_stopped_copy_left_goes_with_it_where_it_is_longer(disk: Disk) ->
 
 def test_a_copy_that_is_dropped_has_stowed_nothing_and_stands_for_nobody(disk: Disk) -> None:
     disk.objects.stowed.stow(pushed(run_of([5, 6]), anew=True))
-    disk.objects.stowed.stand(ev.Stand((7,), flush=False))
+    disk.objects.stowed.stand(fx.Stand((7,), flush=False))
     disk.objects.drop()
     assert disk.keys() == []
     assert list(disk.objects.stowed.passed(9)) == []
@@ -152,7 +152,7 @@ def test_a_copy_that_is_dropped_has_stowed_nothing_and_stands_for_nobody(disk: D
 
 def test_another_history_is_not_ours(disk: Disk) -> None:
     disk.objects.stowed.stow(pushed(run_of([5, 6]), anew=True))
-    disk.objects.stowed.stand(ev.Stand((7,), flush=False))
+    disk.objects.stowed.stand(fx.Stand((7,), flush=False))
     other = PushedRecords(disk.store, b"another!")
     assert (other.load(), other.stood()) == ([], ())
 
@@ -165,24 +165,24 @@ def test_it_stands_after_the_process_until_another_run_of_the_machine(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, flushed: bool
 ) -> None:
     """Unless all that it stands for was flushed."""
-    disk.objects.stowed.stand(ev.Stand((7, 8), flush=False))
+    disk.objects.stowed.stand(fx.Stand((7, 8), flush=False))
     assert found(disk.reopened(), stands_at(0)).stood == (7, 8)
-    disk.objects.stowed.stand(ev.Stand((7, 8), flush=flushed))
+    disk.objects.stowed.stand(fx.Stand((7, 8), flush=flushed))
     monkeypatch.setattr(stowed, "machine_run", lambda: "another")
     assert found(disk.reopened(), stands_at(0)).stood == ((7, 8) if flushed else ())
 
 
 def test_where_runs_have_no_names_no_two_are_the_same(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stowed, "machine_run", lambda: "")
-    disk.objects.stowed.stand(ev.Stand((7,), flush=False))
+    disk.objects.stowed.stand(fx.Stand((7,), flush=False))
     assert found(disk.reopened(), stands_at(0)).stood == ()
-    disk.objects.stowed.stand(ev.Stand((7,), flush=True))
+    disk.objects.stowed.stand(fx.Stand((7,), flush=True))
     assert found(disk.reopened(), stands_at(0)).stood == (7,)
 
 
 def test_whom_it_stands_for_no_more_is_forgotten(disk: Disk) -> None:
-    disk.objects.stowed.stand(ev.Stand((7, 8), flush=False))
-    disk.objects.stowed.stand(ev.Stand((7,), flush=True))
+    disk.objects.stowed.stand(fx.Stand((7, 8), flush=False))
+    disk.objects.stowed.stand(fx.Stand((7,), flush=True))
     assert found(disk.reopened(), stands_at(0)).stood == (7,)
 
 

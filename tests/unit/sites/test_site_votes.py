@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
-from halog.core import events as ev
+from halog.core import effects as fx
 from halog.core.ids import EpochId
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
@@ -64,7 +64,7 @@ class Rig:
         state = SimpleNamespace(table=self.table, chain=SimpleNamespace(state=self.state))
         core = SimpleNamespace(leading=self.leading, state=state)
         copy: Any = SimpleNamespace(name="p", core=core, post=lambda e: self.answers.append(e.owner))
-        self.voting.ask(copy, ev.AskVote(1, site))
+        self.voting.ask(copy, fx.AskVote(1, site))
         return self.answers[-1]
 
     def vote(self, site: str = "east") -> SiteVote:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryLog
-from halog.core.events import TooFew
 from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Chain
+from halog.core.results import TooFew
 from halog.errors import HalogError, RefusedError, SitesError
 from halog.metadata.restore_requests import DONE
 from halog.metadata.sync_waits import awaited

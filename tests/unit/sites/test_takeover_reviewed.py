@@ -12,7 +12,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.adapters.memory.tree import MemoryTree
-from halog.core import events as ev
+from halog.core import effects as fx, events as ev
 from halog.core.settings import Settings, SiteVotes
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
@@ -192,7 +192,7 @@ def test_a_vote_is_renewed_by_one_request() -> None:
     votes, desks, copy, told = voting(coordinator)
     coordinator.answers.set()
     for number in (1, 2, 3):
-        votes.ask(copy, ev.AskVote(number, "west"))
+        votes.ask(copy, fx.AskVote(number, "west"))
         wait_until(lambda n=number: told[n - 1 :], "it is answered")
     desks.close()
     assert told == [ev.VoteAnswered(n, "west", "west") for n in (1, 2, 3)]
@@ -206,7 +206,7 @@ def test_a_question_that_was_asked_again_meanwhile_makes_no_other_one_late() -> 
     for _ in range(THREADS):
         desks.own.submit(lambda: (coordinator.answers.wait(SOON_S), None)[1])
     for number in range(1, 10):
-        votes.ask(copy, ev.AskVote(number, "west"))
+        votes.ask(copy, fx.AskVote(number, "west"))
     coordinator.answers.set()
     wait_until(lambda: told, "it is answered")
     desks.close()
@@ -316,13 +316,13 @@ def test_one_that_takes_over_waits_for_no_site_without_nodes() -> None:
 
 
 def test_all_sites_that_have_votes_are_asked_whether_they_serve() -> None:
-    out: list[ev.Effect] = []
+    out: list[fx.Effect] = []
     rounds = iter(range(1, 100))
     table = SimpleNamespace(overruled=())
     settings = Settings(votes=SiteVotes("west", tuple(VOTES.items()), binding=True))
     copy: Any = SimpleNamespace(settings=settings, now=0, out=out, table=table, next_round=lambda: next(rounds))
     quorum = SiteQuorum(copy)
     quorum.begin()
-    for asked in [e for e in out if isinstance(e, ev.AskVote)]:
+    for asked in [e for e in out if isinstance(e, fx.AskVote)]:
         quorum.answered(ev.VoteAnswered(asked.round, asked.site, asked.site))
     assert quorum.holders == ["dr", "east"]

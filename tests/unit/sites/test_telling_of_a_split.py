@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
+from halog.core.table.tell import Tell
 from halog.metadata.mirrors import COMPARES, MirrorStatus
 from halog.ports import UnknownResult, Versioned
 from halog.runtime.sites.split_watch import SplitWatch, parted, tell
@@ -74,7 +74,7 @@ def test_a_split_is_told_again_until_it_stands_in_the_coordinator() -> None:
     table = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0)
     here: Any = Znodes(table, unanswered=2)
     there: Any = Znodes(table, unanswered=0)
-    told: list[ev.Tell] = []
+    told: list[Tell] = []
     state = SimpleNamespace(table=table, chain=SimpleNamespace(state=table.beginning("west")))
     core = SimpleNamespace(state=state)
     copy = SimpleNamespace(name="p", serving=True, core=core)
