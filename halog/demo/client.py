@@ -15,7 +15,7 @@ from halog.demo.client_process import epochs_of, reporting, run_client, say
 from halog.demo.journal import Journal
 from halog.demo.ordered_work import RowGate
 from halog.demo.replay import WORKERS, Replay
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 
 REPORT_S = 0.2
 """Fine enough for the faults to come at their row; a report costs 20 µs."""
@@ -39,7 +39,7 @@ def main() -> int:
     return run_client(order.config, "client", lambda node: _replay(node, order))
 
 
-def _replay(node: Node, order: ReplayOrder) -> None:
+def _replay(node: RunningNode, order: ReplayOrder) -> None:
     gate = RowGate(order.allowed)
     with closing(Journal(Path(order.journal))) as journal:
         replay = Replay(node, node.runtime.operators, epochs_of(node), journal, order.sabotaged)

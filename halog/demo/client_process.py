@@ -16,10 +16,10 @@ from contextlib import contextmanager
 import halog
 from halog.demo.ordered_work import RowGate
 from halog.errors import HalogError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 
 
-def run_client(config: str, name: str, work: Callable[[Node], None]) -> int:
+def run_client(config: str, name: str, work: Callable[[RunningNode], None]) -> int:
     """Open a node and do the work; return the process's exit code. A HalogError is reported in one line."""
     try:
         with halog.node(config, name=name) as node:
@@ -42,7 +42,7 @@ def reporting(gate: RowGate, report: Callable[[], Mapping[str, object]], every_s
         ended.set()
 
 
-def epochs_of(node: Node) -> Callable[[], dict[str, int]]:
+def epochs_of(node: RunningNode) -> Callable[[], dict[str, int]]:
     """Return a function that returns each partition's epoch, as the node knows it now."""
     tables = node.runtime.router.tables
     return lambda: {name: table.epoch.number for name, (_, table) in tables.items()}

@@ -28,7 +28,7 @@ from halog.embedded.progress import Progress
 from halog.errors import HalogError
 from halog.metadata import config_versions as versions
 from halog.ports import Coordinator
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 
 STALL_S = 90.0
 """A client that has finished no row for so long is stuck: this is longer than it tries a single one."""
@@ -46,7 +46,7 @@ class Stage(Staging):
         self.wounded: set[str] = set()
         """Nodes whose end or silence is the demo's own doing."""
         self.reports: ClientReports | None = None
-        self.node: Node
+        self.node: RunningNode
         self.watch: ClusterWatch
 
     # --- life ---

@@ -98,7 +98,7 @@ class ClusterWatch:
     def ask(self, node: str) -> NodeStatus | None:
         """Return the node's answer now, or None."""
         try:
-            reply = self.router.request(node, frames.Status(), ASK_S)
+            reply = self.router.request(node, frames.StatusRequest(), ASK_S)
             return msgspec.convert(reply.status, NodeStatus) if isinstance(reply, frames.StatusIs) else None
         except (HalogError, msgspec.ValidationError):
             return None

@@ -40,7 +40,7 @@ from halog.config import (
 from halog.core.roles import Role
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
-from halog.runtime.node.open import Node, node
+from halog.runtime.node.open import RunningNode, node
 from halog.runtime.support.adapters import Adapters, Remote
 from halog.schema.registry import DEFAULT, Registry
 from halog.testing.gate import Gate, Gated
@@ -54,7 +54,7 @@ longer has failed."""
 class _Running(msgspec.Struct):
     """Holds a running node with what it takes to kill or pause it."""
 
-    node: Node
+    node: RunningNode
     gate: Gate
     coordinator: MemoryCoordinator
     channel: MemoryChannel
@@ -136,7 +136,7 @@ class Cluster:
         self._tree = MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
         self._running: dict[str, _Running] = {}
-        self._clients: list[Node] = []
+        self._clients: list[RunningNode] = []
 
     # --- life ---
 
@@ -202,7 +202,7 @@ class Cluster:
 
     # --- using it ---
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> RunningNode:
         """Return a running node by name."""
         return self._running[name].node
 
@@ -305,7 +305,7 @@ class Cluster:
         hurt.node.abandon()
         self._disks[name] = _left_behind(self._disks[name])
 
-    def restart(self, name: str) -> Node:
+    def restart(self, name: str) -> RunningNode:
         """Start a killed node again on the disk it left behind, and return it."""
         self._start(name)
         return self.node(name)

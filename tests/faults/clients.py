@@ -18,7 +18,7 @@ from typing import Any
 
 import halog
 from halog.errors import HalogError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.transactions.node import Node as Verbs
 from tests.faults.history import Outcome
 from tests.faults.leaks import Footprint, footprints
@@ -203,7 +203,7 @@ class Clients(History):
     def __enter__(self) -> Clients:
         self.start()
         self.flows(45)
-        if isinstance(self.node, Node):
+        if isinstance(self.node, RunningNode):
             self.before = footprints(self.node)
         return self
 
@@ -281,7 +281,7 @@ class ClientProcess(History):
 
 def main(config: str, prefix: str, seat: int, kind: type[Clients] = Clients) -> None:
     """Entry point of a client process: works until it is killed."""
-    node: Node = halog.node(config)
+    node: RunningNode = halog.node(config)
 
     def tell(line: str) -> None:
         sys.stdout.write(line + "\n")

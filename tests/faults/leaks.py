@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
 
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.runtime.sites.mirror_audience import MIRRORING
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import ROOT, wait
@@ -68,7 +68,7 @@ def _name(fd: Path) -> str:
         return ""
 
 
-def footprints(node: Node) -> dict[int, Footprint]:
+def footprints(node: RunningNode) -> dict[int, Footprint]:
     """Of the nodes that this one knows, by process; all of them run on this machine."""
     pids = [info.pid for info in list(node.runtime.router.nodes.values())]
     return {pid: footprint(pid) for pid in pids if Path(f"/proc/{pid}/fd").is_dir()}

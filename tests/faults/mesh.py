@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import halog
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.faults.links import LENGTH, Link, Way, kafka_request, zookeeper_request
 from tests.integration.cluster.harness import Cluster
 
@@ -34,7 +34,7 @@ class Mesh:
             x: Link(lambda: site.info.zookeeper, named=zookeeper_request, edit=self._addresses(x)) for x in self.names
         }
         self.kafka = {x: self._kafka() for x in self.names}
-        self._client: Node | None = None
+        self._client: RunningNode | None = None
 
     # --- the way there ---
 
@@ -88,7 +88,7 @@ class Mesh:
         self.cluster.whole()
 
     @property
-    def client(self) -> Node:
+    def client(self) -> RunningNode:
         if self._client is None:
             self._client = halog.node(self.toml(CLIENT), name=CLIENT)
         return self._client

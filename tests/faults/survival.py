@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from halog.core.log.records import decode
 from halog.errors import HalogError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.faults.kinds import COMBINATIONS, KINDS, name_of
 from tests.integration.cluster.checker import entries
 from tests.integration.cluster.harness import TOML, Cluster
@@ -104,7 +104,7 @@ class Nine(Cluster):
 class Writers:
     """One per combination: creates objects 1, 2, … one after the other until it is told to stop."""
 
-    def __init__(self, node: Node, cells: Cells) -> None:
+    def __init__(self, node: RunningNode, cells: Cells) -> None:
         self.node = node
         self.cells = cells
         self._stops = {cell.policy: threading.Event() for cell in cells.values()}
@@ -178,7 +178,7 @@ def ask(cluster: Cluster, cells: Cells) -> dict[Cell, set[int] | None]:
         return dict(pool.map(lambda cell: (cell, _ask(cluster.client(), cell)), cells.values()))
 
 
-def _ask(node: Node, cell: Cell) -> set[int] | None:
+def _ask(node: RunningNode, cell: Cell) -> set[int] | None:
     with suppress(HalogError), node.transaction():
         return {a.number for a in cell.acknowledged} - {o.number for o in node.extent(cell.kind)}
     return None

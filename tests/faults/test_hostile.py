@@ -125,8 +125,8 @@ def test_bytes_of_a_stranger_on_the_node_channel(cluster: Cluster) -> None:
         hello + framed(NEST),
         hello + framed(os.urandom(5_000)),
         hello + struct.pack(">I", 15_000_000) + b"half",
-        foreign + framed(frames.encode(frames.Status())),
-        framed(frames.encode(frames.Status())),
+        foreign + framed(frames.encode(frames.StatusRequest())),
+        framed(frames.encode(frames.StatusRequest())),
     ]
     with Clients(cluster.client(), "stranger") as clients:
         before = epochs(cluster)
@@ -138,7 +138,7 @@ def test_bytes_of_a_stranger_on_the_node_channel(cluster: Cluster) -> None:
         clients.flows(SERVES_AGAIN_S)
         with socket.create_connection((host, int(port)), 5) as stranger:
             stranger.settimeout(5)
-            stranger.sendall(foreign + framed(frames.encode(frames.Status())))
+            stranger.sendall(foreign + framed(frames.encode(frames.StatusRequest())))
             assert stranger.recv(1) == b"", "another cluster's node is told nothing"
         for stranger in kept:
             stranger.close()

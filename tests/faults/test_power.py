@@ -10,7 +10,7 @@ import pytest
 
 from halog.core.durability import Durability
 from halog.embedded import EmbeddedSite
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.faults.conftest import MODULE
 from tests.faults.power import Flushed
 from tests.faults.scene import replica
@@ -27,7 +27,7 @@ STOWED = 20
 FLUSHED = Durability(remote="SYNC", replicas=1)
 
 
-def add(node: Node, durability: Durability | None = None) -> None:
+def add(node: RunningNode, durability: Durability | None = None) -> None:
     for _ in range(EACH):
         with node.transaction(durability=durability) as tx:
             tx.get(Counter, "power", "c").value += 1

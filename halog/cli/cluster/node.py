@@ -25,7 +25,7 @@ from halog.signals import STOPPING
 if TYPE_CHECKING:
     from halog.config import Config
     from halog.runtime.membership.witness import Witness
-    from halog.runtime.node.open import Node
+    from halog.runtime.node.open import RunningNode
 
 SETTLED_S = 3.0
 """The first line waits this long for the copies to be read, so that it can tell which have failed. Where a log takes
@@ -149,7 +149,7 @@ def _log_to_stderr(level: str) -> None:
     logger.propagate = False
 
 
-def _join(own: Config, name: str) -> Node:
+def _join(own: Config, name: str) -> RunningNode:
     from halog.cli.shared.connection import modules_beside
     from halog.config.multi_site import check_site
     from halog.errors import UnknownNameError
@@ -176,7 +176,7 @@ def _witness(config: Config) -> Witness | None:
     return witness
 
 
-def _say_ready(running: Node, format_: str, began: float) -> None:
+def _say_ready(running: RunningNode, format_: str, began: float) -> None:
     from halog.runtime.node.status import settled
 
     ms = round((time.monotonic() - began) * 1000)

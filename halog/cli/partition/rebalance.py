@@ -248,7 +248,7 @@ def _said(connection: ClusterConnection) -> tuple[list[str], dict[str, str]]:
     left_to: dict[str, str] = {}
     for node in sorted(n.name for n in connection.nodes.values() if n.hosts):
         try:
-            reply = connection.router.request(node, frames.Status(), connection.timeout_s)
+            reply = connection.router.request(node, frames.StatusRequest(), connection.timeout_s)
         except HalogError as error:
             problems.append(f"node {node}: {error.message}")
             continue

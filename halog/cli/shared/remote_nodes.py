@@ -53,7 +53,7 @@ def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeI
     def ask(node: str) -> Said:
         try:
             answer = connection.adapters.channel.request(
-                known.address_of(node), frames.encode(frames.Status()), ANSWER_S
+                known.address_of(node), frames.encode(frames.StatusRequest()), ANSWER_S
             )
             reply = frames.decode_reply(answer)
         except HalogError as error:

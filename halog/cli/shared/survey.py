@@ -265,7 +265,7 @@ def ask_nodes(connection: ClusterConnection) -> dict[str, Said]:
 
     def ask(node: str) -> Said:
         try:
-            reply = connection.router.request(node, frames.Status(), timeout)
+            reply = connection.router.request(node, frames.StatusRequest(), timeout)
         except HalogError as error:
             return {"error": str(error)}
         return reply.status if isinstance(reply, frames.StatusIs) else {"error": "it answered no status"}

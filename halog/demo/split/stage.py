@@ -32,7 +32,7 @@ from halog.demo.watch import ClusterWatch, NodeStatus, is_up, uneven
 from halog.embedded.progress import Progress
 from halog.errors import HalogError
 from halog.ports import Coordinator
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 
 COMMAND_S = 120.0
 """An operator's command takes some seconds; a loaded machine may need ten times that."""
@@ -57,7 +57,7 @@ class SplitStage(Staging):
         self.children: dict[str, Child] = {}
         self.reports: dict[str, ClientReports] = {}
         self.configs: dict[str, Path] = {}
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, RunningNode] = {}
         """The demo's own nodes, one at each site: they host nothing."""
         self.watches: dict[str, ClusterWatch] = {}
         self._commands = 0

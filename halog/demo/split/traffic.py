@@ -24,7 +24,7 @@ from halog.demo.split.journal import AIRCRAFT, AIRPORT, DEPARTURE
 from halog.demo.split.model import Departure, departure_key, departure_state
 from halog.demo.split.steps import ANNOUNCE, DROP, LAND, WEST, FlightStep, plan
 from halog.errors import AvailabilityError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.transactions import Node as Verbs, Transaction
 
 WORKERS = 16
@@ -146,7 +146,7 @@ def main() -> int:
     return run_client(order.config, f"{order.site}-client", lambda node: _do(node, order))
 
 
-def _do(node: Node, order: TrafficOrder) -> None:
+def _do(node: RunningNode, order: TrafficOrder) -> None:
     gate = RowGate(0)
     with closing(Journal(Path(order.journal))) as journal:
         traffic = Traffic(node, node.runtime.operators, epochs_of(node), journal, order.sabotaged)

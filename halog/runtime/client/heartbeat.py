@@ -41,7 +41,7 @@ class LiveTransaction:
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s
         self.due = time.monotonic() + every_s
-        self.voted: list[frames.Prepare] = []
+        self.voted: list[frames.PrepareRequest] = []
         """Holds the requests of those participants that have voted."""
         self.aborted: ConflictError | None = None
         """Is set when a participant says that the transaction was given up: nothing of it has happened or will
@@ -57,7 +57,7 @@ class InitiatorHeartbeat:
     """An `InitiatorHeartbeat` repeats the votes of a node's live transactions. `ask` asks for a vote until the given
     time."""
 
-    def __init__(self, ask: Callable[[frames.Prepare, float], int], tick_s: float) -> None:
+    def __init__(self, ask: Callable[[frames.PrepareRequest, float], int], tick_s: float) -> None:
         self._ask = ask
         self._tick_s = tick_s
         self._live: dict[bytes, LiveTransaction] = {}
@@ -111,7 +111,7 @@ class InitiatorHeartbeat:
                 for vote in list(one.voted):
                     self._errands.go(vote.partition, tx, partial(self._say, one, vote))
 
-    def _say(self, one: LiveTransaction, vote: frames.Prepare) -> bool:
+    def _say(self, one: LiveTransaction, vote: frames.PrepareRequest) -> bool:
         try:
             self._ask(msgspec.structs.replace(vote), time.monotonic() + one.every_s)
         except ConflictError as error:

@@ -110,7 +110,7 @@ class TwoPhaseCommits:
         ).digest()
         first = participants[0]
         last, *others = [
-            frames.Prepare(p, tx, first, participants, digest, works[p], last=p == first) for p in participants
+            frames.PrepareRequest(p, tx, first, participants, digest, works[p], last=p == first) for p in participants
         ]
         doubt_s = min(self._asker.doubt_of(p, self._doubt_s) for p in participants)
         with self._initiating.living(tx, doubt_s / SHARE) as living:
@@ -121,7 +121,7 @@ class TwoPhaseCommits:
                 raise
             return lsns | {first: self._decided(last, began, living)}
 
-    def _given_up(self, last: frames.Prepare, error: BaseException) -> None:
+    def _given_up(self, last: frames.PrepareRequest, error: BaseException) -> None:
         """Abort a transaction that nobody was or will be asked to commit."""
         if not isinstance(error, HalogError):  # it was interrupted: the caller asks for the outcome
             self._commits.withdrawn(last.tx)
@@ -155,7 +155,7 @@ class TwoPhaseCommits:
 
     # --- votes ---
 
-    def _all_vote(self, asked: list[frames.Prepare], began: float, living: LiveTransaction) -> dict[str, int]:
+    def _all_vote(self, asked: list[frames.PrepareRequest], began: float, living: LiveTransaction) -> dict[str, int]:
         """Return the lsn of each vote. The first failure is enough: nobody waits for the other votes. A single vote
         needs no thread of its own."""
         failed = threading.Event()
@@ -181,7 +181,7 @@ class TwoPhaseCommits:
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
         return {partition: vote.result() for vote, partition in votes.items()}
 
-    def _vote(self, r: frames.Prepare, began: float, living: LiveTransaction, failed: threading.Event) -> int:
+    def _vote(self, r: frames.PrepareRequest, began: float, living: LiveTransaction, failed: threading.Event) -> int:
         """Return the lsn of one participant's vote, waiting until its deadline. _Stopped once another one has failed;
         ConflictError once the transaction was given up. A vote whose turn comes behind its deadline is not asked
         for."""
@@ -205,7 +205,7 @@ class TwoPhaseCommits:
             raise
         raise _Stopped
 
-    def _vote_once(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int | None:
+    def _vote_once(self, r: frames.PrepareRequest, until: float, open_: Open | None = None) -> int | None:
         """Return the lsn of the vote. None: ask again, nothing happened. PERHAPS: ask again, the request may have
         arrived."""
         limit = min(until, time.monotonic() + max(STEP_S, self._asker.router.attempt_s))
@@ -244,14 +244,14 @@ class TwoPhaseCommits:
                 partition=partition,
             ) from None
 
-    def _abort(self, last: frames.Prepare) -> None:
+    def _abort(self, last: frames.PrepareRequest) -> None:
         """Ask the first partition to abort, so that no participant is in doubt for long."""
         abort = _aborting(last)
         self._aborts.go(last.first, last.tx, lambda: attempt(self._ballots, abort, ABORT_S, _site(last)) is not None)
 
     # --- the decision ---
 
-    def _decided(self, last: frames.Prepare, began: float, living: LiveTransaction) -> int:
+    def _decided(self, last: frames.PrepareRequest, began: float, living: LiveTransaction) -> int:
         """Return the lsn of the commit in the first partition. If it is refused before any request can have arrived
         there, it did not happen. From then on only that partition knows: it is asked to abort, and says how the
         transaction stands. A participant that has copied its decision to abort says so, too."""
@@ -276,7 +276,7 @@ class TwoPhaseCommits:
                 return lsn
             perhaps = perhaps or lsn is PERHAPS
 
-    def _settled(self, last: frames.Prepare, error: HalogError, open_: Open) -> int:
+    def _settled(self, last: frames.PrepareRequest, error: HalogError, open_: Open) -> int:
         """Return the lsn of the commit if it has happened; raise `error` if it has not and will not."""
         try:
             outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S, _site(last))
@@ -311,12 +311,12 @@ def _nobody(partition: str, error: HalogError) -> PartitionUnavailableError:
     )
 
 
-def _aborting(last: frames.Prepare) -> frames.Decide:
+def _aborting(last: frames.PrepareRequest) -> frames.Decide:
     """Return the request to the first partition to abort the transaction, whether it has heard of it or not."""
     return frames.Decide(last.first, last.tx, False, True, last.participants)
 
 
-def _site(last: frames.Prepare) -> str:
+def _site(last: frames.PrepareRequest) -> str:
     """Return the site where the transaction was voted on."""
     return last.work.site or HERE
 

@@ -28,7 +28,7 @@ R = TypeVar("R", bound=frames.Reply)
 COMMITTED, ABORTED, EXPIRED, UNKNOWN = "committed", "aborted", "expired", "unknown"
 
 
-def prepare(copy: Copy, r: frames.Prepare, answer: Answer, *, exact: bool = False) -> int:
+def prepare(copy: Copy, r: frames.PrepareRequest, answer: Answer, *, exact: bool = False) -> int:
     """Ask the copy to vote, in its epoch only if `exact`; returns as `Copy.submit` does."""
 
     def asked(token: int) -> ev.Event:
@@ -105,7 +105,7 @@ class Ballots:
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
-    def prepare(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int:
+    def prepare(self, r: frames.PrepareRequest, until: float, open_: Open | None = None) -> int:
         """Return the lsn of the vote; of the last vote it is the lsn of the commit. Raises what was answered;
         NotActiveError if the role moved meanwhile. `open_`: see `Router.ask`."""
         copy = self._asker.serving(r.partition)
@@ -144,7 +144,7 @@ class Ballots:
 
     def _elsewhere(
         self,
-        r: frames.Prepare | frames.Decide,
+        r: frames.PrepareRequest | frames.Decide,
         until: float,
         kind: type[R],
         site: str | None,

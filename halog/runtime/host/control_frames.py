@@ -21,9 +21,9 @@ class Control:
         match frame:
             case frames.Acks():
                 self._acknowledged(member, frame)
-            case frames.Flush(partition=partition):
+            case frames.FlushRequest(partition=partition):
                 self._post(partition, ev.FlushAsked(member, frame.epoch, frame.lsn))
-            case frames.Push(partition=partition):
+            case frames.RecordPush(partition=partition):
                 self._post(partition, ev.Pushed(member, frame.epoch, frame.records, frame.shown))
             case frames.AskPosition(partition=partition, round=round_):
                 self._post(partition, ev.PositionAsked(member.node, round_))

@@ -350,7 +350,7 @@ class Host:
             self.members.send(effect.to, frames.encode(frames.Acks([item])))
 
     def ask_flush(self, partition: str, effect: fx.AskFlush) -> None:
-        frame = frames.encode(frames.Flush(partition, effect.epoch, effect.lsn))
+        frame = frames.encode(frames.FlushRequest(partition, effect.epoch, effect.lsn))
         for node in effect.to:
             self.members.send(node, frame)
 

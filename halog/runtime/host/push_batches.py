@@ -53,6 +53,6 @@ class Pushes:
                 size += len(push.data)
             for (partition, epoch, to), pushes in groups.items():
                 datas = [push.data for push in pushes if push.data]
-                frame = frames.encode(frames.Push(partition, epoch, datas, pushes[-1].shown))
+                frame = frames.encode(frames.RecordPush(partition, epoch, datas, pushes[-1].shown))
                 for node in to:
                     self._offer(node, frame)

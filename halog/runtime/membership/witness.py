@@ -73,7 +73,7 @@ class Witness:
         """Say whom to tell, from now on."""
         if self._process is None or self._process.stdin is None:
             return
-        said = [frames.encode(frame) for frame in (hello, frames.Died(self._secret))]
+        said = [frames.encode(frame) for frame in (hello, frames.DeathNotice(self._secret))]
         data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in said)
         line = json.dumps({"say": b64encode(data).decode(), "to": sorted(addresses)})
         self._write(self._process, line.encode() + b"\n")

@@ -85,7 +85,7 @@ class Operators:
         check_nodes(self.config, (to,))
         if to not in known[1].configured:
             raise RefusedError(f"{to} is not in the node list of {partition}: {', '.join(known[1].configured)}")
-        reply = self._asker.ask(partition, frames.HandOver(partition, to))
+        reply = self._asker.ask(partition, frames.HandOverRequest(partition, to))
         if reply is None:
             copy = self._asker.copies[partition]
             result = self._asker.wait(partition, lambda answer: copy.hand_over(to, answer, "asked for on this node"))

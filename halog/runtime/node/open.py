@@ -41,7 +41,7 @@ AGAIN_S = 0.2
 T = TypeVar("T")
 
 
-class Node(Verbs):
+class RunningNode(Verbs):
     """A `Node` is a node of a running cluster; `runtime` is for operators and tests."""
 
     def __init__(self, runtime: Runtime, registry: Registry, definitions: schemas.Definitions) -> None:
@@ -126,7 +126,7 @@ def node(
     adapters: Callable[[Config, str], Adapters] | None = None,
     activated: Callable[[Config, str], Activated] | None = None,
     witness: Witness | None = None,
-) -> Node:
+) -> RunningNode:
     """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing). `witness`: who
     tells the others of this process's end; `halog node start` brings one where a policy has leases. `activated`: who
     knows the active version of the configuration; without it, where `adapters` are given, the file is all there is.
@@ -180,7 +180,7 @@ def _joined(
     registry: Registry,
     adapters: Callable[[Config, str], Adapters],
     witness: Witness | None,
-) -> Node:
+) -> RunningNode:
     def execute(partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         return opened.executor(partition, invocation, own=own)
 
@@ -201,7 +201,7 @@ def _joined(
     except BaseException:
         outside.close()
         raise
-    opened = Node(runtime, registry, classes.definitions)
+    opened = RunningNode(runtime, registry, classes.definitions)
     try:
         runtime.start()
         outside.coordinator.joined()

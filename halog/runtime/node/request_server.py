@@ -88,7 +88,7 @@ class Service:
             frames.LookThrough: self._look_through,
             frames.LetGo: self._let_go,
             frames.Submit: self._submit,
-            frames.Prepare: self._prepare,
+            frames.PrepareRequest: self._prepare,
             frames.Decide: self._decide,
             frames.Votes: self._votes,
             frames.Validate: self._validate,
@@ -96,8 +96,8 @@ class Service:
             frames.Barrier: self._barrier,
             frames.Invoke: self._invoke,
             frames.AskOutcome: self._ask_outcome,
-            frames.HandOver: self._hand_over,
-            frames.Status: lambda peer, r: frames.StatusIs(self.status()),
+            frames.HandOverRequest: self._hand_over,
+            frames.StatusRequest: lambda peer, r: frames.StatusIs(self.status()),
             frames.Move: self._move,
             frames.CanMap: self._can_map,
             frames.Loads: self._loads,
@@ -145,7 +145,7 @@ class Service:
         """Take a control frame. Only hosting nodes send them; anybody else may ask."""
         if member.node not in self._known():
             raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
-        if isinstance(frame, frames.Died):
+        if isinstance(frame, frames.DeathNotice):
             self._died(member, frame.secret)
             return
         if isinstance(frame, frames.Goodbye):
@@ -297,7 +297,7 @@ class Service:
         )  # it may have been under way for long
 
     def _prepare(self, peer: Asking, r: object) -> None:
-        assert isinstance(r, frames.Prepare)
+        assert isinstance(r, frames.PrepareRequest)
         copy = self._active(r.partition)
 
         def answer(result: res.Result) -> None:
@@ -360,7 +360,7 @@ class Service:
         self._active(r.partition).ask_outcome(r.tx, r.attempt, lambda result: _send(peer, settled(result)))
 
     def _hand_over(self, peer: Asking, r: object) -> None:
-        assert isinstance(r, frames.HandOver)
+        assert isinstance(r, frames.HandOverRequest)
         copy = self._active(r.partition)
         if r.to == self.hello.node and r.again:  # it was asked for before, and is done
             _send(peer, frames.Committed(copy.core.state.chain.state.lsn))

@@ -52,7 +52,7 @@ def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str] | None:
             f"{len(frame.invocation.args):,} bytes)",
             "give it less, or call it earlier in a transaction of its own",
         )
-    if asked and isinstance(frame, frames.Submit | frames.Prepare):
+    if asked and isinstance(frame, frames.Submit | frames.PrepareRequest):
         return f"the commit in partition {frame.partition} ({_of(frame.work)})", "split the transaction"
     if asked and isinstance(frame, frames.Fetch | frames.Leased):
         longest = max(map(len, frame.keys))

@@ -59,7 +59,7 @@ class Acks(_Frame):
     items: list[tuple[str, EpochId, int, bool, int]]
 
 
-class Flush(_Frame):
+class FlushRequest(_Frame, tag="Flush"):
     """Commits of my epoch wait until you have everything up to lsn on your disk."""
 
     partition: str
@@ -67,7 +67,7 @@ class Flush(_Frame):
     lsn: int
 
 
-class Push(_Frame):
+class RecordPush(_Frame, tag="Push"):
     """Records of my epoch, in order, that I have just given to the log; perhaps none."""
 
     partition: str
@@ -101,13 +101,13 @@ class Goodbye(_Frame):
     """A node leaves on purpose, and serves nothing any more."""
 
 
-class Died(_Frame):
+class DeathNotice(_Frame, tag="Died"):
     """The process that Hello names is no more, says its witness, which knows the secret its registration stands for."""
 
     secret: bytes
 
 
-Control = Hello | KeepAlive | Offline | Acks | Flush | Push | AskPosition | Told | Goodbye | Died
+Control = Hello | KeepAlive | Offline | Acks | FlushRequest | RecordPush | AskPosition | Told | Goodbye | DeathNotice
 
 
 # --- requests and replies ---
@@ -201,8 +201,8 @@ class Submit(_Frame):
     epoch: int = 0
 
 
-class Prepare(_Frame):
-    """`Prepare` asks to vote on `work`, a part of transaction `tx` over `participants` (T1). It is answered with
+class PrepareRequest(_Frame, tag="Prepare"):
+    """`PrepareRequest` asks to vote on `work`, a part of transaction `tx` over `participants` (T1). It is answered with
     Committed: the log has it; of the `last` vote, that of the first partition behind all others: the log has the
     commit. `epoch`: see Submit."""
 
@@ -288,7 +288,7 @@ class AskOutcome(_Frame):
     attempt: int
 
 
-class HandOver(_Frame):
+class HandOverRequest(_Frame, tag="HandOver"):
     """Make node `to` active."""
 
     partition: str
@@ -312,7 +312,7 @@ class Move(_Frame):
     """As in Invoke."""
 
 
-NUMBERED: Final = frozenset((Invoke, Move, HandOver))
+NUMBERED: Final = frozenset((Invoke, Move, HandOverRequest))
 """What may take longer than an attempt to ask for it."""
 
 
@@ -323,7 +323,7 @@ class CanMap(_Frame):
     layout: Layout
 
 
-class Status(_Frame):
+class StatusRequest(_Frame, tag="Status"):
     """Everything an operator sees of a node."""
 
 
@@ -344,9 +344,9 @@ Request = (
     | Validate
     | Invoke
     | AskOutcome
-    | HandOver
-    | Status
-    | Prepare
+    | HandOverRequest
+    | StatusRequest
+    | PrepareRequest
     | Decide
     | Votes
     | Move
@@ -396,7 +396,7 @@ class Unleased(_Frame):
 
 
 class Committed(_Frame):
-    """This is the reply to Submit, Barrier and HandOver."""
+    """This is the reply to Submit, Barrier and HandOverRequest."""
 
     lsn: int
 
@@ -443,7 +443,7 @@ class VotesAre(_Frame):
 
 
 class StatusIs(_Frame):
-    """This is the reply to Status, in plain values."""
+    """This is the reply to StatusRequest, in plain values."""
 
     status: dict[str, object]
 

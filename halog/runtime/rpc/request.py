@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 HERE: Final = ""
 """This very site, where a partition may be served by another one."""
 
-_ACTS: Final = (frames.Submit, frames.Prepare, frames.Decide, frames.HandOver)
+_ACTS: Final = (frames.Submit, frames.PrepareRequest, frames.Decide, frames.HandOverRequest)
 """What may have happened where no answer came. Of all else it does not matter: it changes nothing of what anybody is
 told (a method's changes are its caller's until he commits them; objects that move are the same elsewhere)."""
 
-_COUNTED: Final = (frames.Submit, frames.Prepare)
+_COUNTED: Final = (frames.Submit, frames.PrepareRequest)
 """What is for an epoch. (Asking by `isinstance` costs ten times as much as by type, where it is none of these.)"""
 
 _RUN: Final = os.urandom(8)
@@ -56,7 +56,9 @@ _ASK: Final = "`node.outcome(tx)` says what became of it"
 
 _SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
 
-_STAYS: Final = frozenset((frames.HandOver, frames.Votes, frames.Move, frames.CanMap, frames.Loads, frames.Status))
+_STAYS: Final = frozenset(
+    (frames.HandOverRequest, frames.Votes, frames.Move, frames.CanMap, frames.Loads, frames.StatusRequest)
+)
 """Of operators, and of nodes among themselves: of one site."""
 
 
@@ -183,7 +185,7 @@ class Request:
             return self._router  # where nobody is active: an attempt is out, and may be answered for yet
 
     def _switched(self, site: str) -> HalogError:
-        if not isinstance(self._frame, frames.Submit | frames.Prepare | frames.Invoke):
+        if not isinstance(self._frame, frames.Submit | frames.PrepareRequest | frames.Invoke):
             return mirrored(self._partition, site) if site else self._is_here()
         error = switched(self._partition, self._site or self._router.site, site or self._router.site)
         return error if self._unknown is None else perhaps_done(self._partition, error)
@@ -225,9 +227,11 @@ class Request:
 
     def _asked(self, where: ClusterView, target: str | None) -> frames.Reply:
         frame = self._frame
-        if type(frame) is frames.HandOver:
+        if type(frame) is frames.HandOverRequest:
             frame.again = self._unknown is not None
-        if type(frame) is frames.Submit or type(frame) is frames.Prepare:  # who was replaced must not judge again
+        if (
+            type(frame) is frames.Submit or type(frame) is frames.PrepareRequest
+        ):  # who was replaced must not judge again
             frame.epoch = max(where.epoch(self._partition), self._epoch)
         before, self._open.presented = self._open.presented, True
         data = b""
@@ -327,7 +331,7 @@ class Request:
         if missing:
             limit += f": {missing}"
         if self._unknown is not None:
-            again = "see `halog partition show`" if isinstance(self._frame, frames.HandOver) else _ASK
+            again = "see `halog partition show`" if isinstance(self._frame, frames.HandOverRequest) else _ASK
             return OutcomeUnknownError(
                 f"partition {self._partition} gave no answer {limit}; {again}", partition=self._partition
             )
@@ -365,7 +369,7 @@ def _arrived(error: BaseException, data: bytes) -> bool:
 
 def bound_to(frame: frames.Request) -> str | None:
     """Return the only site at which a request makes sense; None: wherever its partition is served."""
-    if type(frame) is frames.Submit or type(frame) is frames.Prepare:
+    if type(frame) is frames.Submit or type(frame) is frames.PrepareRequest:
         return frame.work.site
     if type(frame) is frames.Invoke:
         return frame.invocation.work.site

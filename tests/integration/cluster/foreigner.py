@@ -14,13 +14,13 @@ import time
 
 import halog
 from halog.errors import HalogError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.fleet import Aircraft
 
 LOOK_S = 0.02
 
 
-def create_and_change(node: Node, tail: str) -> None:
+def create_and_change(node: RunningNode, tail: str) -> None:
     """In two transactions."""
 
     @node.transactional(retries=200)
@@ -43,7 +43,7 @@ def main(config: str, name: str) -> None:
             sys.stdout.write(" ".join(map(str, words)) + "\n")
             sys.stdout.flush()
 
-    def watch(node: Node) -> None:
+    def watch(node: RunningNode) -> None:
         before: tuple[object, ...] = ()
         while True:
             p = node.partitions["p-0"]

@@ -22,7 +22,7 @@ from halog.backend import Found
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
 from tests.integration.cluster.processes import Process, wait
@@ -183,7 +183,7 @@ class Cluster:
         self.toml = self.configuration("halog.toml")
         self._client_toml = self.toml if classes else self.configuration("client.toml", module="tests")
         self._registry = DEFAULT if classes else Registry()
-        self._clients: dict[str, Node] = {}
+        self._clients: dict[str, RunningNode] = {}
         self._zk: Any = None
 
     def configuration(self, file: str, **changed: object) -> Path:
@@ -312,7 +312,7 @@ class Cluster:
 
     # --- asking nodes ---
 
-    def client(self, name: str = "client") -> Node:
+    def client(self, name: str = "client") -> RunningNode:
         """A node in no zone, in this process; closed with the cluster."""
         if name not in self._clients:
             self._clients[name] = halog.node(self._client_toml, name=name, registry=self._registry)
@@ -323,7 +323,7 @@ class Cluster:
         started = self.registered().get(node)
         if started is not None:  # the client may still know where it was before it was started again
             wait(lambda: node in router.nodes and router.nodes[node].incarnation >= started, f"{node} is known")
-        reply = router.request(node, frames.Status(), 5.0)
+        reply = router.request(node, frames.StatusRequest(), 5.0)
         assert isinstance(reply, frames.StatusIs)
         return reply.status
 

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from halog.core.durability import Durability
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import Wait
@@ -17,7 +17,7 @@ KEEP = 12
 """Flights of an aircraft that are kept; older ones are deleted."""
 
 
-def tails(node: Node, prefix: str, each: int = 1) -> dict[str, list[str]]:
+def tails(node: RunningNode, prefix: str, each: int = 1) -> dict[str, list[str]]:
     """`each` tails in every partition, by partition."""
     found: dict[str, list[str]] = {p: [] for p in node.backend.partitions_of("Aircraft")}
     n = 0
@@ -30,7 +30,7 @@ def tails(node: Node, prefix: str, each: int = 1) -> dict[str, list[str]]:
     return found
 
 
-def partition_of(node: Node, tail: str) -> str:
+def partition_of(node: RunningNode, tail: str) -> str:
     return node.space.route(Aircraft, (tail,)).partition
 
 
@@ -39,7 +39,7 @@ class Load:
 
     def __init__(
         self,
-        node: Node,
+        node: RunningNode,
         prefix: str,
         threads: int = 3,
         pause_s: float = 0.002,
@@ -139,7 +139,7 @@ class Load:
             counts = Counter(p for p, _ in self.acked.values())
         return Counter({p: counts[p] for p in self.node.backend.partitions_of("Aircraft")})
 
-    def check_objects(self, node: Node) -> None:
+    def check_objects(self, node: RunningNode) -> None:
         """The application's view: each aircraft has landed as often as its callers were told (what nobody could tell
         may have happened), and has its last flights only."""
         with node.transaction(read="active"):

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import Pause, Wait, beyond
 
@@ -21,7 +21,7 @@ ENDS_S = 60.0
 class Control:
     """One thread that lands its own aircraft on a node of its own, from before the load until after it."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: RunningNode) -> None:
         self.node = node
         self.waits: list[Wait] = []
         self.errors: list[BaseException] = []

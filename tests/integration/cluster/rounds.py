@@ -14,7 +14,7 @@ import time
 
 import halog
 from halog.errors import DuplicateKeyError, OutcomeUnknownError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.fleet import Aircraft
 
 STEADY = 300
@@ -26,7 +26,7 @@ PACE_S = 0.005
 class Worker:
     """One thread."""
 
-    def __init__(self, node: Node, prefix: str, number: int, lock: threading.Lock) -> None:
+    def __init__(self, node: RunningNode, prefix: str, number: int, lock: threading.Lock) -> None:
         self.node = node
         self.prefix = prefix
         self.number = number

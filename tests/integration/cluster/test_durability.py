@@ -8,7 +8,7 @@ import pytest
 
 from halog.core.durability import Durability
 from halog.errors import RefusedError, ReplicasError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.transactions import Transaction
 from tests.integration.cluster.checker import check, history
 from tests.integration.cluster.fleet import Aircraft
@@ -30,7 +30,7 @@ def started(make: Make, nodes: str = "ABC", partitions: int = 3, async_: int = 1
     return cluster
 
 
-def create(node: Node, tail: str, durability: Durability | None = None) -> None:
+def create(node: RunningNode, tail: str, durability: Durability | None = None) -> None:
     with node.transaction(durability=durability) as tx:
         tx.create(Aircraft(tail=tail))
 
@@ -38,7 +38,7 @@ def create(node: Node, tail: str, durability: Durability | None = None) -> None:
 class Landings:
     """One aircraft in each partition lands again and again, and does not wait for the log; none waits for another."""
 
-    def __init__(self, node: Node, durability: Durability | None = LESS) -> None:
+    def __init__(self, node: RunningNode, durability: Durability | None = LESS) -> None:
         self.node = node
         self.durability = durability
         self.mine = {p: tail for p, (tail,) in tails(node, "less-").items()}

@@ -11,7 +11,7 @@ import pytest
 
 from halog.backend import Work
 from halog.errors import ConflictError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.runtime.rpc import frames
 from halog.transactions.work_set import work_in
 from tests.integration.cluster.checker import check
@@ -30,7 +30,7 @@ def leader(cluster: Cluster) -> str:
     return next(t.active.node for t in cluster.tables() if t.active is not None)
 
 
-def made(node: Node, partition: str, tail: str) -> Work:
+def made(node: RunningNode, partition: str, tail: str) -> Work:
     """The work of a transaction that creates an aircraft, not presented to anybody."""
     tx = node.transaction()
     with pytest.raises(KeyboardInterrupt), tx:
@@ -43,7 +43,7 @@ def made(node: Node, partition: str, tail: str) -> Work:
 class Waiting:
     """Requests that lie in a frozen node's sockets: the kernel takes them, the node answers when it is awake."""
 
-    def __init__(self, node: Node, to: str) -> None:
+    def __init__(self, node: RunningNode, to: str) -> None:
         router = node.runtime.router
         wait(lambda: to in router.nodes, f"{to} is known")  # of three ZooKeeper servers one may be behind
         host, _, port = router.nodes[to].address.rpartition(":")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.errors import QuorumError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
@@ -31,7 +31,7 @@ def halog(cluster: Cluster, *args: str) -> Any:
     return json.loads(ran.stdout)
 
 
-def land(node: Node, tail: str) -> None:
+def land(node: RunningNode, tail: str) -> None:
     with node.transaction():
         node.get(Aircraft, tail).land(10)
 
@@ -141,7 +141,7 @@ def test_an_override_is_over_in_time_at_a_node_that_was_frozen_then_and_reaches_
     check(cluster)
 
 
-def _until_it_lands(node: Node) -> None:
+def _until_it_lands(node: RunningNode) -> None:
     """The override is effective at once where it is known; the active hears of it by its watch."""
     until = time.monotonic() + 20
     while True:

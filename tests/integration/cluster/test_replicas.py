@@ -13,7 +13,7 @@ from halog.adapters.rocksdb.store import RocksStore
 from halog.core.ids import Member
 from halog.core.table.table import ASYNC, SYNC
 from halog.errors import ConflictError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.runtime.store.object_table import PREFIX_BYTES, pack_object, unpack_object
 from tests.integration.cluster.conftest import Make
 from tests.integration.cluster.fleet import Aircraft
@@ -24,7 +24,7 @@ P = "p-0"
 
 
 @contextmanager
-def joined(cluster: Cluster, me: str, kind: str) -> Iterator[Node]:
+def joined(cluster: Cluster, me: str, kind: str) -> Iterator[RunningNode]:
     """This process as node `me`; A is active, and the whole node list stands."""
     with halog.node(cluster.toml, name=me) as node:
         wait(lambda: cluster.complete(cluster.table(P)), "all three have a copy")
@@ -34,7 +34,7 @@ def joined(cluster: Cluster, me: str, kind: str) -> Iterator[Node]:
         yield node
 
 
-def land(node: Node) -> None:
+def land(node: RunningNode) -> None:
     with node.transaction() as tx:
         tx.get(Aircraft, "N1").landings += 1
 

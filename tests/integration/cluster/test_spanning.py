@@ -117,7 +117,7 @@ def prepared(node: Node, names: list[str]) -> tuple[bytes, tuple[str, ...]]:
     assert tx.id is not None
     parts = tuple(sorted(presented.works))
     for part in parts:
-        vote = frames.Prepare(part, tx.id, parts[0], parts, b"digest", presented.works[part])
+        vote = frames.PrepareRequest(part, tx.id, parts[0], parts, b"digest", presented.works[part])
         node.backend._ballots.prepare(vote, time.monotonic() + 10)  # type: ignore[attr-defined]
     return tx.id, parts
 

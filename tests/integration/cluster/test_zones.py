@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.errors import AvailabilityError, OutcomeUnknownError, ZoneQuorumError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests import forked
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
@@ -31,12 +31,12 @@ def halog(cluster: Cluster, *args: str) -> tuple[int, Any]:
     return ran.returncode, json.loads(ran.stdout)
 
 
-def land(node: Node, tail: str = "N1") -> int:
+def land(node: RunningNode, tail: str = "N1") -> int:
     with node.transaction():
         return node.get(Aircraft, tail).land(10)
 
 
-def begun(make: Make, **options: Any) -> tuple[Cluster, Node, str, list[str]]:
+def begun(make: Make, **options: Any) -> tuple[Cluster, RunningNode, str, list[str]]:
     """A whole cluster, its client, the active node, and the others."""
     cluster = make(nodes="ABC", partitions=1, sync=1, async_=1, **options)
     cluster.start()
@@ -144,7 +144,7 @@ def test_an_operator_switches_the_quorum_off_and_the_last_one_goes_on(make: Make
     check(cluster)
 
 
-def _landed(node: Node) -> int:
+def _landed(node: RunningNode) -> int:
     """The last one is about to open its epoch: callers wait, or hear that nobody serves yet."""
     until = time.monotonic() + SOON_S
     while True:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.harness import Cluster
 from tests.integration.site import Site
 
@@ -34,7 +34,7 @@ def cluster(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 
 
 @pytest.fixture
-def node(cluster: Cluster) -> Node:
+def node(cluster: Cluster) -> RunningNode:
     """A client: a node in no zone."""
     return cluster.client()
 

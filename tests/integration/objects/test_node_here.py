@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Shelf
@@ -19,7 +19,7 @@ SHOP = "tests.integration.objects.shop"
 
 
 @pytest.fixture
-def both(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Node]]:
+def both(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, RunningNode]]:
     """Node A is a process, node B is this one."""
     cluster = Cluster(
         tmp_path_factory.mktemp("here"),
@@ -43,7 +43,7 @@ def both(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 
 
 @pytest.mark.feature("R5", "D1")
-def test_methods_run_here_or_there_and_replica_reads_tell_their_lag(both: tuple[Cluster, Node]) -> None:
+def test_methods_run_here_or_there_and_replica_reads_tell_their_lag(both: tuple[Cluster, RunningNode]) -> None:
     """The same code, whichever node is active; the copy here follows what is committed there."""
     cluster, node = both
     pids = set()
@@ -65,7 +65,7 @@ def test_methods_run_here_or_there_and_replica_reads_tell_their_lag(both: tuple[
 
 
 @pytest.mark.feature("D1")
-def test_reading_where_active_is_a_matter_of_microseconds(both: tuple[Cluster, Node]) -> None:
+def test_reading_where_active_is_a_matter_of_microseconds(both: tuple[Cluster, RunningNode]) -> None:
     """200,000 reads a second are the bench's business; here only: no request leaves the process."""
     _, node = both
     node.load(Shelf(f"r{i}") for i in range(200))

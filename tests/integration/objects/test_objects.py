@@ -20,7 +20,7 @@ from halog.errors import (
     RemoteCallError,
     TransactionError,
 )
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Order, Shelf, SoldOut
@@ -37,7 +37,7 @@ def state_hash(cluster: Cluster) -> str:
 
 
 @pytest.mark.feature("D1", "R5")
-def test_what_one_client_commits_another_sees(cluster: Cluster, node: Node, name: str) -> None:
+def test_what_one_client_commits_another_sees(cluster: Cluster, node: RunningNode, name: str) -> None:
     with node.transaction() as tx:
         ref = tx.ref(tx.create(Shelf(name, 5, ["new"])))
         tx.create(Order(name, 1, 2))
@@ -54,7 +54,7 @@ def test_what_one_client_commits_another_sees(cluster: Cluster, node: Node, name
 
 @pytest.mark.feature("R5", "D1")
 def test_a_method_runs_on_the_active_node_inside_the_callers_transaction(
-    cluster: Cluster, node: Node, name: str
+    cluster: Cluster, node: RunningNode, name: str
 ) -> None:
     with node.transaction() as tx:
         shelf = tx.create(Shelf(name, 10))
@@ -71,7 +71,7 @@ def test_a_method_runs_on_the_active_node_inside_the_callers_transaction(
 
 
 @pytest.mark.feature("R5")
-def test_a_methods_exception_reaches_the_caller_and_changes_nothing(node: Node, name: str) -> None:
+def test_a_methods_exception_reaches_the_caller_and_changes_nothing(node: RunningNode, name: str) -> None:
     with node.transaction() as tx:
         shelf = tx.create(Shelf(name, 1))
         with pytest.raises(SoldOut) as caught:
@@ -88,7 +88,7 @@ def test_a_methods_exception_reaches_the_caller_and_changes_nothing(node: Node, 
 
 
 @pytest.mark.feature("D1", "R5")
-def test_many_clients_of_one_object_lose_no_update(cluster: Cluster, node: Node, name: str) -> None:
+def test_many_clients_of_one_object_lose_no_update(cluster: Cluster, node: RunningNode, name: str) -> None:
     """Assigning and calling, from two nodes in eight threads; conflicts are run again."""
     with node.transaction() as tx:
         tx.create(Shelf(name))
@@ -122,7 +122,7 @@ def test_many_clients_of_one_object_lose_no_update(cluster: Cluster, node: Node,
 
 
 @pytest.mark.feature("D1", "R8")
-def test_every_error_leaves_everything_as_it_was(cluster: Cluster, node: Node, name: str) -> None:
+def test_every_error_leaves_everything_as_it_was(cluster: Cluster, node: RunningNode, name: str) -> None:
     with node.transaction() as tx:
         tx.create(Shelf(name, 3))
         home = tx.space.route(Shelf, (name,)).partition
@@ -149,7 +149,7 @@ def test_every_error_leaves_everything_as_it_was(cluster: Cluster, node: Node, n
 
 
 @pytest.mark.feature("R8")
-def test_4_9_mb_pass_and_5_1_mb_are_refused(cluster: Cluster, node: Node, name: str) -> None:
+def test_4_9_mb_pass_and_5_1_mb_are_refused(cluster: Cluster, node: RunningNode, name: str) -> None:
     """Of one record; an object alone may have half, since the record of a change has what it replaces, too."""
     with node.transaction() as tx:
         home = tx.space.route(Shelf, (name,)).partition
@@ -175,7 +175,7 @@ def test_4_9_mb_pass_and_5_1_mb_are_refused(cluster: Cluster, node: Node, name: 
 
 
 @pytest.mark.feature("D1")
-def test_delete_and_create_is_a_new_instance_on_every_copy(cluster: Cluster, node: Node, name: str) -> None:
+def test_delete_and_create_is_a_new_instance_on_every_copy(cluster: Cluster, node: RunningNode, name: str) -> None:
     with node.transaction() as tx:
         old = tx.ref(tx.create(Shelf(name, 1)))
     with node.transaction() as tx:
@@ -194,7 +194,7 @@ def test_delete_and_create_is_a_new_instance_on_every_copy(cluster: Cluster, nod
 
 
 @pytest.mark.feature("D1", "D2")
-def test_a_load_is_fast_and_an_extent_shows_it_all(node: Node, name: str) -> None:
+def test_a_load_is_fast_and_an_extent_shows_it_all(node: RunningNode, name: str) -> None:
     count = 20_000
     done = node.load(Order(f"{name}-{i % 50}", i, count=i) for i in range(count))
     assert done.objects == count
@@ -209,7 +209,7 @@ def test_a_load_is_fast_and_an_extent_shows_it_all(node: Node, name: str) -> Non
 
 
 @pytest.mark.feature("D1")
-def test_the_awaitable_verbs_work_in_many_tasks(cluster: Cluster, node: Node, name: str) -> None:
+def test_the_awaitable_verbs_work_in_many_tasks(cluster: Cluster, node: RunningNode, name: str) -> None:
     with node.transaction() as tx:
         tx.create(Shelf(name))
 
@@ -230,7 +230,7 @@ def test_the_awaitable_verbs_work_in_many_tasks(cluster: Cluster, node: Node, na
 
 
 @pytest.mark.feature("D1")
-def test_a_forked_child_is_refused(node: Node) -> None:
+def test_a_forked_child_is_refused(node: RunningNode) -> None:
     pid = os.fork()
     if pid == 0:
         code = 1

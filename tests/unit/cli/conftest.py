@@ -27,7 +27,7 @@ from halog.cli import main as frame
 from halog.config import Config, load_config
 from halog.core.table.table import PartitionTable
 from halog.runtime.node.live_config import Activated, for_node
-from halog.runtime.node.open import Node, node
+from halog.runtime.node.open import RunningNode, node
 from halog.runtime.support.adapters import Adapters
 from halog.schema import Decimals, Ref, Registry, managed
 
@@ -120,13 +120,13 @@ class Cluster:
         self.path.write_text(toml or TOML)  # as a test may have replaced it
         self.broker = MemoryBroker()
         self.tree = MemoryTree()
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, RunningNode] = {}
 
     def adapters(self, config: Config, name: str, **_: float) -> Adapters:
         store = MemoryStore(MemoryDisk(name)) if name in config.nodes else None
         return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), MemoryChannel(), store)
 
-    def start(self, name: str, registry: Registry = FLEET) -> Node:
+    def start(self, name: str, registry: Registry = FLEET) -> RunningNode:
         self.nodes[name] = running = node(
             load_config(self.path), name, registry=registry, adapters=self.adapters, activated=self.activated
         )

@@ -11,7 +11,7 @@ from typing import Any
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryDisk, MemoryLog, MemoryStore
 from halog.config import Config
 from halog.errors import HalogError, UnreachableError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.runtime.support.adapters import Adapters
 from halog.testing.gate import Gate, Gated
 from tests.unit.cli.conftest import Cluster
@@ -85,7 +85,7 @@ class Mortal(Cluster):
         with suppress(UnreachableError):
             coordinator.expire(reconnect=False)
         coordinator.close()
-        running: Node | None = self.nodes.pop(name, None)
+        running: RunningNode | None = self.nodes.pop(name, None)
         if running is not None:
             running.runtime.close(hand_over=False)
             running.abandon()

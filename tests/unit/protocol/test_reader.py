@@ -277,7 +277,7 @@ def leave_in_doubt(cluster: Cluster, *, decided: bool) -> bytes:
     parts = tuple(sorted(presented.works))
     ballots, until = client.backend._ballots, time.monotonic() + 5  # type: ignore[attr-defined]
     for name in parts:
-        ballots.prepare(frames.Prepare(name, tx.id, parts[0], parts, b"x", presented.works[name]), until)
+        ballots.prepare(frames.PrepareRequest(name, tx.id, parts[0], parts, b"x", presented.works[name]), until)
     if decided:
         decide(cluster, tx.id, parts[0])
     return tx.id

@@ -71,7 +71,7 @@ def unknown(cluster: Cluster, *, landed: bool, elects: bool = False) -> Unknown:
         r = frames.decode_incoming(data)
         if isinstance(r, frames.Decide):
             raise DeadlineError("did not reply in 1 s")
-        if not isinstance(r, frames.Prepare) or not r.last:
+        if not isinstance(r, frames.PrepareRequest) or not r.last:
             return real(address, data, timeout)
         late.append((address, data))
         if landed:
@@ -93,7 +93,7 @@ def unknown(cluster: Cluster, *, landed: bool, elects: bool = False) -> Unknown:
 
 def epoch_of(data: bytes) -> int:
     r = frames.decode_incoming(data)
-    assert isinstance(r, frames.Prepare)
+    assert isinstance(r, frames.PrepareRequest)
     return r.epoch
 
 

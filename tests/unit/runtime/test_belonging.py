@@ -11,7 +11,7 @@ from halog.adapters.memory import MemoryBroker, MemoryCoordinator, MemoryLog, Me
 from halog.config import ClusterConfig
 from halog.errors import RefusedError, UnreachableError
 from halog.runtime.node import cluster_identity as belonging
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.testing.cluster import Cluster
 from tests.unit.runtime.test_faults import REGISTRY, Counter, add
 
@@ -34,7 +34,7 @@ def stop(cluster: Cluster) -> None:
         cluster._running.pop(name).node.close()
 
 
-def start(cluster: Cluster, name: str) -> Node:
+def start(cluster: Cluster, name: str) -> RunningNode:
     cluster._start(name)
     return cluster.node(name)
 

@@ -11,7 +11,7 @@ import pytest
 import halog
 from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.errors import ConflictError, CrossPartitionError, RefusedError, UnknownTypeError
-from halog.runtime.node.open import Node
+from halog.runtime.node.open import RunningNode
 from halog.schema import Registry
 from tests.unit.cli.conftest import TOML, Cluster, running
 
@@ -81,7 +81,7 @@ class Oak(Tree):
 class Ports(Cluster):
     """Nodes with these types."""
 
-    def start(self, name: str, registry: Registry = TYPES) -> Node:
+    def start(self, name: str, registry: Registry = TYPES) -> RunningNode:
         return super().start(name, registry)
 
 
@@ -93,11 +93,11 @@ def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
 
 
 @pytest.fixture
-def node(ports: Ports) -> Node:
+def node(ports: Ports) -> RunningNode:
     return ports.nodes["A"]
 
 
-def check(node: Node) -> int:
+def check(node: RunningNode) -> int:
     """Every object has one entry, in a partition of its own policy, and is in that policy; how many there are."""
     homes: set[tuple[str, bytes, str]] = set()
     listed: set[tuple[str, bytes, str]] = set()
@@ -112,7 +112,7 @@ def check(node: Node) -> int:
     return len(homes)
 
 
-def elsewhere(node: Node, obj: object) -> None:
+def elsewhere(node: RunningNode, obj: object) -> None:
     def create() -> None:
         with node.transaction() as tx:
             tx.create(obj)
@@ -120,7 +120,7 @@ def elsewhere(node: Node, obj: object) -> None:
     contextvars.Context().run(create)
 
 
-def test_a_method_creates_nothing_of_another_policy(node: Node) -> None:
+def test_a_method_creates_nothing_of_another_policy(node: RunningNode) -> None:
     with node.transaction() as tx:
         tx.create(Boat("b"))
     for i in range(3):
@@ -161,7 +161,7 @@ def test_a_process_that_does_not_know_what_a_method_has_created_is_refused(ports
     assert check(node) == 4
 
 
-def test_the_same_key_is_one_object_for_each_policy(node: Node) -> None:
+def test_the_same_key_is_one_object_for_each_policy(node: RunningNode) -> None:
     with node.transaction() as tx:
         tx.create(Boat("b", 1))
     with node.transaction() as tx:
@@ -178,7 +178,7 @@ def test_the_same_key_is_one_object_for_each_policy(node: Node) -> None:
                 tx.find(Ship, "b")
 
 
-def test_deleting_and_creating_by_two_policies_is_refused(node: Node) -> None:
+def test_deleting_and_creating_by_two_policies_is_refused(node: RunningNode) -> None:
     with node.transaction() as tx:
         tx.create(Boat("b", 1))
     with node.transaction() as tx:
@@ -193,7 +193,7 @@ def test_deleting_and_creating_by_two_policies_is_refused(node: Node) -> None:
     assert check(node) == 1
 
 
-def test_what_is_absent_in_one_policy_is_found_in_the_other(node: Node) -> None:
+def test_what_is_absent_in_one_policy_is_found_in_the_other(node: RunningNode) -> None:
     with node.transaction() as tx:
         tx.create(Boat("b", 1))
         tx.create(Tree("oak", 1))
@@ -206,7 +206,7 @@ def test_what_is_absent_in_one_policy_is_found_in_the_other(node: Node) -> None:
         assert [t.number for t in tx.extent(Tree)] == [1]
 
 
-def test_that_the_own_policy_has_none_is_checked_though_that_of_a_child_has_none_either(node: Node) -> None:
+def test_that_the_own_policy_has_none_is_checked_though_that_of_a_child_has_none_either(node: RunningNode) -> None:
     with node.transaction() as tx:
         tx.create(Job(1))
     with pytest.raises(ConflictError, match="Boat 'b'"), node.transaction() as tx:
@@ -215,7 +215,7 @@ def test_that_the_own_policy_has_none_is_checked_though_that_of_a_child_has_none
         tx.create(Job(2))
 
 
-def test_a_method_of_a_hashed_base_is_told_that_there_is_none(node: Node) -> None:
+def test_a_method_of_a_hashed_base_is_told_that_there_is_none(node: RunningNode) -> None:
     """Its partition is the one to ask, as where no child goes round."""
     with node.transaction() as tx:
         tx.create(Tree("oak", 1))
@@ -226,7 +226,7 @@ def test_a_method_of_a_hashed_base_is_told_that_there_is_none(node: Node) -> Non
         assert not tree.sees(3)
 
 
-def test_a_hashed_base_that_was_absent_stays_so_though_a_child_goes_round(node: Node) -> None:
+def test_a_hashed_base_that_was_absent_stays_so_though_a_child_goes_round(node: RunningNode) -> None:
     with pytest.raises(ConflictError, match="Tree 'oak', 1"), node.transaction() as tx:
         assert tx.find(Tree, "oak", 1) is None
         elsewhere(node, Tree("oak", 1))

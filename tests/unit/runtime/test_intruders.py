@@ -127,7 +127,7 @@ def test_a_client_may_ask_what_it_likes(cluster: Cluster) -> None:
     """Any name may send requests: only who acts as a hosting node must be one."""
     asking = MemoryChannel()
     asking.introduce(frames.encode(frames.Hello("test", "halog-cli-x", 1)))
-    reply = asking.request(cluster.node("A").runtime.info.address, frames.encode(frames.Status()), 2.0)
+    reply = asking.request(cluster.node("A").runtime.info.address, frames.encode(frames.StatusRequest()), 2.0)
     assert isinstance(frames.decode_reply(reply), frames.StatusIs)
     assert told(cluster, "HALOG-1008") == []
     asking.close()

@@ -165,7 +165,7 @@ def test_a_last_vote_that_is_late_decides_nothing_in_a_later_epoch(cluster: Clus
 
     def request(address: str, data: bytes, timeout: float) -> Any:
         r = frames.decode_incoming(data)
-        if isinstance(r, frames.Prepare) and r.last and not late:
+        if isinstance(r, frames.PrepareRequest) and r.last and not late:
             late.append((address, data))
             in_a_thread(elects_another)
             raise DeadlineError("did not reply in 1 s")

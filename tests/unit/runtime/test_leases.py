@@ -192,9 +192,9 @@ def test_only_who_knows_the_secret_is_believed(cluster: Cluster) -> None:
     there = cluster.node("A").runtime
     member = Member("B", cluster.node("B").runtime.incarnation)
     with pytest.raises(FrameError, match="does not know its secret"):
-        there.service._control(member, frames.Died(b"guess"))
+        there.service._control(member, frames.DeathNotice(b"guess"))
     assert member in there.members.alive
-    there.service._control(member._replace(incarnation=1), frames.Died(b"guess"))
+    there.service._control(member._replace(incarnation=1), frames.DeathNotice(b"guess"))
     assert member in there.members.alive, "of a run nobody knows here nothing is said"
 
 
@@ -225,7 +225,7 @@ def test_a_killed_process_is_told_by_its_witness() -> None:
                 found = [frames.decode_incoming(said.read(int.from_bytes(said.read(4), "big"))) for _ in range(2)]
     hello, died = found
     assert hello == frames.Hello("c", "A", 7)
-    assert isinstance(died, frames.Died)
+    assert isinstance(died, frames.DeathNotice)
     assert is_secret(died.secret, registered)
 
 

@@ -60,7 +60,7 @@ def test_a_transaction_is_unknown_if_the_node_closes_while_it_is_decided(cluster
     create(cluster, names)
     client: Any = cluster.client()
     client.backend._asker.call_s = 2.0
-    loses_answer(client, frames.Prepare, closed(client, node_too=node_too))
+    loses_answer(client, frames.PrepareRequest, closed(client, node_too=node_too))
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
@@ -77,7 +77,7 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
     ballots = client.backend._ballots
     real = ballots.prepare
 
-    def prepare(r: frames.Prepare, until: float, *args: Any) -> Any:
+    def prepare(r: frames.PrepareRequest, until: float, *args: Any) -> Any:
         said = real(r, until, *args)
         if r.last:
             raise HalogError("KeyError on the active node")
@@ -94,9 +94,9 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
 def lose(client: Any, then: HalogError, *, arrives: bool) -> None:
     """The last vote is asked for twice: the answer to the first request is lost, and the second is refused."""
     ballots = client.backend._ballots
-    real, asked = ballots.prepare, list[frames.Prepare]()
+    real, asked = ballots.prepare, list[frames.PrepareRequest]()
 
-    def prepare(r: frames.Prepare, until: float, *args: Any) -> Any:
+    def prepare(r: frames.PrepareRequest, until: float, *args: Any) -> Any:
         if not r.last:
             return real(r, until, *args)
         asked.append(r)
@@ -138,7 +138,7 @@ def test_the_routers_own_second_request_is_no_first_one(patient: Cluster) -> Non
 
     def request(address: str, data: bytes, timeout: float) -> Any:
         r = frames.decode_incoming(data)
-        if isinstance(r, frames.Prepare) and r.last and not late:
+        if isinstance(r, frames.PrepareRequest) and r.last and not late:
             late.append((address, data))
             raise DeadlineError("did not reply in 1 s")
         return real(address, data, timeout)
@@ -160,12 +160,12 @@ def test_an_id_that_is_forgotten_behind_a_lost_answer_may_have_happened(cluster:
     names = apart(cluster)
     create(cluster, names)
     client: Any = cluster.client()
-    channel, asked = client.backend.router.channel, list[frames.Prepare]()
+    channel, asked = client.backend.router.channel, list[frames.PrepareRequest]()
     real = channel.request
 
     def request(address: str, data: bytes, timeout: float) -> Any:
         r = frames.decode_incoming(data)
-        if isinstance(r, frames.Prepare) and r.last:
+        if isinstance(r, frames.PrepareRequest) and r.last:
             asked.append(r)
             if len(asked) == 1:
                 real(address, data, timeout)

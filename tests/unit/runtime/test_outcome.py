@@ -62,7 +62,7 @@ def mute(client: Any, *, arrives: bool) -> list[bool]:
 
     def request(address: str, data: bytes, timeout: float) -> Any:
         r = frames.decode_incoming(data)
-        acts = isinstance(r, frames.Submit | frames.Decide) or (isinstance(r, frames.Prepare) and r.last)
+        acts = isinstance(r, frames.Submit | frames.Decide) or (isinstance(r, frames.PrepareRequest) and r.last)
         if not muted or not acts:
             return real(address, data, timeout)
         if arrives:
@@ -259,8 +259,8 @@ def test_what_was_never_sent_did_not_happen_also_where_it_is_interrupted(
 
     def request(address: str, data: bytes, timeout: float) -> Any:
         r = frames.decode_incoming(data)
-        last = isinstance(r, frames.Submit) or (isinstance(r, frames.Prepare) and r.last)
-        if last or (which == "all" and isinstance(r, frames.Prepare)):
+        last = isinstance(r, frames.Submit) or (isinstance(r, frames.PrepareRequest) and r.last)
+        if last or (which == "all" and isinstance(r, frames.PrepareRequest)):
             meets(data)
         return real(address, data, timeout)
 

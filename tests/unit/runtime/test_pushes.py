@@ -80,18 +80,18 @@ def test_a_sync_commit_returns_without_any_push(cluster: Cluster, monkeypatch: p
 
 
 def test_commits_that_leave_together_travel_in_one_frame_and_large_ones_in_several() -> None:
-    sent: list[tuple[str, frames.Push]] = []
+    sent: list[tuple[str, frames.RecordPush]] = []
 
     def offer(node: str, data: bytes) -> None:
         frame = frames.decode_incoming(data)
-        assert isinstance(frame, frames.Push)
+        assert isinstance(frame, frames.RecordPush)
         sent.append((node, frame))
 
     pushes, epoch = Pushes(offer, 5_000_000), EpochId(1, "here", 0)
     for data in (b"one", b"two"):
         pushes.add("p", fx.Push(("B", "C"), epoch, data))
     pushes.flush()
-    frame = frames.Push("p", epoch, [b"one", b"two"])
+    frame = frames.RecordPush("p", epoch, [b"one", b"two"])
     assert sent == [("B", frame), ("C", frame)]
     sent.clear()
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_two_threads_that_send_at_once_keep_the_order() -> None:
 
     def offer(node: str, data: bytes) -> None:
         frame = frames.decode_incoming(data)
-        assert isinstance(frame, frames.Push)
+        assert isinstance(frame, frames.RecordPush)
         time.sleep(0.0005)  # the other thread's turn
         heard.extend(int.from_bytes(r[:4], "big") for r in frame.records)
 

@@ -93,12 +93,12 @@ def test_whoever_takes_over_has_stored_what_it_showed(cluster: Cluster) -> None:
 # --- frames ---
 
 
-def sent_by(*pushes: fx.Push) -> list[frames.Push]:
-    sent: list[frames.Push] = []
+def sent_by(*pushes: fx.Push) -> list[frames.RecordPush]:
+    sent: list[frames.RecordPush] = []
 
     def offer(node: str, data: bytes) -> None:
         frame = frames.decode_incoming(data)
-        assert isinstance(frame, frames.Push)
+        assert isinstance(frame, frames.RecordPush)
         sent.append(frame)
 
     collected = Pushes(offer, 5_000_000)
@@ -110,10 +110,10 @@ def sent_by(*pushes: fx.Push) -> list[frames.Push]:
 
 def test_a_frame_has_the_last_of_what_its_pushes_say_is_shown() -> None:
     one, two = (fx.Push(("B",), EPOCH, data, shown) for data, shown in ((b"one", 1), (b"two", 2)))
-    assert sent_by(one, two) == [frames.Push("p", EPOCH, [b"one", b"two"], 2)]
+    assert sent_by(one, two) == [frames.RecordPush("p", EPOCH, [b"one", b"two"], 2)]
 
 
 def test_an_index_alone_is_a_frame_without_records() -> None:
     alone = fx.Push(("B",), EPOCH, b"", 3)
-    assert sent_by(alone) == [frames.Push("p", EPOCH, [], 3)]
-    assert sent_by(fx.Push(("B",), EPOCH, b"one", 2), alone) == [frames.Push("p", EPOCH, [b"one"], 3)]
+    assert sent_by(alone) == [frames.RecordPush("p", EPOCH, [], 3)]
+    assert sent_by(fx.Push(("B",), EPOCH, b"one", 2), alone) == [frames.RecordPush("p", EPOCH, [b"one"], 3)]

@@ -82,7 +82,7 @@ def half_done(cluster: Cluster, names: list[str], *, decided: bool = False, skip
     parts = tuple(sorted(presented.works))
     ballots, until = client.backend._ballots, time.monotonic() + 5  # type: ignore[attr-defined]
     for part in parts[: len(parts) - skip]:
-        ballots.prepare(frames.Prepare(part, tx.id, parts[0], parts, b"x", presented.works[part]), until)
+        ballots.prepare(frames.PrepareRequest(part, tx.id, parts[0], parts, b"x", presented.works[part]), until)
     if decided:
         assert ballots.decide(frames.Decide(parts[0], tx.id, True, True), until)[0] == "committed"
     return tx.id

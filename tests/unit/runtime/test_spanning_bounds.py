@@ -37,7 +37,7 @@ class Unserved:
         self._decide = ballots.decide
         ballots.prepare, ballots.decide = self.prepare, self.decide
 
-    def prepare(self, r: frames.Prepare, until: float, *args: Any) -> Any:
+    def prepare(self, r: frames.PrepareRequest, until: float, *args: Any) -> Any:
         return self._nobody(until) if r.partition == self.partition else self._prepare(r, until, *args)
 
     def decide(self, r: frames.Decide, until: float, site: str) -> Any:
@@ -131,7 +131,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
 
     def once(target: str | None, data: bytes, until: float) -> frames.Reply:
         r = frames.decode_incoming(data)
-        if isinstance(r, frames.Prepare) and r.partition == dead:
+        if isinstance(r, frames.PrepareRequest) and r.partition == dead:
             raise UnreachableError("refused", sent=False)
         return real(target, data, until)  # type: ignore[no-any-return]
 

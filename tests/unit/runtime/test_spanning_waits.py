@@ -42,7 +42,7 @@ class Away:
 
         def once(target: str | None, data: bytes, until: float) -> frames.Reply:
             r = frames.decode_incoming(data)
-            if isinstance(r, frames.Prepare):
+            if isinstance(r, frames.PrepareRequest):
                 self.prepared.append(r.partition)
                 if r.partition in partitions and time.monotonic() < self.until:
                     raise UnreachableError("refused", sent=False)
