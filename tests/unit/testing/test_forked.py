@@ -205,7 +205,7 @@ def test_every_node_is_left_behind_also_where_another_thread_was_just_opening_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     half_made, go_on = threading.Event(), threading.Event()
-    real = space.Kept
+    real = space.TakenOutValues
 
     def kept(*args: Any) -> Any:
         half_made.set()
@@ -217,7 +217,7 @@ def test_every_node_is_left_behind_also_where_another_thread_was_just_opening_on
 
     with ExitStack() as stack:
         nodes = [stack.enter_context(MemoryNode(registry=REGISTRY)) for _ in range(20)]
-        monkeypatch.setattr(space, "Kept", kept)
+        monkeypatch.setattr(space, "TakenOutValues", kept)
         opening = threading.Thread(target=lambda: MemoryNode(registry=REGISTRY).close())
         opening.start()
         assert half_made.wait(CHILD_S)
