@@ -16,18 +16,13 @@ pytestmark = pytest.mark.feature("O1")
 PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
 TO_COME = (
     "halog/core/active",
-    "halog/core/ballots.py",
-    "halog/core/cas.py",
     "halog/core/commit",
     "halog/core/election",
     "halog/core/events.py",
-    "halog/core/log_events.py",
-    "halog/core/merge_events.py",
     "halog/core/partition.py",
     "halog/core/replica",
-    "halog/core/site_events.py",
     "halog/core/sites",
-    "halog/core/stow_events.py",
+    "halog/core/state",
 )
 """What is still to be rewritten."""
 
