@@ -200,7 +200,7 @@ def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
 def _check(
     plan: RecoveryPlan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str
 ) -> None:
-    """RefusedError where it cannot be done, or could lose something that nobody has accepted."""
+    """Raise RefusedError if the recovery cannot be done, or could lose something whose loss nobody has accepted."""
     from halog.errors import LogError, RefusedError
 
     if plan.problems:
@@ -232,7 +232,7 @@ def _check(
 
 
 def _tell(connection: ClusterConnection, plan: RecoveryPlan, accepted: tuple[str, ...]) -> None:
-    """Tell who has done it; no node can know."""
+    """Write into the event history who has done it; no node can know."""
     from halog.cli.shared.event_log import note_or_say
     from halog.events import RECOVERED, UNLOGGED_LOST, At, event
     from halog.metadata.identity import who

@@ -45,7 +45,7 @@ def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -
 
 
 def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
-    """Ask what each hosting node of another site says of itself, or {"error": why}; `infos`: those registered there."""
+    """Return what each hosting node of another site says of itself, or an error. `infos`: those registered there."""
     known = ClusterView(connection.adapters.channel, connection.config.other_sites[site].nodes)
     known.nodes_seen(dict(infos))
     hosts = [name for name, info in infos.items() if info.hosts]

@@ -88,5 +88,5 @@ class DecisionDelivery:
         return outcome is not None
 
     def _ask(self, r: frames.Decide) -> str | None:
-        """Return the answer; None: no node is there to answer."""
+        """Return the answer; None if no node is there to answer."""
         return attempt(self._ballots, r, ATTEMPT_S)

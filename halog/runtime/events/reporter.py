@@ -80,7 +80,7 @@ class EventReporter:
         )
 
     def role_changed(self, copy: ReportedCopy, role: str, why: str) -> None:
-        """Report a copy's role, if operators know the difference."""
+        """Tell a copy's role, if operators know the difference."""
         now = _SHOWN.get(role, REPLICA)
         was = self._roles.get(copy.name, REPLICA)
         if now == "offline" and was == REPLICA:

@@ -69,7 +69,7 @@ class RemapDriver:
         """By policy and partition: how many objects this node has moved out of it, in the change under way."""
 
     def turn(self) -> None:
-        """Look once, after a pause."""
+        """Look at all changes once, after a pause."""
         if self._host.pause(LOOK_S) or self._members.offline:
             return
         for policy, mapping in list(self._mappings.known.items()):
@@ -110,7 +110,7 @@ class RemapDriver:
     # --- beginning ---
 
     def _is_first(self, policy: str) -> bool:
-        """Say whether this node is the first. Two that take themselves for the first do no harm: each step is a
+        """Is this the first of the zone's nodes that are up? Two that both believe so do no harm: each step is a
         compare-and-set."""
         zone, members = self._config().hosts_of(policy), self._members
         return members.me.node == min({m.node for m in members.alive}.intersection(zone), default="")

@@ -41,7 +41,6 @@ def counted(cluster: Cluster) -> bool:
     return all(states[name].objects == there[name] and not states[name].placed for name in names)
 
 
-@pytest.mark.long
 def test_objects_are_where_the_mapper_said_survive_a_failover_and_are_found_by_key(make: Make) -> None:
     """By what they are, and by how full partitions are; and at last where their keys hash to."""
     cluster = make(every=2_000, keep=500)

@@ -51,7 +51,6 @@ def mentions(cluster: Cluster, node: str) -> bool:
     return any(prefix in f.read_bytes() for f in files)
 
 
-@pytest.mark.long
 @pytest.mark.feature("P9", "R4", "P10")
 def test_a_foreign_partition_is_followed_and_used_and_never_hosted(make: Make, control: Control) -> None:
     """The partition is on A and B, C is a node of the same zone. What C creates and changes is on both, under load and

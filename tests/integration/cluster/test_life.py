@@ -48,7 +48,6 @@ def is_on(cluster: Cluster, *nodes: str) -> bool:
     return (table.configured, table.node_list, table.target) == (nodes, nodes, None)
 
 
-@pytest.mark.long
 @pytest.mark.feature("P7", "P8", "P12")
 def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster, control: Control) -> None:
     """A, B, then C, B as in the manual's example; a restarted B stays out until it says so again; then the active node

@@ -171,7 +171,6 @@ def run(cluster: Cluster, *args: str) -> Any:
     return json.loads(out)
 
 
-@pytest.mark.long
 @pytest.mark.feature("X10")
 def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Make, control: Control) -> None:
     """C has got its share. The first `rollback` dies with kill -9; the same command goes on, and all is as before."""

@@ -50,7 +50,6 @@ def test_a_node_joins_and_another_is_gone_for_good(make: Make, control: Control)
     check(cluster, load)
 
 
-@pytest.mark.long
 @pytest.mark.feature("P13", "P4")
 def test_a_version_with_another_number_of_replicas_is_activated(make: Make, control: Control) -> None:
     """Each partition gets a third copy, and gives one up again, while applications write; nobody makes a plan."""

@@ -131,7 +131,6 @@ def ended(workers: list[Process]) -> None:
         assert said(process, "problem") == []
 
 
-@pytest.mark.long
 def test_objects_get_entries_and_lose_them_while_two_processes_use_them(make: Make) -> None:
     """From hashing to round robin, while the active node of some partitions is killed, and back."""
     cluster = make(every=2_000, keep=500)

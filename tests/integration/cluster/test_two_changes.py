@@ -41,7 +41,6 @@ def judged(cluster: Cluster, load: Load, looker: Looker, control: Control, file:
     check_objects(load, cluster)
 
 
-@pytest.mark.long
 def test_the_ring_changes_while_a_node_joins_and_another_is_killed(make: Make, control: Control) -> None:
     """Objects begin to move; D comes, and is given partitions by the nodes themselves; B is killed, and comes back."""
     cluster = make(nodes="ABCD", async_=0)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.mark.long
 @pytest.mark.feature("S2")
 def test_the_plot_shows_every_change(
     spark: SparkSession, fleet: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,5 @@
-"""What `make test` leaves to `make integration`: never all tests of a module, nor the only ones of a feature."""
+"""What `make test` leaves to `make integration`: never the only test of a feature, and all tests of a module only where
+quicker ones beside it do the same without real servers."""
 
 from __future__ import annotations
 
@@ -8,6 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).resolve().parents[2]
+
+
+LEFT = {
+    "integration/sites/test_going_on_alone.py": "unit/sites/test_hindered.py",
+    "integration/sites/test_merging_by_spark.py": "unit/cli/test_restore_by_spark.py",
+    "integration/sites/test_one_file.py": "unit/sites/test_one_tree.py",
+    "integration/sites/test_settling.py": "unit/cli/test_settle.py",
+    "integration/sites/test_snapshots.py": "unit/sites/test_snapshots.py",
+    "integration/sites/test_sync_sites.py": "unit/sites/test_sync_sites.py",
+    "integration/sites/test_two_data_centres.py": "unit/sites/test_takeover.py",
+}
+"""Modules that `make integration` alone runs, and beside each the one that does the same in memory."""
 
 
 class Found(NamedTuple):
@@ -52,5 +65,6 @@ def test_every_module_and_every_feature_keeps_a_test_that_is_not_long() -> None:
     tests = found()
     assert 10 < sum(test.long for test in tests) < len(tests) / 2
     quick = [test for test in tests if not test.long]
-    assert {test.module for test in tests} == {test.module for test in quick}
+    assert {test.module for test in tests} - {test.module for test in quick} == set(LEFT)
+    assert all((TESTS / twin).exists() for twin in LEFT.values())
     assert {i for test in tests for i in test.features} == {i for test in quick for i in test.features}
