@@ -1,4 +1,4 @@
-"""What a partition's copy may ask for.
+"""This module has what a partition's copy may ask for.
 
 Effects are wishes: the driver performs each, in order, and reports how it went as an event (`halog.core.events`).
 """
@@ -58,7 +58,7 @@ class Show(msgspec.Struct, frozen=True):
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """Nothing to apply, but store `state` and `next_offset`: the chain has moved."""
+    """Store `state` and `next_offset`; there is nothing to apply, but the chain has moved."""
 
     state: ChainState
     next_offset: int
@@ -84,14 +84,14 @@ class Flush(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Answer whoever waits on `token`."""
+    """Send the answer to the caller that waits on `token`."""
 
     token: int
     result: Result
 
 
 class SetTable(msgspec.Struct, frozen=True):
-    """Compare-and-set the znode; report CasDone(round)."""
+    """Write the znode by a compare-and-set; report CasDone(round)."""
 
     round: int
     version: int
@@ -117,7 +117,7 @@ class AskPositions(msgspec.Struct, frozen=True):
 
 
 class TellPosition(msgspec.Struct, frozen=True):
-    """Answer a candidate."""
+    """Send this copy's position to a candidate."""
 
     node: str
     round: int
@@ -156,7 +156,7 @@ class Push(msgspec.Struct, frozen=True):
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
-    """For observers: the copy's role, and why."""
+    """A `RoleChanged` tells observers the copy's role, and why."""
 
     role: str
     why: str
