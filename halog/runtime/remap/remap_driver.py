@@ -110,7 +110,8 @@ class RemapDriver:
     # --- beginning ---
 
     def _is_first(self, policy: str) -> bool:
-        """Is this the first of the zone's nodes that are up? Two that both believe so do no harm: each step is a compare-and-set."""
+        """Is this the first of the zone's nodes that are up? Two that both believe so do no harm: each step is a
+        compare-and-set."""
         zone, members = self._config().hosts_of(policy), self._members
         return members.me.node == min({m.node for m in members.alive}.intersection(zone), default="")
 

@@ -17,11 +17,13 @@ PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
 TO_COME = (
     "halog/core/active",
     "halog/core/commit",
+    "halog/core/effects.py",
     "halog/core/election",
     "halog/core/events.py",
     "halog/core/partition.py",
     "halog/core/replica",
     "halog/core/sites",
+    "halog/core/state",
 )
 """What is still to be rewritten."""
 
