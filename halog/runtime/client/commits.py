@@ -53,7 +53,7 @@ class Commits:
     def __init__(
         self, asker: Asker, location: int, waits: Callable[[str], bool], deliveries: DeliveryReports | None = None
     ) -> None:
-        """Take `deliveries` of the copies hosted here, if there are any."""
+        """Make commits through `asker`. `deliveries` are those of the copies hosted here, if any are."""
         self._asker = asker
         self._location = location.to_bytes(8, "big")
         self._waits = waits

@@ -255,8 +255,8 @@ class Places:
         mappings: Mapping[str, PolicyMapping] | None = None,
         definition: Callable[[bytes], Definition] = _unknown,
     ) -> None:
-        """Take `definition`, which gives the stored definition of a type id. Objects of types that are not declared
-        here are mapped, too."""
+        """Take what decides where keys belong. `definition` finds the stored definition of a type id. Objects of types
+        that are not declared here are mapped, too."""
         self.config = config
         self.held = {} if held is None else held
         self.mappings = mappings or {}

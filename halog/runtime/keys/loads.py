@@ -41,7 +41,7 @@ class PartitionLoads:
     """Knows the loads of partitions and nodes, in one process. Thread-safe."""
 
     def __init__(self, router: Router, here: Callable[[], frames.LoadsAre] | None = None) -> None:
-        """Take `here`, which is what this very node says, if it hosts partitions."""
+        """Ask through `router`. `here` returns what this very node says, if it hosts partitions."""
         self._router = router
         self._here = here
         self._told: dict[str, tuple[float, frames.LoadsAre]] = {}

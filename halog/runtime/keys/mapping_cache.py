@@ -44,8 +44,8 @@ class MappingCache:
         homes: Collection[str] = (),
         changed: Callable[[], None] = _nobody_told,
     ) -> None:
-        """Take `homes`, the policies that have one, so that another site may serve their partitions some day. `changed`
-        is called behind every change, on any thread."""
+        """Begin with nothing known. `homes`: the policies that have a home, so that another site may serve their
+        partitions some day. `changed` is called after every change, on any thread."""
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._znodes: dict[str, int] = {}

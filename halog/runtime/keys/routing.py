@@ -24,7 +24,7 @@ def _stays_open() -> bool:
 
 
 class Routing:
-    """A `Routing` says where keys belong, and where new objects go, as its node knows it."""
+    """Says where keys belong, and where new objects go, for one node."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from halog.runtime.replica.host_port import CopyPolicy
 from halog.runtime.rpc.remote_sites import Afar
 from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
 from halog.runtime.sites.divergence_count import DivergenceCount
-from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorAssignments
+from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
@@ -109,7 +109,7 @@ class OtherSites(CopyRequests):
         self._config = c
         self._adapters = a
         self._compensate = compensate
-        self.assignments = MirrorAssignments(a.coordinator, context.me.node)
+        self.assignments = MirrorDuties(a.coordinator, context.me.node)
         self._merges: Due = {}
         voted = {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}
         self._elections = SiteElections(c, a, context, voted) if voted else None
@@ -143,7 +143,7 @@ class OtherSites(CopyRequests):
             host.keep_on("takeovers", takeovers.turn, desks.close)
 
 
-def tend_sync_sites(c: Config, a: Adapters, host: Host, assignments: MirrorAssignments) -> None:
+def tend_sync_sites(c: Config, a: Adapters, host: Host, assignments: MirrorDuties) -> None:
     """Begin to tell other sites what arrives from there, and to hear what arrives there, where commits wait for it."""
     arrived = TopicPartition(topic_names.arrived_topic(c), 0)
     mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}

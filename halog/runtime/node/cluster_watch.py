@@ -20,8 +20,8 @@ from halog.runtime.rpc import frames
 logger = logging.getLogger("halog.node")
 
 
-class ClusterWatch:
-    """A `ClusterWatch` passes on what the coordinator tells. `members`: of a hosting node, else None."""
+class CoordinatorWatch:
+    """A `CoordinatorWatch` passes on what the coordinator tells. `members`: of a hosting node, else None."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.admin import Operators
 from halog.runtime.node.assembly import OtherSites, make_host, make_telling
 from halog.runtime.node.client_half import ClientHalf, make_asker
-from halog.runtime.node.cluster_watch import ClusterWatch
+from halog.runtime.node.cluster_watch import CoordinatorWatch
 from halog.runtime.node.coordinator_memo import Remembering
 from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.live_config import Activated, Configured, PartitionRules
@@ -186,7 +186,7 @@ class Runtime:
         )
         self.members = self._membership.members
         members = None if host is None else self.members
-        self._watch = ClusterWatch(a.coordinator, self._hello, self._asker, self._known, members, witness)
+        self._watch = CoordinatorWatch(a.coordinator, self._hello, self._asker, self._known, members, witness)
 
     def _listen_by(self, config: Config, execute: Execute, counting: Counting) -> None:
         """Make what answers other nodes, and what carries out changes of mappings."""

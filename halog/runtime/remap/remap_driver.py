@@ -69,7 +69,7 @@ class RemapDriver:
         """By policy and partition: how many objects this node has moved out of it, in the change under way."""
 
     def turn(self) -> None:
-        """Look once, after a pause."""
+        """Look at all changes once, after a pause."""
         if self._host.pause(LOOK_S) or self._members.offline:
             return
         for policy, mapping in list(self._mappings.known.items()):

@@ -33,7 +33,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignments
+    from halog.runtime.sites.mirror_assignment import MirrorDuties
 
 logger = logging.getLogger("halog.mirror")
 
@@ -77,7 +77,7 @@ class AcknowledgementSender:
     def __init__(
         self,
         host: Host,
-        assignments: MirrorAssignments,
+        assignments: MirrorDuties,
         site: str,
         reach: Callable[[str], Remote],
         topic: TopicPartition,
@@ -236,7 +236,7 @@ class SyncWaitWatch:
     def __init__(
         self,
         host: Host,
-        assignments: MirrorAssignments,
+        assignments: MirrorDuties,
         site: str,
         reach: Callable[[str], Remote],
         may_drop: Mapping[str, bool],

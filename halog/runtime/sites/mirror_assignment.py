@@ -30,8 +30,8 @@ STALE_S = 10.0
 """If a standing stays the same for so long, the node that should have written another one does not mirror."""
 
 
-class MirrorAssignments:
-    """A `MirrorAssignments` says what a node mirrors now, and over which line. It exists before the node's host."""
+class MirrorDuties:
+    """Says what a node mirrors now, and over which line. It is there before the node's host is."""
 
     def __init__(self, coordinator: Coordinator, me: str) -> None:
         self._coordinator = coordinator
@@ -59,7 +59,7 @@ class MirrorAssignment:
     def __init__(
         self,
         host: Host,
-        assignments: MirrorAssignments,
+        assignments: MirrorDuties,
         reach: Callable[[str], Remote],
         definitions: TopicPartition,
         others: Collection[str],

@@ -24,7 +24,7 @@ from halog.runtime.support.adapters import Remote
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignments
+    from halog.runtime.sites.mirror_assignment import MirrorDuties
 
 logger = logging.getLogger("halog.mirror")
 
@@ -43,7 +43,7 @@ class SwitchoverRecovery:
     """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, assignments: MirrorAssignments, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, assignments: MirrorDuties, reach: Callable[[str], Remote], homes: Collection[str]
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host

@@ -33,7 +33,7 @@ from halog.runtime.support.clock import monotonic_ms
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-    from halog.runtime.sites.mirror_assignment import MirrorAssignments
+    from halog.runtime.sites.mirror_assignment import MirrorDuties
 
 logger = logging.getLogger("halog.mirror")
 
@@ -67,7 +67,7 @@ class Takeovers:
     def __init__(
         self,
         host: Host,
-        assignments: MirrorAssignments,
+        assignments: MirrorDuties,
         desks: SiteContacts,
         reach: Callable[[str], Remote],
         votes: Mapping[str, int],

@@ -14,7 +14,7 @@ from halog.ports import TopicPartition, UnknownResult
 from halog.runtime.merge.epoch_reopening import Due, hand_over
 from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.node.assembly import tend_sync_sites
-from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorAssignments
+from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
@@ -188,7 +188,7 @@ class SiteNode:
         self._copy = host.copies["p"]
         self._world = world
         self._p = p
-        assignments = MirrorAssignments(host.coordinator, host.me.node)
+        assignments = MirrorDuties(host.coordinator, host.me.node)
         mirroring = MirrorAssignment(host, assignments, reach, DEFINITIONS, (world.other,))
         unfinished = ProcessUnfinished(host, assignments, reach, {"policy"})
         unfinished.world = world

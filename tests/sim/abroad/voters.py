@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from halog.runtime.sites.mirror_assignment import MirrorAssignments
+from halog.runtime.sites.mirror_assignment import MirrorDuties
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
 from halog.runtime.sites.voting import SiteContacts, SiteVoting
 
@@ -57,7 +57,7 @@ class ProcessTakeovers(Takeovers):
         return enough
 
 
-def tend_takeovers(world: SiteWorld, p: Process, host: Any, assignments: MirrorAssignments) -> SiteVoting:
+def tend_takeovers(world: SiteWorld, p: Process, host: Any, assignments: MirrorDuties) -> SiteVoting:
     """As `halog.runtime.node.assembly` does it."""
     takeover = world.pair.takeover
     assert takeover is not None

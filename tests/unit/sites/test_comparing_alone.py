@@ -17,7 +17,7 @@ from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, standing
 from halog.ports import TopicPartition
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
-from halog.runtime.sites.mirror_assignment import STALE_S, MirrorAssignment, MirrorAssignments
+from halog.runtime.sites.mirror_assignment import STALE_S, MirrorAssignment, MirrorDuties
 from halog.runtime.sites.mirror_link import MirrorLink
 from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.support.adapters import nowhere
@@ -61,7 +61,7 @@ def test_whoever_compares_says_so_and_the_others_wait(
     monkeypatch.setattr(line, "time", clock)
     monkeypatch.setattr(line, "REPORT_S", 0.0)
     host: Any = other
-    waiting = MirrorAssignment(host, MirrorAssignments(coordinator, "B"), nowhere, DEFINITIONS, ())
+    waiting = MirrorAssignment(host, MirrorDuties(coordinator, "B"), nowhere, DEFINITIONS, ())
     for _ in range(10):
         compares(first)
         now[0] += STALE_S / 3

@@ -9,7 +9,7 @@ from halog.errors import LogError, RefusedError
 from halog.metadata import log_holds as retention, mirror_starts as places
 from halog.runtime.host.snapshotter import MARKER, Snapshots
 from halog.runtime.replica.driver import Copy
-from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorAssignments
+from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
 from tests.unit.sites.snapshotting import begins, calm, east, level, lose, marked, newest, on, same, stopped_at, topic
@@ -134,7 +134,7 @@ def test_two_that_both_take_snapshots_all_the_time_hurt_nobody(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MirrorAssignment, "_is_mine", lambda self, copy: bool(copy.core.state.table.owner))
-    monkeypatch.setattr(MirrorAssignments, "is_told", lambda self, copy: True)
+    monkeypatch.setattr(MirrorDuties, "is_told", lambda self, copy: True)
     flown = 0
     for _ in range(4):
         fly(west, *range(flown, flown + 15))
