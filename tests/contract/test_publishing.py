@@ -13,7 +13,7 @@ from halog.ports import TopicPartition
 from halog.runtime.topics.schema_publication import publish
 from halog.runtime.topics.schemas import Definitions
 from tests.contract.rigs import LogRig, new_topic
-from tests.unit.runtime.test_publishing import classes
+from tests.unit.runtime.topics.test_schema_publication import classes
 
 STARTS_S = 30.0
 """For eight that fence each other, where one alone takes some 50 ms; or sixty times what that takes."""

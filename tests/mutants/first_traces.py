@@ -30,7 +30,8 @@ from tests.sim import moves
 from tests.sim.coordinator import CoordinatorSession, FakeCoordinator
 from tests.sim.nature import Fate
 from tests.sim.world import UNLOGGED_SEEDS, is_asking
-from tests.unit.core import test_arithmetic, test_tail
+from tests.unit.core.replica import test_tail
+from tests.unit.core.table import test_preference as test_arithmetic
 
 ONCE = range(1)
 SURELY = settings(max_examples=2_000, derandomize=True, database=None, deadline=None)

@@ -19,10 +19,10 @@ from restore.branch import Branch, BranchReader, Side
 from restore.branches import BranchComparison
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import of_a_merge
-from tests.unit.core import merging_world
-from tests.unit.core.merging_copy import Copy
-from tests.unit.core.merging_play import failure_of
-from tests.unit.core.merging_site import Site
+from tests.unit.core.sites import merge_model as merging_world
+from tests.unit.core.sites.copy_model import Copy
+from tests.unit.core.sites.merge_steps import failure_of
+from tests.unit.core.sites.site_model import Site
 
 SEEDS = range(600)
 TRACES = range(-1, 600)

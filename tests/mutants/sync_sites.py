@@ -1,5 +1,5 @@
-"""Mutants of commits that wait for the logs of other sites (M5). The play of `tests.unit.core.sync_sites_play` notices
-those of the active node, and so does the simulation of two sites, which also notices those of who tells and takes over;
+"""Mutants of commits that wait for the logs of other sites (M5). The play of `tests.unit.core.sites.sync_sites_model`
+notices those of the active node, and so does the simulation of two sites, which also notices those of who tells and takes over;
 of the one that waits for nobody two sites in this process do, too, of which one is lost in the middle of traffic.
 """
 
@@ -22,7 +22,7 @@ from halog.runtime.sites import acknowledgements as arrivals
 from halog.runtime.sites.acknowledgements import AcknowledgementSender
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.sim.abroad import waiting
-from tests.unit.core.sync_sites_play import failure_of
+from tests.unit.core.sites.sync_sites_model import failure_of
 from tests.unit.sites.losing import lost_with_the_site
 
 SEEDS = range(2_000)

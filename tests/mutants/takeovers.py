@@ -25,7 +25,7 @@ from halog.runtime.sites.voting import SiteVote, SiteVoting, held, write
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.mutants.sync_sites import what_the_own_log_has_happened
 from tests.sim.abroad import takeover
-from tests.unit.core import test_site_candidate, test_site_quorum
+from tests.unit.core.sites import test_site_quorum, test_takeover_candidate as test_site_candidate
 from tests.unit.sites import test_claimed_votes, test_claiming
 
 SIMULATED = takeover.SEEDS[:2_000]

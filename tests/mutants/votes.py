@@ -25,7 +25,7 @@ from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
 from tests.scenarios import test_spanning_traces
 from tests.sim import bank, belated, trimmed
-from tests.unit.core import test_voting
+from tests.unit.core.commit import test_participant as test_voting
 
 SEEDS = bank.SEEDS[:2_000]
 FORGETFUL = belated.SEEDS[:2_000]

@@ -4,13 +4,13 @@ its own. Here the one site has both data centres of figure 5: what crosses them 
 Figures 2, 3 and 7 are in `test_figures_of_policies`, 17 to 20 in `test_restore_figures`. Others are told where their
 matter is; figure 1 shows what there is, and of 10 the text says nothing.
 
-    4   one zone with a quorum: tests/unit/runtime/test_zones.py, tests/integration/cluster/test_zones.py
+    4   one zone with a quorum: tests/unit/runtime/membership/test_zones.py, tests/integration/cluster/test_zones.py
     9   a foreign partition: tests/integration/cluster/test_foreign.py
-    11  the state machine of partitions: tests/unit/core/test_life.py; each row in histories: tests/sim/test_sim.py
+    11  the state machine of partitions: tests/unit/core/table/test_states.py; in histories: tests/sim/test_sim.py
     12, 13  replication, also of what began on a replica: tests/integration/cluster/test_replicas.py
     14  failover: tests/integration/cluster/test_kill.py
     15  two actives: figure 18 of `test_restore_figures`; on real sites tests/integration/sites/test_going_on_alone.py
-    16  the state machine of quorums: tests/unit/core/test_zones.py
+    16  the state machine of quorums: tests/unit/core/table/test_zones.py
     17, 18, 19  the merge on real sites: tests/integration/sites/test_restoring.py
     20  sub-clusters, one class for all: tests/unit/sites/test_sub_clusters.py
     21  two data centres: tests/integration/sites/test_two_data_centres.py

@@ -16,10 +16,10 @@ from restore.divergence import Behind, Fork
 from restore.merge import Kind
 from restore.report import entry
 from tests.unit.core.kit import LOG_ID
-from tests.unit.core.merging_copy import TP, Copy, MemoryLog
-from tests.unit.core.merging_kit import bring, closed, forked, is_one, land_all, merged
-from tests.unit.core.merging_site import Site
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import TP, Copy, MemoryLog
+from tests.unit.core.sites.merge_kit import bring, closed, forked, is_one, land_all, merged
+from tests.unit.core.sites.merge_model import World
+from tests.unit.core.sites.site_model import Site
 
 pytestmark = pytest.mark.feature("M2", "X3")
 

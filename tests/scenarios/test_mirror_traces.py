@@ -8,8 +8,8 @@ import pytest
 
 from halog.core.log.chain import Verdict
 from tests.unit.core.kit import Script
-from tests.unit.core.mirroring_kit import east, mirrored, read, returned, west
-from tests.unit.core.switching_model import World
+from tests.unit.core.log.mirroring_kit import east, mirrored, read, returned, west
+from tests.unit.core.sites.switch_model import World
 
 pytestmark = pytest.mark.feature("M5", "X3")
 

@@ -21,7 +21,7 @@ from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from restore.compensation import Conflict, Verdict, by_default
 from tests.unit.cli.conftest import Ran, halog as halog_command
-from tests.unit.cli.test_sites import configured
+from tests.unit.cli.sites.test_sites import configured
 from tests.unit.sites.two import level
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.feature("M2")]

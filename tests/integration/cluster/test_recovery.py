@@ -203,7 +203,7 @@ def test_going_on_without_a_store_is_confirmed_and_told(unlogged: Cluster) -> No
 @pytest.mark.feature("R6")
 def test_killed_in_the_log_and_in_the_tables_it_is_repeated_to_the_end(unlogged: Cluster) -> None:
     """A process dies between the appends to two logs, and the next one between two tables. (In front of each step that
-    there is: `tests/unit/runtime/test_recovery_unlogged.py`, and the long test below.)"""
+    there is: `tests/unit/runtime/node/test_cluster_recovery_unlogged.py`, and the long test below.)"""
     load = lose_unlogged(unlogged)
     argv = ["halog.cli.main", "recover", "--from-logs", "--config", str(unlogged.toml)]
     for number, where in enumerate((r"append \S+ 1", r"create partitions/p-1.*")):

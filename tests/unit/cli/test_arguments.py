@@ -15,7 +15,7 @@ import pytest
 from halog.cli import main as frame
 from tests.unit.cli.conftest import TOML, Cluster, running
 from tests.unit.cli.every_command import CALLS
-from tests.unit.cli.test_names import SITES, state
+from tests.unit.cli.test_unknown_names import SITES, state
 
 HUGE = "9" * 30
 DEEP = "[" * 100_000

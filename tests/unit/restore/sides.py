@@ -7,8 +7,8 @@ import pytest
 from restore import thread as thread_module
 from restore.branch import Side
 from restore.thread import Thread
-from tests.unit.core.merging_copy import TP
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import TP
+from tests.unit.core.sites.merge_model import World
 
 
 @pytest.fixture(autouse=True, params=[3, 2_000])

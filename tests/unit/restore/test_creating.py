@@ -13,7 +13,7 @@ from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import entry, merged
 from restore.undoing import undone
-from tests.unit.core.merging_copy import Held
+from tests.unit.core.sites.copy_model import Held
 
 pytestmark = pytest.mark.feature("M3")
 

@@ -14,9 +14,9 @@ from restore.branch import BranchReader, Side, aborted
 from restore.branches import merged_at
 from restore.divergence import Fork, compare, history_of
 from restore.results import JobFindings
-from tests.unit.core.merging_copy import TP, Copy
-from tests.unit.core.merging_play import by_chance
-from tests.unit.core.merging_site import Site
+from tests.unit.core.sites.copy_model import TP, Copy
+from tests.unit.core.sites.merge_steps import by_chance
+from tests.unit.core.sites.site_model import Site
 from tests.unit.spark_jobs.test_handed_on import Judged
 
 pytestmark = [pytest.mark.feature("M2", "M3"), pytest.mark.timeout(120)]

@@ -12,10 +12,10 @@ from restore.branches import compared, completed, merged_at
 from restore.divergence import Fork, compare, history_of
 from restore.merge import Instance, Kind
 from restore.thread import Thread
-from tests.unit.core.merging_copy import TP, MemoryLog
-from tests.unit.core.merging_kit import bring, forked, land_all, merged, parted_again
-from tests.unit.core.merging_site import Site
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import TP, MemoryLog
+from tests.unit.core.sites.merge_kit import bring, forked, land_all, merged, parted_again
+from tests.unit.core.sites.merge_model import World
+from tests.unit.core.sites.site_model import Site
 from tests.unit.restore.sides import piece as piece, side_of
 
 pytestmark = pytest.mark.feature("M2", "M3")

@@ -12,10 +12,10 @@ from restore import thread as thread_module
 from restore.branch import BranchReader, aborted, branch, side
 from restore.divergence import Fork, Point
 from restore.undoing import report_of
-from tests.unit.core.merging_copy import TP, Copy
-from tests.unit.core.merging_kit import bring, land_all, merged
-from tests.unit.core.merging_site import Site
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import TP, Copy
+from tests.unit.core.sites.merge_kit import bring, land_all, merged
+from tests.unit.core.sites.merge_model import World
+from tests.unit.core.sites.site_model import Site
 from tests.unit.restore.sides import piece as piece, side_of, thread_of
 
 pytestmark = pytest.mark.feature("M2", "M3")

@@ -13,10 +13,10 @@ from restore import thread as thread_module, touched as touched_module
 from restore.branches import Side, aborted, branch
 from restore.divergence import Fork, Place, compare, history_of
 from restore.touched import TouchCounter
-from tests.unit.core.merging_copy import TP
-from tests.unit.core.merging_kit import bring, forked, land_all, merged, parted_again
-from tests.unit.core.merging_site import Site
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import TP
+from tests.unit.core.sites.merge_kit import bring, forked, land_all, merged, parted_again
+from tests.unit.core.sites.merge_model import World
+from tests.unit.core.sites.site_model import Site
 from tests.unit.restore.sides import side_of
 
 pytestmark = pytest.mark.feature("M1")

@@ -14,9 +14,9 @@ from restore.plan import Choice
 from restore.report import entry, merged as told_of
 from restore.thread import Thread
 from restore.undoing import UNDONE, Undoing, report_of, undone
-from tests.unit.core.merging_copy import Held, MemoryLog
-from tests.unit.core.merging_kit import bring, forked, land_all
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import Held, MemoryLog
+from tests.unit.core.sites.merge_kit import bring, forked, land_all
+from tests.unit.core.sites.merge_model import World
 from tests.unit.restore.sides import side_of
 
 pytestmark = pytest.mark.feature("M2")

@@ -9,8 +9,8 @@ import pytest
 from halog.adapters.memory import MemoryTree
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
-from tests.unit.runtime.test_belonging import stop
-from tests.unit.runtime.test_recovery import Tool
+from tests.unit.runtime.node.test_cluster_identity import stop
+from tests.unit.runtime.node.test_cluster_recovery import Tool
 
 pytestmark = [pytest.mark.nodes, pytest.mark.feature("M5", "P10")]
 

@@ -21,7 +21,7 @@ from halog.runtime.merge import restore_driver as restoring
 from halog.runtime.merge.restore_command import undo
 from halog.runtime.sites.mirror_link import MirrorLink
 from halog.testing.cluster import Cluster, wait_until
-from tests.unit.core.merging_site import Site
+from tests.unit.core.sites.site_model import Site
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_restoring import coordinator, mend, note, noted
 from tests.unit.sites.test_restoring_hindered import part, reuniting

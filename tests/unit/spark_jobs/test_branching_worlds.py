@@ -17,11 +17,11 @@ from spark_jobs import branching
 from spark_jobs.branching import INITIATING, SIDES, SOURCE
 from spark_jobs.history import History, HistoryState
 from spark_jobs.snapshot import Place
-from tests.unit.core.merging_copy import TP
-from tests.unit.core.merging_kit import bring, forked, land_all, parted_again
-from tests.unit.core.merging_play import by_chance
-from tests.unit.core.merging_site import Site
-from tests.unit.core.merging_world import World
+from tests.unit.core.sites.copy_model import TP
+from tests.unit.core.sites.merge_kit import bring, forked, land_all, parted_again
+from tests.unit.core.sites.merge_model import World
+from tests.unit.core.sites.merge_steps import by_chance
+from tests.unit.core.sites.site_model import Site
 from tests.unit.spark_jobs.following import Job
 from tests.unit.spark_jobs.test_classifying import as_row, classified, plainly
 

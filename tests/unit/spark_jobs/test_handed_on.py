@@ -26,11 +26,11 @@ from restore.results import BranchTransactions, JobFindings, Manifest, told
 from spark_jobs import branching
 from spark_jobs.branching import INITIATING, SOURCE
 from spark_jobs.snapshot import Place
-from tests.unit.core.merging_copy import TP
-from tests.unit.core.merging_kit import bring, land_all
-from tests.unit.core.merging_play import by_chance
-from tests.unit.core.merging_site import Site
-from tests.unit.core.merging_world import Begun, World
+from tests.unit.core.sites.copy_model import TP
+from tests.unit.core.sites.merge_kit import bring, land_all
+from tests.unit.core.sites.merge_model import Begun, World
+from tests.unit.core.sites.merge_steps import by_chance
+from tests.unit.core.sites.site_model import Site
 from tests.unit.spark_jobs.following import RUN, Job
 
 pytestmark = [pytest.mark.feature("S1", "M2", "M3"), pytest.mark.timeout(120)]

@@ -21,7 +21,7 @@ from halog.testing.cluster import Cluster, wait_until
 from spark_jobs import node_mover
 from spark_jobs.mover import Misplaced
 from spark_jobs.node_mover import NodeMover
-from tests.unit.runtime.remapped import POLICY, Counter, Traffic, check, cluster_of, configured, mapping, wait_done
+from tests.unit.runtime.keys.remapped import POLICY, Counter, Traffic, check, cluster_of, configured, mapping, wait_done
 
 pytestmark = pytest.mark.feature("S1", "P13")
 
