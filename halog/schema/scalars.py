@@ -8,7 +8,7 @@ struct.error, ValueError, OverflowError, which the caller maps). Neither knows t
 for none.
 
 Why not fastavro here: it accepts trailing bytes, 51-byte varints and unions out of range, and can be made to segfault
-(reliability.md, fact 10). These functions are faster for flat objects, and the tests hold them to fastavro's bytes.
+These functions are faster for flat objects, and the tests hold them to fastavro's bytes.
 """
 
 from __future__ import annotations
