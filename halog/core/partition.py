@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.active.epoch_merge import Merging
-from halog.core.active.hand_over import UnderWay
-from halog.core.active.leader import Leading
+from halog.core.active.epoch_merge import EpochMerge
+from halog.core.active.hand_over import PlannedHandOver
+from halog.core.active.leader import Leader
 from halog.core.active.lease import Predecessor
-from halog.core.active.quorum_overrides import Overrides
-from halog.core.commit.discards import Discarded, passed_over
+from halog.core.active.quorum_overrides import QuorumOverrides
+from halog.core.commit.discards import Discards, passed_over
 from halog.core.commit.outcome_answers import became_of
 from halog.core.election.campaign import Campaign
 from halog.core.election.positions import position_asked
@@ -25,7 +25,7 @@ from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.log.transactions import Applied, DecidedTransaction
-from halog.core.replica.follower import Following
+from halog.core.replica.follower import Follower
 from halog.core.roles import CLAIMANT, OUT, Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList
@@ -42,11 +42,11 @@ class Partition:
         self.state = state
         self._dropped = -1
         """The first entry not taken since `next_offset`; see `_unasked`."""
-        self.overrides = Overrides(state, wall_ahead_ms)
-        self.discarded = Discarded(state.outcomes, state.ledger)
-        self.following = Following(state)
+        self.overrides = QuorumOverrides(state, wall_ahead_ms)
+        self.discarded = Discards(state.outcomes, state.ledger)
+        self.following = Follower(state)
         self.predecessor = Predecessor(state)
-        self.merging = Merging(state)
+        self.merging = EpochMerge(state)
         self.campaign = Campaign(
             state,
             self.overrides,
@@ -57,7 +57,7 @@ class Partition:
             lost=self.lost,
             lead=self._lead,
         )
-        self.leading: Leading | None = None
+        self.leading: Leader | None = None
         self._handlers = self._wired()
 
     def _wired(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -75,9 +75,9 @@ class Partition:
             ev.Asked: lambda e: self.state.out.append(fx.Reply(e.token, self._became_of(e))),
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
-            ev.ReplicaAck: self._led(Leading.replica_ack),
-            ev.VoteAnswered: self._led(Leading.vote_answered),
-            ev.SiteAck: self._led(Leading.site_acked),
+            ev.ReplicaAck: self._led(Leader.replica_ack),
+            ev.VoteAnswered: self._led(Leader.vote_answered),
+            ev.SiteAck: self._led(Leader.site_acked),
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
@@ -97,7 +97,7 @@ class Partition:
             ev.Ticked: self._ticked,
         }
 
-    def _led(self, take: Callable[[Leading, Any], None]) -> Callable[[Any], None]:
+    def _led(self, take: Callable[[Leader, Any], None]) -> Callable[[Any], None]:
         """What only a leader takes."""
         return lambda e: None if self.leading is None else take(self.leading, e)
 
@@ -150,7 +150,7 @@ class Partition:
 
     def _lead(self, node_list: NodeList) -> None:
         """The epoch that was claimed here is open: serve it."""
-        self.leading = leading = Leading(
+        self.leading = leading = Leader(
             self.state,
             self.campaign.epoch,
             node_list,
@@ -164,7 +164,7 @@ class Partition:
         if self.campaign.session_lost:
             leading.lease.heard(ev.SessionLost())
 
-    def _handed_over(self, under_way: UnderWay) -> None:
+    def _handed_over(self, under_way: PlannedHandOver) -> None:
         """The last record of the epoch that was led here is in the log."""
         state = self.state
         self._leader().barriers.abandon()
@@ -335,7 +335,7 @@ class Partition:
 
     # --- writing ---
 
-    def _leader(self) -> Leading:
+    def _leader(self) -> Leader:
         assert self.leading is not None, self.state.role
         return self.leading
 

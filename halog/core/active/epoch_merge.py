@@ -15,7 +15,7 @@ import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.hand_over import HandOver
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.ids import EpochId
 from halog.core.log.record_types import EpochMerged, Record
 from halog.core.log.transactions import Applied
@@ -27,7 +27,7 @@ MAKE_MS: Final = 60_000
 meanwhile; where it takes longer something hangs."""
 
 
-class Merging:
+class EpochMerge:
     """Of one copy."""
 
     def __init__(self, copy: CopyState) -> None:
@@ -42,7 +42,7 @@ class Merging:
         """The epoch that is to open must be above this one: it is of another branch."""
         return 0 if self._wanted is None else self._wanted.floor
 
-    def asked(self, e: ev.MergeAsked, votes: Voting, hand_over: HandOver) -> None:
+    def asked(self, e: ev.MergeAsked, votes: Participant, hand_over: HandOver) -> None:
         """Begin to settle the epoch that is led here."""
         copy = self._copy
         if copy.role is not Role.ACTIVE:
@@ -56,7 +56,7 @@ class Merging:
             votes.closed = True
             self.progress(votes, hand_over)
 
-    def progress(self, votes: Voting, hand_over: HandOver) -> None:
+    def progress(self, votes: Participant, hand_over: HandOver) -> None:
         """Drain once all is settled. To be called while the epoch before is led."""
         copy = self._copy
         if self._wanted is None or not self._leads or copy.role is not Role.ACTIVE:

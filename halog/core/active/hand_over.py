@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.lease import Lease
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
 from halog.core.log import records
@@ -28,7 +28,7 @@ NOBODY = -2
 """The token of a hand-over that nobody waits for."""
 
 
-class UnderWay(NamedTuple):
+class PlannedHandOver(NamedTuple):
     """The hand-over that was asked for. To this very node where the epoch only ends
     (`halog.core.active.epoch_merge`)."""
 
@@ -39,14 +39,14 @@ class UnderWay(NamedTuple):
     """Not to a node, but to those of another site (F1): who of them has it all is theirs to know."""
 
 
-class Ends(NamedTuple):
+class HandOverCallbacks(NamedTuple):
     """Whom a hand-over tells how it ends."""
 
     step_down: Callable[[str, str], None]
     """Of the epoch: it is over, by this happening and for this reason."""
     called_off: Callable[[int], None]
     """The hand-over of this token was called off: the epoch goes on."""
-    handed_over: Callable[[UnderWay], None]
+    handed_over: Callable[[PlannedHandOver], None]
     """The last record is in the log: the epoch is over."""
 
 
@@ -58,11 +58,11 @@ class HandOver:
         copy: CopyState,
         epoch: EpochId,
         writer: Writer,
-        votes: Voting,
+        votes: Participant,
         sites: SyncSites,
         lease: Lease,
         applied: Mapping[Member, int],
-        ends: Ends,
+        ends: HandOverCallbacks,
     ) -> None:
         """`applied`: how far each replica says it has read the log; it changes while the epoch lasts."""
         self._copy = copy
@@ -73,7 +73,7 @@ class HandOver:
         self._lease = lease
         self._applied = applied
         self._ends = ends
-        self.now: UnderWay | None = None
+        self.now: PlannedHandOver | None = None
         self._leave_by = 0
         """Until then what is in doubt is waited for."""
 
@@ -87,7 +87,7 @@ class HandOver:
             self._refuse(e.token, f"{e.to} has priority never: it cannot be active for {copy.table.name}")
         else:
             copy.out.append(Tell(TRANSFER, "", e.why, {"to": e.to}))
-            self.now = UnderWay(e.token, e.to, copy.now + copy.settings.drain_ms)
+            self.now = PlannedHandOver(e.token, e.to, copy.now + copy.settings.drain_ms)
             copy.become("hand over", f"hands over to {e.to}")
             self.progress()
 
@@ -105,14 +105,14 @@ class HandOver:
         settled = not votes.unsettled or copy.now >= self._leave_by
         if copy.role is Role.ACTIVE and self.now is None and settled:
             copy.out.append(Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))
-            self.now = UnderWay(NOBODY, site, copy.now + copy.settings.drain_ms, to_site=True)
+            self.now = PlannedHandOver(NOBODY, site, copy.now + copy.settings.drain_ms, to_site=True)
             copy.become("hand over", f"hands over to site {site}")
             self.progress()
 
     def renew(self) -> None:
         """End the epoch, and begin another one here."""
         copy = self._copy
-        self.now = UnderWay(NOBODY, copy.me.node, copy.now + copy.settings.drain_ms)
+        self.now = PlannedHandOver(NOBODY, copy.me.node, copy.now + copy.settings.drain_ms)
         copy.become("hand over", "begins another epoch")
         self.progress()
 
@@ -162,7 +162,7 @@ class HandOver:
         return late
 
     @property
-    def _draining(self) -> UnderWay | None:
+    def _draining(self) -> PlannedHandOver | None:
         return self.now if self._copy.role is Role.DRAINING else None
 
     def _call_off(self) -> None:

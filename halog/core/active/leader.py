@@ -11,18 +11,18 @@ from collections.abc import Callable
 import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.active.epoch_merge import Merging
-from halog.core.active.hand_over import Ends, HandOver, UnderWay
+from halog.core.active.epoch_merge import EpochMerge
+from halog.core.active.hand_over import HandOver, HandOverCallbacks, PlannedHandOver
 from halog.core.active.lease import Lease
-from halog.core.active.migration_steps import Migrating
-from halog.core.active.quorum_overrides import Overrides
-from halog.core.active.read_barriers import Barriers
-from halog.core.active.resync_steps import Anew
-from halog.core.active.role_return import OWN, Returning
-from halog.core.commit.durability_requests import Asking
+from halog.core.active.migration_steps import MigrationSteps
+from halog.core.active.quorum_overrides import QuorumOverrides
+from halog.core.active.read_barriers import ReadBarriers
+from halog.core.active.resync_steps import ResyncSteps
+from halog.core.active.role_return import OWN, RoleReturn
+from halog.core.commit.durability_requests import DurabilityRequests
 from halog.core.commit.log_clock import AwakeClock, LogPace
-from halog.core.commit.participant import Voting
-from halog.core.commit.push import Pushing
+from halog.core.commit.participant import Participant
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.sync_set import SyncSet, usable
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
@@ -39,7 +39,7 @@ from halog.core.table.tell import Tell
 from halog.events import NO_QUORUM
 
 
-class Leading:
+class Leader:
     """Exists exactly while the partition's role is one of LEADING."""
 
     def __init__(
@@ -47,12 +47,12 @@ class Leading:
         copy: CopyState,
         epoch: EpochId,
         group: NodeList,
-        overrides: Overrides,
-        merging: Merging,
+        overrides: QuorumOverrides,
+        merging: EpochMerge,
         *,
         answers_early: Callable[[], None],
         step_down: Callable[[str, str], None],
-        handed_over: Callable[[UnderWay], None],
+        handed_over: Callable[[PlannedHandOver], None],
     ) -> None:
         """`answers_early` is called before something is answered that the log may lack; `step_down`, by which happening
         and why, where the epoch is over; `handed_over` where it ended in favour of another node or site."""
@@ -63,8 +63,8 @@ class Leading:
         self.epoch = epoch
         self.node_list = group
         self.writer = writer = Writer(copy.chain, copy.outcomes, copy.settings, copy.next_offset, copy.tag)
-        self.pushing = Pushing(copy, epoch, writer, answers_early)
-        self.votes = Voting(writer, copy.ledger, copy.table.name, copy.now)
+        self.pushing = ReplicaPush(copy, epoch, writer, answers_early)
+        self.votes = Participant(writer, copy.ledger, copy.table.name, copy.now)
         self.sync = SyncSet(copy.table)
         self.awake = AwakeClock(copy)
         self.sites = SyncSites(copy, epoch, writer, self.awake)
@@ -77,15 +77,15 @@ class Leading:
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
         self.applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
-        self.returning = Returning(copy)
+        self.returning = RoleReturn(copy)
         self.pace = LogPace(copy, writer, self.awake)
-        self.asking = Asking(copy, epoch, writer, self.pushing, self.silent)
-        self.barriers = Barriers(copy, writer, self.pushing, self.sites.quorum)
+        self.asking = DurabilityRequests(copy, epoch, writer, self.pushing, self.silent)
+        self.barriers = ReadBarriers(copy, writer, self.pushing, self.sites.quorum)
         self.lease = Lease(copy, epoch, writer, self.pushing)
-        ends = Ends(step_down, self._called_off, handed_over)
+        ends = HandOverCallbacks(step_down, self._called_off, handed_over)
         self.hand_over = HandOver(copy, epoch, writer, self.votes, self.sites, self.lease, self.applied, ends)
-        self._anew = Anew(copy, writer, self.pushing)
-        self.migrating = Migrating(copy, writer, self.asking, self.silent, self._anew)
+        self._anew = ResyncSteps(copy, writer, self.pushing)
+        self.migrating = MigrationSteps(copy, writer, self.asking, self.silent, self._anew)
 
     def begin(self) -> None:
         self.sites.quorum.begin()

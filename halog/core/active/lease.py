@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from halog.core import effects as fx, events as ev
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.writer import Writer
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.state.copy_state import CopyState
@@ -42,7 +42,7 @@ class Lease:
         "ends",
     )
 
-    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: Pushing) -> None:
+    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: ReplicaPush) -> None:
         self._copy = copy
         self._epoch = epoch
         self._writer = writer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from halog.core.active.resync_steps import Anew
-from halog.core.commit.durability_requests import Asking
+from halog.core.active.resync_steps import ResyncSteps
+from halog.core.commit.durability_requests import DurabilityRequests
 from halog.core.commit.writer import Writer
 from halog.core.ids import Member
 from halog.core.state.copy_state import CopyState
@@ -14,10 +14,12 @@ from halog.core.table.migration import next_table
 from halog.core.table.table import SYNC, PartitionTable
 
 
-class Migrating:
+class MigrationSteps:
     """Leads a migration on while one epoch lasts."""
 
-    def __init__(self, copy: CopyState, writer: Writer, asking: Asking, silent: Set[Member], anew: Anew) -> None:
+    def __init__(
+        self, copy: CopyState, writer: Writer, asking: DurabilityRequests, silent: Set[Member], anew: ResyncSteps
+    ) -> None:
         """`silent` are the members whose copies acknowledge nothing new; it changes while the epoch lasts."""
         self._copy = copy
         self._writer = writer

@@ -28,7 +28,7 @@ CLOCKS_MS: Final = 1_000
 before its end takes it that a node did it for which that is over, and not an operator."""
 
 
-class Overrides:
+class QuorumOverrides:
     """Of one copy. `ahead`: how far the wall's clock (ms since 1970) is ahead of the driver's."""
 
     __slots__ = ("_ahead", "_copy", "_ends", "due", "over")

@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections import deque
 
 from halog.core import effects as fx, results as res
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.writer import Writer
 from halog.core.roles import Role
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.core.state.copy_state import CopyState
 
 
-class Barriers:
+class ReadBarriers:
     """Of one epoch."""
 
     __slots__ = ("_copy", "_own", "_pushing", "_quorum", "_writer", "waiting")
 
-    def __init__(self, copy: CopyState, writer: Writer, pushing: Pushing, quorum: SiteQuorum) -> None:
+    def __init__(self, copy: CopyState, writer: Writer, pushing: ReplicaPush, quorum: SiteQuorum) -> None:
         self._copy = copy
         self._writer = writer
         self._pushing = pushing

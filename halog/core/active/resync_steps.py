@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from halog.core import events as ev
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.writer import Writer
 from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
@@ -11,10 +11,10 @@ from halog.core.table.resync import empty_one
 from halog.core.table.table import OUT
 
 
-class Anew:
+class ResyncSteps:
     """Knows, for one epoch, whose acknowledgements may still be of a copy that is no more."""
 
-    def __init__(self, copy: CopyState, writer: Writer, pushing: Pushing) -> None:
+    def __init__(self, copy: CopyState, writer: Writer, pushing: ReplicaPush) -> None:
         self._copy = copy
         self._writer = writer
         self._pushing = pushing

@@ -24,7 +24,7 @@ MOST_PATIENCE: Final = 16
 """Stays between two attempts, at most: after four failures there is no hurry."""
 
 
-class Returning:
+class RoleReturn:
     """Of one epoch. Times are ms as its copy has lived through them."""
 
     def __init__(self, copy: CopyState) -> None:

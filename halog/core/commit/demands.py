@@ -14,7 +14,7 @@ BACKED_MS = 10
 than a commit does without; what the log lacks for so long the replicas have, who read it every 10 ms anyway."""
 
 
-class _Wanted(msgspec.Struct):
+class _FlushDemand(msgspec.Struct):
     """Who waits for a flush of one commit."""
 
     replicas: int
@@ -31,14 +31,14 @@ class Demands:
         """Nodes whose copies are about to be dropped: what is on their disks counts for nobody."""
         self.early = 0
         """The last lsn that is not to wait for the log."""
-        self.wanted: dict[int, _Wanted] = {}
+        self.wanted: dict[int, _FlushDemand] = {}
         """By lsn."""
         self._had: dict[int, int] = {}
         """So many replicas had everything up to this lsn on their disks, at some time."""
 
     def want(self, lsn: int, replicas: int, *tokens: int) -> None:
         """Answer `tokens` once so many replicas have flushed `lsn`; of several attempts the strongest counts."""
-        wanted = self.wanted.setdefault(lsn, _Wanted(replicas, []))
+        wanted = self.wanted.setdefault(lsn, _FlushDemand(replicas, []))
         wanted.replicas = max(replicas, wanted.replicas)
         wanted.tokens += tokens
 

@@ -42,7 +42,7 @@ EVENT_BYTES = 256 << 10
 _Attempt = records.Commit | records.Prepare
 
 
-class _Left(msgspec.Struct, frozen=True, gc=False):
+class _LeftAttempt(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     lsn: int
     since: int
@@ -62,14 +62,14 @@ class _Left(msgspec.Struct, frozen=True, gc=False):
         return {"tx": tx.hex(), "lsn": self.lsn, **more}
 
 
-class Discarded:
+class Discards:
     """Of one copy."""
 
     __slots__ = ("_left", "_outcomes")
 
     def __init__(self, outcomes: Outcomes, ledger: Ledger) -> None:
         self._outcomes = outcomes
-        self._left: dict[bytes, _Left] = outcomes.awaited
+        self._left: dict[bytes, _LeftAttempt] = outcomes.awaited
         ledger.awaited = self._left
 
     def __bool__(self) -> bool:
@@ -82,15 +82,15 @@ class Discarded:
             record = item.record
             if isinstance(record, _Attempt) and record.changes:
                 kept = record if item.size <= min(room, RECORD_BYTES) else None
-                left = _Left(epoch, item.lsn, now, why, kept, item.size, item.answered)
+                left = _LeftAttempt(epoch, item.lsn, now, why, kept, item.size, item.answered)
                 if self._wait(item.tx, left) and kept is not None:
                     room -= item.size
 
     def left(self, tx: bytes, epoch: int, lsn: int, now: int, why: str) -> None:
         """`tx` was to be `lsn` of an epoch that ended, and readers skipped its record."""
-        self._wait(tx, _Left(epoch, lsn, now, why))
+        self._wait(tx, _LeftAttempt(epoch, lsn, now, why))
 
-    def _wait(self, tx: bytes, left: _Left) -> bool:
+    def _wait(self, tx: bytes, left: _LeftAttempt) -> bool:
         """Of several attempts the one of the last epoch: until that is over another may count."""
         known, was = self._outcomes.get(tx) is not None or self._outcomes.expired(tx), self._left.get(tx)
         if known or (len(self._left) >= KEEP if was is None else left.epoch <= was.epoch):
@@ -103,7 +103,7 @@ class Discarded:
     def certain(self, now: int, wait_ms: int, led: int) -> Iterator[Tell]:
         """Tell what is certain by now. `led`: number of the last epoch opened."""
         due = [(tx, x) for tx, x in self._left.items() if led > x.epoch and now - x.since >= wait_ms]
-        groups: dict[tuple[int, str], list[tuple[bytes, _Left]]] = {}
+        groups: dict[tuple[int, str], list[tuple[bytes, _LeftAttempt]]] = {}
         for tx, x in due:
             del self._left[tx]
             groups.setdefault((x.epoch, x.why), []).append((tx, x))
@@ -113,9 +113,9 @@ class Discarded:
                 yield Tell(DISCARDED, "", why, {"count": len(told), "of_epoch": epoch, "transactions": told})
 
 
-def _parts(found: Iterable[tuple[bytes, _Left]]) -> Iterator[list[tuple[bytes, _Left]]]:
+def _parts(found: Iterable[tuple[bytes, _LeftAttempt]]) -> Iterator[list[tuple[bytes, _LeftAttempt]]]:
     """What goes into an event each."""
-    part: list[tuple[bytes, _Left]] = []
+    part: list[tuple[bytes, _LeftAttempt]] = []
     room = EVENT_BYTES
     for tx, x in found:
         size = 0 if x.record is None else x.size
@@ -128,7 +128,7 @@ def _parts(found: Iterable[tuple[bytes, _Left]]) -> Iterator[list[tuple[bytes, _
         yield part
 
 
-def passed_over(copy: CopyState, discarded: Discarded, record: records.Record) -> None:
+def passed_over(copy: CopyState, discarded: Discards, record: records.Record) -> None:
     """A record that counts for nobody. One copy tells: all read it. Of what is mirrored the home site tells."""
     if not isinstance(record, _Attempt) or not record.changes or copy.role is Role.LOADING or copy.chain.state.owner:
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member
@@ -18,10 +18,12 @@ from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
 
 
-class Asking:
+class DurabilityRequests:
     """Of one epoch."""
 
-    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: Pushing, silent: Set[Member]) -> None:
+    def __init__(
+        self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: ReplicaPush, silent: Set[Member]
+    ) -> None:
         """`silent` are the members whose copies acknowledge nothing new; it changes while the epoch lasts."""
         self._copy = copy
         self._epoch = epoch

@@ -36,7 +36,7 @@ not wait for this one."""
 NOT_PREPARED = res.Refused("it is not prepared")
 
 
-class Voting:
+class Participant:
     """Of one epoch of partition `name`. Methods append effects to `out`."""
 
     def __init__(self, writer: Writer, ledger: Ledger, name: str, now: int) -> None:

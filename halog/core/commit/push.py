@@ -19,7 +19,7 @@ from halog.core.ids import EpochId
 from halog.core.state.copy_state import CopyState
 
 
-class Pushing:
+class ReplicaPush:
     """Of one epoch."""
 
     def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, answers_early: Callable[[], None]) -> None:

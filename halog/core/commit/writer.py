@@ -119,7 +119,7 @@ class Writer:
         if self.locks and refusal is None:
             refusal = self.locks.against(e.reads, e.changes)
         if (refusal := refusal or self.full()) is not None:
-            if not isinstance(refusal, _Joined):
+            if not isinstance(refusal, _JoinedAttempt):
                 out.append(fx.Reply(e.token, refusal))
             return
         header = self.header(e.tx)
@@ -229,7 +229,7 @@ class Writer:
             self.by_tx[item.tx] = item
         out.append(fx.Append(item.tag, data, patience_ms))
 
-    def _known(self, e: ev.Submitted) -> res.Result | _Joined | None:
+    def _known(self, e: ev.Submitted) -> res.Result | _JoinedAttempt | None:
         """What is already known of this transaction id (W6)."""
         joined = self.by_tx.get(e.tx)
         if joined is not None:
@@ -247,7 +247,7 @@ class Writer:
             return _JOINED
         return res.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
 
-    def _join(self, item: InFlight, e: ev.Submitted) -> res.Result | _Joined:
+    def _join(self, item: InFlight, e: ev.Submitted) -> res.Result | _JoinedAttempt:
         """The same transaction once more: what either of them waits for, both do, unless it was answered."""
         replicas = self.demands.of(item.lsn, e.durability)
         if item.answered and not replicas:
@@ -435,8 +435,8 @@ class Writer:
             given_up.clear()
 
 
-class _Joined:
+class _JoinedAttempt:
     """The token now waits with an earlier attempt of the same transaction."""
 
 
-_JOINED = _Joined()
+_JOINED = _JoinedAttempt()

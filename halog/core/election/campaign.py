@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from halog.core import effects as fx, events as ev
-from halog.core.active.epoch_merge import Merging
+from halog.core.active.epoch_merge import EpochMerge
 from halog.core.active.lease import Predecessor
-from halog.core.active.quorum_overrides import Overrides
+from halog.core.active.quorum_overrides import QuorumOverrides
 from halog.core.election.causes import Causes, put_back
 from halog.core.election.log_doubt import LogDoubt
 from halog.core.election.opening import Opening
 from halog.core.election.positions import lacking_holders
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
-from halog.core.replica.pushed_store import Stowing, is_holder
+from halog.core.replica.pushed_store import PushedStore, is_holder
 from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList, told_by
@@ -40,10 +40,10 @@ class Campaign:
     def __init__(
         self,
         copy: CopyState,
-        overrides: Overrides,
-        merging: Merging,
+        overrides: QuorumOverrides,
+        merging: EpochMerge,
         predecessor: Predecessor,
-        stowing: Stowing,
+        stowing: PushedStore,
         *,
         step_down: Callable[[str, str], None],
         lost: Callable[[str], None],

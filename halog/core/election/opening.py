@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from halog.core import effects as fx
-from halog.core.active.epoch_merge import Merging
+from halog.core.active.epoch_merge import EpochMerge
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.roles import Role
@@ -27,7 +27,7 @@ class Opening:
         self,
         copy: CopyState,
         campaign: Campaign,
-        merging: Merging,
+        merging: EpochMerge,
         step_down: Callable[[str, str], None],
         lost: Callable[[str], None],
     ) -> None:

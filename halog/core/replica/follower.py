@@ -12,7 +12,7 @@ import msgspec
 from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.log import records
-from halog.core.replica.pushed_store import Stowing
+from halog.core.replica.pushed_store import PushedStore
 from halog.core.roles import LEADING, OUT, Role
 from halog.core.settings import Sync
 from halog.core.state.copy_state import CopyState
@@ -27,7 +27,7 @@ LEAVE_MS = 500
 """Between attempts at leaving the znode: longer than one takes to be answered."""
 
 
-class Following:
+class Follower:
     """Of one copy."""
 
     def __init__(self, copy: CopyState) -> None:
@@ -42,7 +42,7 @@ class Following:
         self._told_at = self._asked_at = now - RECENTLY_MS
         """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
         self._left_at = now
-        self.stowing = Stowing(copy)
+        self.stowing = PushedStore(copy)
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 

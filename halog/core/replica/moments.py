@@ -120,7 +120,7 @@ class Moments(Generic[V]):
             moment.was, moment.next = {}, None
 
 
-class Past(Generic[V]):
+class MomentReader(Generic[V]):
     """One reader's moment. Used by one thread at a time."""
 
     __slots__ = ("_at", "_left", "_was")

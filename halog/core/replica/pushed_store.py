@@ -28,7 +28,7 @@ KEPT: Final = 16
 """Earlier incarnations that a store stands for, at most: a set names one of each node, mostly the last."""
 
 
-class Stowing:
+class PushedStore:
     """Of one copy."""
 
     def __init__(self, copy: CopyState) -> None:

@@ -27,7 +27,7 @@ class Vote(NamedTuple):
     """Another one with every renewal."""
 
 
-class Candidate:
+class TakeoverCandidate:
     """Of this site, for one partition, by one node's clock in ms."""
 
     def __init__(self, site: str, votes: Mapping[str, int], wait_ms: int, *, binding: bool) -> None:
