@@ -21,9 +21,6 @@ TO_COME = (
     "halog/core/election",
     "halog/core/events.py",
     "halog/core/partition.py",
-    "halog/core/replica",
-    "halog/core/sites",
-    "halog/core/state",
 )
 """What is still to be rewritten."""
 
