@@ -15,12 +15,8 @@ pytestmark = pytest.mark.feature("O1")
 
 PACKAGES = ("halog", "mappers", "restore", "spark_jobs")
 TO_COME = (
-    "halog/core/active",
     "halog/core/commit",
-    "halog/core/effects.py",
     "halog/core/election",
-    "halog/core/events.py",
-    "halog/core/partition.py",
 )
 """What is still to be rewritten."""
 
