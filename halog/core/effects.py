@@ -17,8 +17,8 @@ from halog.core.table.tell import Tell
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order. `patience_ms`: so
-    long it may wait for others to travel with, since nobody waits for the log."""
+    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order. It may wait
+    `patience_ms` for others to travel with, since nobody waits for the log."""
 
     tag: int
     data: bytes
@@ -26,7 +26,7 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class EndSession(msgspec.Struct, frozen=True):
-    """Abandon the producer session: it can no longer be trusted. Every partition that writes through it hears
+    """Abandon the producer session: it can no longer be trusted. Every partition that writes through it gets
     AppendFailed(-1)."""
 
     why: str
@@ -39,12 +39,12 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class StopReading(msgspec.Struct, frozen=True):
-    """Deliver no more entries; the active learns its log from acknowledgements."""
+    """Deliver no more entries; the active node learns its log from acknowledgements."""
 
 
 class Apply(msgspec.Struct):
-    """Apply accepted records, one after the other in the log, storing `state` and `next_offset` behind the last with
-    them. (It grows while the step that makes it goes on.)"""
+    """Apply accepted records, consecutive in the log. Store `state` and `next_offset` as they are behind the last of
+    them. The list grows while the step that makes it goes on."""
 
     records: list[Applied]
     state: ChainState
@@ -52,33 +52,33 @@ class Apply(msgspec.Struct):
 
 
 class Show(msgspec.Struct, frozen=True):
-    """Commits the log may not have yet are acknowledged: visible from here on, stored once an `Apply` brings them."""
+    """Make acknowledged commits visible from here on. The log may not have them yet; an `Apply` stores them later."""
 
     records: list[Record]
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """Store `state` and `next_offset`; there is nothing to apply, but the chain has moved."""
+    """Store `state` and `next_offset`: there is nothing to apply, but the chain has moved."""
 
     state: ChainState
     next_offset: int
 
 
 class KeepTail(msgspec.Struct, frozen=True):
-    """This copy stops, and holds commits that its log never had: they go down to the disk, for when it is opened again
-    (E6). Where that fails it stops all the same."""
+    """Write commits that the log never had to the disk, for when this copy is opened again: it stops (E6). It stops
+    even if that fails."""
 
     records: tuple[bytes, ...]
 
 
 class Save(msgspec.Struct, frozen=True):
-    """Store everything applied so far, before the effects behind this one; `flush`: down to the disk."""
+    """Store everything applied so far before the effects behind this one. If `flush`, down to the disk."""
 
     flush: bool
 
 
 class Flush(msgspec.Struct, frozen=True):
-    """Store everything applied so far, which ends with `lsn`, and report Flushed once that is on the disk."""
+    """Store everything applied so far, which ends with `lsn`. Report Flushed once that is on the disk."""
 
     lsn: int
 
@@ -99,7 +99,7 @@ class SetTable(msgspec.Struct, frozen=True):
 
 
 class Renew(msgspec.Struct, frozen=True):
-    """Ask, as a write is asked for, whether the znode has this version still; report Renewed(round)."""
+    """Ask whether the znode still has this version, in the order of writes; report Renewed(round)."""
 
     round: int
     version: int
@@ -128,7 +128,7 @@ class TellPosition(msgspec.Struct, frozen=True):
 
 
 class SendAck(msgspec.Struct, frozen=True):
-    """Tell node `to` how far this copy is: what it has applied, or what it merely holds; and what is on its disk."""
+    """Tell node `to` how far this copy is: what it has applied or only holds, and what is on its disk."""
 
     to: str
     epoch: EpochId
@@ -146,8 +146,8 @@ class AskFlush(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Send `data`, just appended, to these nodes too, in order; what cannot be sent is dropped. Empty: there is nothing
-    to send but `shown`, see `Pushed`."""
+    """Send `data`, just appended, to these nodes too, in order; what cannot be sent is dropped. Empty `data`: there is
+    nothing to send but `shown`, see `Pushed`."""
 
     to: tuple[str, ...]
     epoch: EpochId
@@ -166,8 +166,8 @@ class RoleChanged(msgspec.Struct, frozen=True):
 
 
 class AskLog(msgspec.Struct, frozen=True):
-    """Ask the log whether it answers for this partition, and report LogAnswered(round) once it does, however long that
-    takes. A later question replaces an earlier one. `since_ms`: since when it is not known to."""
+    """Ask the log whether it answers for this partition. Report LogAnswered(round) once it does, however long that
+    takes. A later question replaces an earlier one. `since_ms`: since when it is not known to answer."""
 
     round: int
     since_ms: int
@@ -179,8 +179,8 @@ class AskLog(msgspec.Struct, frozen=True):
 
 
 class Stow(msgspec.Struct, frozen=True):
-    """Store these held records of `epoch`, the last of which is `upto`, before the effects behind this one; `anew`:
-    nothing of what was stowed before is needed any more. `flush`: report Stowed once they are on the disk."""
+    """Store these held records of `epoch`, up to lsn `upto`, before the effects behind this one. If `anew`, nothing
+    that was stored before is needed any more. If `flush`, report Stowed once they are on the disk."""
 
     epoch: EpochId
     upto: int
@@ -191,7 +191,7 @@ class Stow(msgspec.Struct, frozen=True):
 
 class Stand(msgspec.Struct, frozen=True):
     """Note, before the effects behind this one, for which incarnations of this node the store stands: what each of them
-    told as held is stowed, or in the log. `flush`: down to the disk."""
+    told as held is stored, or in the log. If `flush`, down to the disk."""
 
     incarnations: tuple[int, ...]
     flush: bool
@@ -201,7 +201,7 @@ class Stand(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Tell these partitions how `tx` was decided here, and post Confirmed for each that has it."""
+    """Tell these partitions how `tx` was decided here. Report Confirmed for each that has it."""
 
     tx: bytes
     commit: bool
@@ -209,7 +209,8 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class AskDecision(msgspec.Struct, frozen=True):
-    """Ask the first partition of `tx`, in doubt for too long, to abort it, and post what it has decided (T3, T4)."""
+    """Ask the first partition of `tx`, which is in doubt for too long, to abort it. Report what it has decided (T3,
+    T4)."""
 
     tx: bytes
     first: str
@@ -229,8 +230,8 @@ class AskVote(msgspec.Struct, frozen=True):
 
 
 class MergeDue(msgspec.Struct, frozen=True):
-    """The history ends with `state`, for good, and `epoch` is to be opened: report MergeMade. All of it is in the log
-    before `offset`."""
+    """Ask for what opens `epoch`: the history now ends with `state`, for good. All of it is in the log before `offset`.
+    Report MergeMade."""
 
     token: int
     epoch: EpochId
@@ -239,7 +240,7 @@ class MergeDue(msgspec.Struct, frozen=True):
     horizon: bytes
     mapper_version: int
     decided: tuple[tuple[bytes, bool], ...]
-    """Of the ledger."""
+    """The decisions in the ledger: transaction id, and whether it commits."""
 
 
 Effect = (

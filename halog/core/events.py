@@ -1,8 +1,8 @@
-"""What can happen to a partition's copy on one node.
+"""This module has what can happen to a partition's copy on one node.
 
-Events are facts. All are frozen values, so that a history is a list that can be printed, stored and replayed. Times are
-ms of the driver's monotonic clock, given to `Partition.step`; nothing in here reads a clock. What a copy may ask for in
-return is in `halog.core.effects`, what it answers in `halog.core.results`.
+Events are facts. All are frozen values, so a history is a list that can be printed, stored and replayed. Times are ms
+of the driver's monotonic clock, given to `Partition.step`; nothing in here reads a clock. `halog.core.effects` has what
+a copy may ask for in return, `halog.core.results` what it answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from halog.core.table.table import PartitionTable
 
 
 class Cas(enum.Enum):
-    """How a compare-and-set went, as far as is known."""
+    """A `Cas` says how a compare-and-set went, as far as is known."""
 
     OK = "ok"
     CONFLICT = "conflict"
@@ -27,35 +27,35 @@ class Cas(enum.Enum):
 
 
 class TableSeen(msgspec.Struct, frozen=True):
-    """The partition's znode, with its version, as read or announced by the coordinator."""
+    """A `TableSeen` is the partition's znode, with its version, as the coordinator read or announced it."""
 
     version: int
     table: PartitionTable
 
 
 class AliveChanged(msgspec.Struct, frozen=True):
-    """The incarnations this node believes to be up, and why it changed. Itself included, unless it is offline for want
-    of a quorum in one of its zones (Q1)."""
+    """The incarnations that this node believes to be up have changed; `why` says what happened. This node is one of
+    them, unless it is offline because one of its zones has no quorum (Q1)."""
 
     members: frozenset[Member]
     why: str = ""
     answering: frozenset[Member] = frozenset()
-    """Who is not heard, and has answered a fresh challenge (`halog.core.election.challenges`): nobody claims what it
-    serves."""
+    """Incarnations that are silent, but have answered a fresh challenge (`halog.core.election.challenges`). Nobody
+    claims what they serve."""
 
 
 class EntriesRead(msgspec.Struct, frozen=True):
-    """The next entries of the log, as they came: (offset, data)."""
+    """The next entries of the log were read, in order: (offset, data)."""
 
     entries: Sequence[tuple[int, bytes]]
 
 
 class LogEnd(msgspec.Struct, frozen=True):
-    """Everything below the end offset taken at start has been read and applied."""
+    """Everything below the end offset that was taken at the start has been read and applied."""
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A batch of the log was taken: everything accepted so far is visible here, though perhaps not stored yet."""
+    """A batch of the log was applied. Everything accepted so far is visible here, though perhaps not stored yet."""
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -69,10 +69,15 @@ class LogLost(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """A transaction asks to commit. `reads` are (index key, version read); `found` the version now of each key read or
-    changed (-1: absent). A repeated `tx` joins the first attempt or gets its result. `epoch`: the highest the initiator
-    knew of; a writer below it may not know what became of an earlier attempt, and must not judge it, nor, if `exact`,
-    one above it: what is refused there stays so, whatever of it arrives late. `mapping`: what it was routed by (T8)."""
+    """A transaction asks to commit.
+
+    `reads` are (index key, version read); `found` has the current version of each key read or changed (-1: absent). A
+    repeated `tx` joins the first attempt or gets its result. `mapping` is the version it was routed by (T8).
+
+    `epoch` is the highest epoch the initiator knew of. A writer of a lower epoch must not judge the transaction, since
+    it may not know what became of an earlier attempt. If `exact`, a writer of a higher epoch must not judge it either:
+    what is refused there stays refused, whatever of it arrives late.
+    """
 
     token: int
     tx: bytes
@@ -81,20 +86,21 @@ class Submitted(msgspec.Struct, frozen=True):
     found: Mapping[bytes, int]
     epoch: int = 0
     durability: Durability | None = None
-    """What it asks for; None: what the policy says."""
+    """The durability it asks for; None: what the policy says."""
     mapping: int = 0
     exact: bool = False
 
 
 class BarrierAsked(msgspec.Struct, frozen=True):
-    """Somebody wants to read, and to miss nothing that was answered before now (R5). Answered with `Happened`: what is
-    read here with that lsn visible is such a read; else nothing was done, and it may be asked again."""
+    """A `BarrierAsked` is the question of a reader that must miss nothing that was answered before now (R5). The answer
+    is `Happened`: a read here with that lsn visible misses nothing. Any other answer means that nothing was done; the
+    reader may ask again."""
 
     token: int
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What became of transaction `tx`, attempted under epoch number `attempt`?"""
+    """Somebody asks what became of transaction `tx`, attempted under epoch number `attempt`."""
 
     token: int
     tx: bytes
@@ -102,7 +108,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """The log acknowledged append `tag` at `offset`, and those behind it: `count` in all, one after the other."""
+    """The log acknowledged append `tag` at `offset`, and the appends behind it: `count` in all, one after the other."""
 
     tag: int
     offset: int
@@ -110,15 +116,15 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class AppendFailed(msgspec.Struct, frozen=True):
-    """Append `tag` failed, or nobody knows. `tag` -1: the whole session ended."""
+    """Append `tag` failed, or nobody knows whether it did. `tag` -1: the whole session ended."""
 
     tag: int
     why: str
 
 
 class ReplicaAck(msgspec.Struct, frozen=True):
-    """A replica has everything up to `lsn` of `epoch` in memory: read from the log and applied, or held only; up to
-    `flushed` it is on its disk, as far as that is known."""
+    """A replica has everything up to `lsn` of `epoch` in memory: `applied` after reading it from the log, or only held.
+    It has everything up to `flushed` on its disk, as far as that is known."""
 
     member: Member
     epoch: EpochId
@@ -128,7 +134,8 @@ class ReplicaAck(msgspec.Struct, frozen=True):
 
 
 class FlushAsked(msgspec.Struct, frozen=True):
-    """`member`, active in `epoch`, has commits that wait until replicas have everything up to `lsn` on their disks."""
+    """The active node `member` of `epoch` asks for a flush: commits wait until replicas have everything up to `lsn` on
+    disk."""
 
     member: Member
     epoch: EpochId
@@ -136,7 +143,8 @@ class FlushAsked(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """`member` sent records of its `epoch`, in order, while it gave them to the log; or none, to say what it shows."""
+    """The active node `member` sent records of its `epoch`, in order, while it gave them to the log. Without records it
+    only says what it shows."""
 
     member: Member
     epoch: EpochId
@@ -146,26 +154,27 @@ class Pushed(msgspec.Struct, frozen=True):
 
 
 class Flushed(msgspec.Struct, frozen=True):
-    """What was stored up to `lsn` is on the disk, as `Flush` asked."""
+    """The disk has what was stored up to `lsn`, as `Flush` asked."""
 
     lsn: int
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """The question `round` whether the znode has that version still was answered so."""
+    """A `Renewed` is the answer to the question `round`: whether the znode still has that version."""
 
     round: int
     result: Cas
 
 
 class Died(msgspec.Struct, frozen=True):
-    """The host of this incarnation says that its process is no more."""
+    """The host of this incarnation says that its process has ended."""
 
     member: Member
 
 
 class SessionLost(msgspec.Struct, frozen=True):
-    """The session with the coordinator ended, or another has just begun: its data may be those of another day."""
+    """The session with the coordinator ended, or another has just begun: the coordinator may have been put back to
+    older data."""
 
 
 class PositionAsked(msgspec.Struct, frozen=True):
@@ -176,7 +185,7 @@ class PositionAsked(msgspec.Struct, frozen=True):
 
 
 class PositionTold(msgspec.Struct, frozen=True):
-    """The answer."""
+    """A `PositionTold` is the position of a copy that was asked for it."""
 
     node: str
     round: int
@@ -184,13 +193,13 @@ class PositionTold(msgspec.Struct, frozen=True):
     eligible: bool
     incarnation: int = 0
     tail: Sequence[bytes] | None = None
-    """What it holds beyond the log, if commits do not wait for that; None: it leads, and may acknowledge more."""
+    """What it holds beyond the log, if commits do not wait for the log. None: it leads, and may acknowledge more."""
     stood: Sequence[int] = ()
-    """Earlier incarnations of its node whose word its store keeps."""
+    """Earlier incarnations of its node that its store stands for."""
 
 
 class CasDone(msgspec.Struct, frozen=True):
-    """Compare-and-set `round` went so; `version` is the new one where it is OK."""
+    """Compare-and-set `round` ended with `result`; `version` is the new one where it is OK."""
 
     round: int
     result: Cas
@@ -198,7 +207,7 @@ class CasDone(msgspec.Struct, frozen=True):
 
 
 class HandOverAsked(msgspec.Struct, frozen=True):
-    """The operator (or this node's shutdown) wants `to` to be active; `why`, for whoever reads of it."""
+    """The operator, or this node's shutdown, wants `to` to be active; `why` is for operators."""
 
     token: int
     to: str
@@ -206,7 +215,7 @@ class HandOverAsked(msgspec.Struct, frozen=True):
 
 
 class Ticked(msgspec.Struct, frozen=True):
-    """Time has passed. `wall_ahead_ms`: how far the clock that tells ms since 1970 is ahead of the driver's now; None:
+    """Time has passed. `wall_ahead_ms` says how far the clock of ms since 1970 is ahead of the driver's now; None:
     nobody looked."""
 
     wall_ahead_ms: int | None = None
@@ -216,8 +225,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 class LogAnswered(msgspec.Struct, frozen=True):
-    """The log has answered the question `round`, which was asked of it behind `AskLog`, and a session is there to
-    append with."""
+    """The log has answered the question `round` that `AskLog` made, and there is a session to append with."""
 
     round: int
 
@@ -226,7 +234,7 @@ class LogAnswered(msgspec.Struct, frozen=True):
 
 
 class Stowed(msgspec.Struct, frozen=True):
-    """What was stowed of `epoch` up to that lsn is on the disk."""
+    """The disk has what was stored of `epoch` up to lsn `upto`."""
 
     epoch: EpochId
     upto: int
@@ -236,8 +244,8 @@ class Stowed(msgspec.Struct, frozen=True):
 
 
 class PrepareAsked(msgspec.Struct, frozen=True):
-    """A transaction over `participants` asks this one to vote (T1): answered with `Happened` once everything is locked
-    and in the log. The rest, `exact` too, is as in `Submitted`; `digest` is of the whole transaction."""
+    """A transaction over `participants` asks this one to vote (T1). It is answered with `Happened` once everything is
+    locked and in the log. `digest` is that of the whole transaction; the rest, also `exact`, is as in `Submitted`."""
 
     token: int
     tx: bytes
@@ -250,32 +258,33 @@ class PrepareAsked(msgspec.Struct, frozen=True):
     epoch: int = 0
     mapping: int = 0
     last: bool = False
-    """All others have voted: this is the first, and decides at once. Answered with `Happened` once it is committed,
-    with `Otherwise` where it was aborted before."""
+    """All others have voted: this is the first participant, and decides at once. It is answered with `Happened` once it
+    is committed, with `Otherwise` where it was aborted before."""
     exact: bool = False
     moves: bool = False
-    """It carries what is there already from one partition to another."""
+    """It carries existing objects from one partition to another."""
 
 
 class MappingAsked(msgspec.Struct, frozen=True):
-    """Mapping `version` is to be served from now on (T8): answered with `Happened` once the log says so."""
+    """Mapping `version` is to be served from now on (T8). It is answered with `Happened` once the log says so."""
 
     token: int
     version: int
 
 
 class DecideAsked(msgspec.Struct, frozen=True):
-    """`tx` is to be committed or aborted: as its first partition decides it (`decides`), or as that has decided.
-    Answered with `Happened` where that is how it stands, with `Otherwise` where it stands the other way (T2, T3)."""
+    """Somebody asks to commit or abort `tx`. Either its first partition decides it now (`decides`), or it was decided
+    there. Answered with `Happened` where that is the outcome, with `Otherwise` where the outcome is the other one (T2,
+    T3)."""
 
     token: int
     tx: bytes
     commit: bool
     decides: bool
     participants: tuple[str, ...] = ()
-    """Who may have been asked to prepare, where this partition may not know."""
+    """The participants that may have been asked to prepare, where this partition may not know them."""
     patient: bool = False
-    """The record may wait for company: whoever tells it waits for no answer."""
+    """The record may wait for others to travel with: the sender waits for no answer."""
 
 
 class Confirmed(msgspec.Struct, frozen=True):
@@ -297,7 +306,7 @@ class SiteAck(msgspec.Struct, frozen=True):
 
 
 class VoteAnswered(msgspec.Struct, frozen=True):
-    """The question `round` for the votes of `site` was answered: they belong to `owner`; "": it cannot be known."""
+    """A site has answered the question `round` for its votes: they belong to `owner`; "": it cannot be known."""
 
     round: int
     site: str
@@ -308,15 +317,17 @@ class VoteAnswered(msgspec.Struct, frozen=True):
 
 
 class MergeAsked(msgspec.Struct, frozen=True):
-    """Somebody has something to merge into this partition: end the epoch, and open the next one, above `floor`, by it.
-    Answered with `Happened` once that is open, `Refused` where it opened, or goes on, without."""
+    """Somebody has a merge for this partition: the epoch is to end, and the merge is to open the next one, above
+    `floor`. It is answered with `Happened` once that epoch is open, with `Refused` where an epoch opened, or goes on,
+    without the merge."""
 
     token: int
     floor: int
 
 
 class MergeMade(msgspec.Struct, frozen=True):
-    """What opens `epoch`, as `MergeDue` asked: the parts, and the `EpochMerged`; nothing: it is to open without."""
+    """A `MergeMade` is the answer to `MergeDue`. It has the records that open `epoch`: the parts and the `EpochMerged`.
+    Without records the epoch opens without a merge."""
 
     token: int
     epoch: EpochId

@@ -1,7 +1,7 @@
-"""One partition's copy on one node: events in, effects out.
+"""This module is the core's face: one partition's copy on one node takes events and returns effects.
 
-`Partition.step(event, now)` is the whole interface: it gives each event to the part of the core that takes it. What the
-parts share is in `state`; it may be read from outside. It has no clock, no chance, no threads and no I/O.
+`Partition.step(event, now)` is the whole interface. It gives each event to the part of the core that handles it. The
+parts share `state`, which may be read from outside. There are no clocks, no chance, no threads and no I/O in here.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.active.epoch_merge import Merging
-from halog.core.active.hand_over import UnderWay
-from halog.core.active.leader import Leading
+from halog.core.active.epoch_merge import EpochMerge
+from halog.core.active.hand_over import PlannedHandOver
+from halog.core.active.leader import Leader
 from halog.core.active.lease import Predecessor
-from halog.core.active.quorum_overrides import Overrides
-from halog.core.commit.discards import Discarded, passed_over
+from halog.core.active.quorum_overrides import QuorumOverrides
+from halog.core.commit.discards import Discards, passed_over
 from halog.core.commit.outcome_answers import became_of
 from halog.core.election.campaign import Campaign
 from halog.core.election.positions import position_asked
@@ -25,7 +25,7 @@ from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.log.transactions import Applied, DecidedTransaction
-from halog.core.replica.follower import Following
+from halog.core.replica.follower import Follower
 from halog.core.roles import CLAIMANT, OUT, Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList
@@ -35,18 +35,19 @@ from halog.events import COPY_STOPS
 
 
 class Partition:
-    """A copy of one partition. Created LOADING; the driver then reports TableSeen, AliveChanged and the log."""
+    """A `Partition` is a copy of one partition. It begins LOADING; the driver then reports TableSeen, AliveChanged and
+    the log."""
 
     def __init__(self, state: CopyState, wall_ahead_ms: int = 0) -> None:
-        """`wall_ahead_ms`: how far the clock on the wall is ahead of the driver's."""
+        """Begin with `state`. `wall_ahead_ms` says how far the clock on the wall is ahead of the driver's."""
         self.state = state
         self._dropped = -1
-        """The first entry not taken since `next_offset`; see `_unasked`."""
-        self.overrides = Overrides(state, wall_ahead_ms)
-        self.discarded = Discarded(state.outcomes, state.ledger)
-        self.following = Following(state)
+        """The first entry since `next_offset` that was dropped; see `_unasked`."""
+        self.overrides = QuorumOverrides(state, wall_ahead_ms)
+        self.discarded = Discards(state.outcomes, state.ledger)
+        self.following = Follower(state)
         self.predecessor = Predecessor(state)
-        self.merging = Merging(state)
+        self.merging = EpochMerge(state)
         self.campaign = Campaign(
             state,
             self.overrides,
@@ -57,11 +58,11 @@ class Partition:
             lost=self.lost,
             lead=self._lead,
         )
-        self.leading: Leading | None = None
+        self.leading: Leader | None = None
         self._handlers = self._wired()
 
     def _wired(self) -> dict[type[Any], Callable[[Any], None]]:
-        """Who takes which event."""
+        """Return which part handles which event."""
         return {
             ev.TableSeen: self._table_seen,
             ev.AliveChanged: self._alive_changed,
@@ -75,9 +76,9 @@ class Partition:
             ev.Asked: lambda e: self.state.out.append(fx.Reply(e.token, self._became_of(e))),
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
-            ev.ReplicaAck: self._led(Leading.replica_ack),
-            ev.VoteAnswered: self._led(Leading.vote_answered),
-            ev.SiteAck: self._led(Leading.site_acked),
+            ev.ReplicaAck: self._led(Leader.replica_ack),
+            ev.VoteAnswered: self._led(Leader.vote_answered),
+            ev.SiteAck: self._led(Leader.site_acked),
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
@@ -97,12 +98,12 @@ class Partition:
             ev.Ticked: self._ticked,
         }
 
-    def _led(self, take: Callable[[Leading, Any], None]) -> Callable[[Any], None]:
-        """What only a leader takes."""
+    def _led(self, take: Callable[[Leader, Any], None]) -> Callable[[Any], None]:
+        """Return a handler that ignores the event unless this copy leads."""
         return lambda e: None if self.leading is None else take(self.leading, e)
 
     def step(self, event: ev.Event, now: int) -> list[fx.Effect]:
-        """Take one event; the effects are to be performed in order."""
+        """Take one event, and return the effects, to be performed in order."""
         state = self.state
         state.now = now
         if now >= self.overrides.due:
@@ -116,20 +117,21 @@ class Partition:
 
     @property
     def visible(self) -> int:
-        """The last lsn this copy shows."""
+        """Return the last lsn that this copy shows."""
         if self.leading is not None:
             return self.leading.writer.visible
         return max(self.state.chain.state.lsn, self.state.shown)
 
     def _epoch_over(self) -> None:
-        """Another epoch began, or this one is void: what was pushed is not to come, unless a later epoch brings it."""
+        """Keep the pushed records as a tail, and hold nothing more: another epoch began, or this one is void. The
+        records come only if a later epoch brings them."""
         state = self.state
         if state.unlogged and state.held.joined(state.chain.state):
             state.tail.keep((held.record for held in state.held.run), state.chain.state)
         state.held.clear()
 
     def step_down(self, happening: str, why: str) -> None:
-        """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
+        """Stop claiming or writing. From here on this copy learns what happened from the log, like every other copy."""
         state = self.state
         self.merging.over(res.Unknown(why))
         since = state.now
@@ -149,8 +151,8 @@ class Partition:
             self.campaign.gave_up(why, since, opened=not opening)
 
     def _lead(self, node_list: NodeList) -> None:
-        """The epoch that was claimed here is open: serve it."""
-        self.leading = leading = Leading(
+        """Serve the epoch that was claimed here: it is open."""
+        self.leading = leading = Leader(
             self.state,
             self.campaign.epoch,
             node_list,
@@ -164,15 +166,15 @@ class Partition:
         if self.campaign.session_lost:
             leading.lease.heard(ev.SessionLost())
 
-    def _handed_over(self, under_way: UnderWay) -> None:
-        """The last record of the epoch that was led here is in the log."""
+    def _handed_over(self, under_way: PlannedHandOver) -> None:
+        """Follow again: the last record of the epoch that was led here is in the log."""
         state = self.state
         self._leader().barriers.abandon()
         self.leading = None
         state.out.append(fx.Read(state.next_offset))
         state.become("handed over", f"handed over to {under_way.to}")
         self.merging.ends()
-        if under_way.to_site:  # nobody here will take its place in the znode
+        if under_way.to_site:  # no node of this site takes its place in the znode
             table = msgspec.structs.replace(state.table, active=None)
             state.out.append(fx.SetTable(state.next_round(), state.version, table))
         self.campaign.handed_over()
@@ -272,7 +274,7 @@ class Partition:
             self._apply(self.merging.read(record))
         elif verdict is Verdict.SKIPPED:
             passed_over(state, self.discarded, record)
-        elif verdict is not Verdict.HELD:  # which counts with another one, and is read again if this copy stops before
+        elif verdict is not Verdict.HELD:  # a held record counts with a later one
             passed_over(state, self.discarded, record)
             self._epoch_over()
             state.out.append(fx.Keep(state.chain.state, state.next_offset))
@@ -282,8 +284,9 @@ class Partition:
             self._leader().verified(record, verdict, offset)
 
     def _unasked(self, offset: int) -> bool:
-        """The rest of a batch fetched before `StopReading`: the active learns these from its acknowledgements. What
-        comes behind a dropped entry is dropped too, until a new `Read` brings that entry again: else a hole."""
+        """Say whether this entry is the rest of a batch that was fetched before `StopReading`. The active node learns
+        such entries from its acknowledgements. What follows a dropped entry is dropped too, until a new `Read` brings
+        that entry again; else there would be a hole."""
         state = self.state
         if (self.leading is not None and state.role is not Role.VERIFYING) or state.role is Role.OFFLINE:
             if self._dropped < state.next_offset:
@@ -312,7 +315,7 @@ class Partition:
             self.campaign.handed_over()
 
     def _apply(self, record: Applied) -> None:
-        """Records that came together, one behind the other, are applied together."""
+        """Apply a record, together with those that came just before it."""
         state = self.state
         last = state.out[-1] if state.out else None
         if type(last) is fx.Apply and last.next_offset == state.next_offset - 1:
@@ -322,7 +325,7 @@ class Partition:
             state.out.append(fx.Apply([record], state.chain.state, state.next_offset))
 
     def lost(self, why: str) -> None:
-        """This copy cannot go on. What it holds beyond its history may be nowhere else."""
+        """Stop this copy: it cannot go on. What it holds beyond its history may be nowhere else."""
         state = self.state
         if state.role is Role.FAILED:
             return
@@ -335,7 +338,7 @@ class Partition:
 
     # --- writing ---
 
-    def _leader(self) -> Leading:
+    def _leader(self) -> Leader:
         assert self.leading is not None, self.state.role
         return self.leading
 
@@ -344,7 +347,7 @@ class Partition:
             self._leader().submit(e)
 
     def _is_for_now(self, e: ev.Submitted | ev.PrepareAsked) -> bool:
-        """Does it concern the epoch that goes on here? Says so, if not."""
+        """Say whether the request concerns the epoch that goes on here. If not, answer it."""
         state = self.state
         number, serving = state.chain.state.epoch.number, state.serving
         if serving and (number == e.epoch or (number > e.epoch and not e.exact)):

@@ -21,7 +21,7 @@ import msgspec
 from halog.backend import Found, Invocation, InvocationResult, KnownMappings, Lag, Outcome, View, Work
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.durability_requests import why_not
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
@@ -58,7 +58,7 @@ class MemoryPartition:
         self._writer = Writer(
             Chain(ChainState(_LOG_ID, "memory", _EPOCH, opened=True, led=1)), Outcomes(), settings, 0, 0
         )
-        self._votes = Voting(self._writer, Ledger(), name, 0)
+        self._votes = Participant(self._writer, Ledger(), name, 0)
 
     def submit(self, tx: bytes, work: Work) -> int:
         """Commit; return the lsn, or raise the error that a real node would raise."""

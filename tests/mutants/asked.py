@@ -9,13 +9,13 @@ from collections.abc import Iterable
 import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.active.leader import Leading
+from halog.core.active.leader import Leader
 from halog.core.commit.demands import Demands
-from halog.core.commit.durability_requests import Asking
+from halog.core.commit.durability_requests import DurabilityRequests
 from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
 from halog.core.ids import Member
-from halog.core.replica.follower import Following
+from halog.core.replica.follower import Follower
 from halog.core.state.copy_state import CopyState
 from tests.mutants.registry import mutant, patch
 from tests.sim import shown
@@ -30,23 +30,23 @@ LESS = range(28, 1 << 20, 65)[:2_000]
 def held_counts_as_flushed() -> None:
     """What a replica has in memory is taken for what is on its disk."""
 
-    def replica_ack(self: Leading, e: ev.ReplicaAck) -> None:
+    def replica_ack(self: Leader, e: ev.ReplicaAck) -> None:
         real(self, msgspec.structs.replace(e, flushed=e.lsn))
 
-    real = patch(Leading, "replica_ack", replica_ack)
+    real = patch(Leader, "replica_ack", replica_ack)
 
 
 @mutant("R6", SEEDS)
 def said_to_be_flushed_before_it_is() -> None:
     """The replica tells when the disk was asked, not when it has done it."""
 
-    def flush(self: Following) -> None:
+    def flush(self: Follower) -> None:
         real(self)
         if self._flushing > self._flushed:
             self._flushed = self._flushing
             self.acknowledge(repeat=True)
 
-    real = patch(Following, "_flush", flush)
+    real = patch(Follower, "_flush", flush)
 
 
 @mutant("R6", SEEDS)
@@ -72,17 +72,17 @@ def flushed_by_fewer_than_asked() -> None:
 def what_a_store_holds_at_its_start_is_taken_for_flushed() -> None:
     """It was handed to the operating system before; that was not asked to write it."""
 
-    def init(self: Following, copy: CopyState) -> None:
+    def init(self: Follower, copy: CopyState) -> None:
         real(self, copy)
         self._flushed = copy.chain.state.lsn
 
-    real = patch(Following, "__init__", init)
+    real = patch(Follower, "__init__", init)
 
 
 @mutant("W6", SEEDS)
 def refused_though_it_may_have_happened() -> None:
     """Whether it can be granted is looked at first, whether it is known then."""
-    patch(Asking, "_is_known", lambda self, tx: False)
+    patch(DurabilityRequests, "_is_known", lambda self, tx: False)
 
 
 @mutant("R6", SEEDS)

@@ -10,13 +10,13 @@ import msgspec
 from hypothesis import settings
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.active.leader import Leading
+from halog.core.active.leader import Leader
 from halog.core.election import campaign as candidate
 from halog.core.election.campaign import Campaign
 from halog.core.ids import Member, Position
 from halog.core.log import records
 from halog.core.log.chain import Verdict
-from halog.core.replica.follower import Following
+from halog.core.replica.follower import Follower
 from halog.core.roles import Role
 from halog.core.state.tail import Tail
 from halog.core.table import preference as election
@@ -67,20 +67,20 @@ def picked(seed: int) -> str:
 def a_restarted_node_acknowledges_as_the_member_it_was() -> None:
     """A set names nodes, whichever of their runs."""
 
-    def replica_ack(self: Leading, e: ev.ReplicaAck) -> None:
+    def replica_ack(self: Leader, e: ev.ReplicaAck) -> None:
         real(self, e)
         for m in self.writer.wait_set:
             if m.node == e.member.node and m != e.member and e.epoch == self.epoch:
                 self.writer.acks[m] = max(e.lsn, self.writer.acks.get(m, 0))
                 self.writer.settle(self._copy.out)
 
-    real = patch(Leading, "replica_ack", replica_ack)
+    real = patch(Leader, "replica_ack", replica_ack)
 
 
 @mutant("S5", ASKING)
 def what_a_broken_channel_acknowledged_is_remembered() -> None:
     """Whoever comes back has what it had."""
-    patch(Leading, "_forget", lambda self, m: None)
+    patch(Leader, "_forget", lambda self, m: None)
 
 
 @mutant("E7", UNLOGGED)
@@ -99,13 +99,13 @@ def a_restarted_node_still_holds_what_its_last_run_acknowledged() -> None:
 def a_push_of_an_epoch_that_the_znode_has_left_is_held() -> None:
     """Whoever starts goes by what its log says, and never asks the coordinator."""
 
-    def pushed(self: Following, e: ev.Pushed) -> None:
+    def pushed(self: Follower, e: ev.Pushed) -> None:
         if self._copy.role is Role.FOLLOWING and e.epoch == self._copy.chain.state.epoch:
             for data in e.records:
                 self._copy.held.offer(data, self._copy.chain.state)
             real(self, e)
 
-    real = patch(Following, "pushed", pushed)
+    real = patch(Follower, "pushed", pushed)
 
 
 # --- trace 6 ---
@@ -172,14 +172,14 @@ def the_longest_tail_by_lsn_alone() -> None:
 def only_the_last_record_of_a_gap_is_read() -> None:
     """It is of a dead epoch, so all of them are."""
 
-    def verify(self: Leading, offset: int) -> None:
+    def verify(self: Leader, offset: int) -> None:
         expected, self.writer.expected = self.writer.expected, offset - 1
         try:
             real(self, offset)
         finally:
             self.writer.expected = expected
 
-    real = patch(Leading, "_verify", verify)
+    real = patch(Leader, "_verify", verify)
 
 
 # --- trace 15 ---
@@ -189,7 +189,7 @@ def only_the_last_record_of_a_gap_is_read() -> None:
 def what_a_fence_voids_did_not_happen() -> None:
     """Whether or not a replica holds it and will append it again."""
 
-    def verified(self: Leading, record: records.Record, verdict: Verdict, offset: int) -> None:
+    def verified(self: Leader, record: records.Record, verdict: Verdict, offset: int) -> None:
         out = self._copy.out
         before = len(out)
         real(self, record, verdict, offset)
@@ -198,7 +198,7 @@ def what_a_fence_voids_did_not_happen() -> None:
                 fx.Reply(e.token, res.NotHappened()) if isinstance(e, fx.Reply) else e for e in out[before:]
             ]
 
-    real = patch(Leading, "verified", verified)
+    real = patch(Leader, "verified", verified)
 
 
 # --- trace 18 ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from halog.core.active.leader import Leading
+from halog.core.active.leader import Leader
 from halog.core.ids import Member
 from halog.core.keys.mapping import PolicyMapping
 from halog.core.table import resync as module, states as life
@@ -41,10 +41,10 @@ def a_replica_goes_out_below_the_quorum() -> None:
 def what_a_copy_acknowledged_counts_when_it_is_dropped() -> None:
     """It is in the node list again before it has a copy."""
 
-    def hosts(self: Leading, m: Member) -> bool:
+    def hosts(self: Leader, m: Member) -> bool:
         return m.node in self._copy.table.hosts
 
-    patch(Leading, "_hosts", hosts)
+    patch(Leader, "_hosts", hosts)
 
 
 @mutant("P8", SHOPS)

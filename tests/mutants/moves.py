@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from halog.core.active.role_return import Returning
+from halog.core.active.role_return import RoleReturn
 from halog.core.table import migration as module
 from halog.core.table.table import PartitionTable
 from tests.mutants.registry import mutant, patch
@@ -57,7 +57,7 @@ def the_living_leave_before_the_dead() -> None:
 @mutant("P12", SEEDS)
 def a_role_that_stays() -> None:
     """The active node never gives it to the node that is to have it."""
-    patch(Returning, "_to_new_home", lambda self, could_take_over: None)
+    patch(RoleReturn, "_to_new_home", lambda self, could_take_over: None)
 
 
 @mutant("P12", SEEDS)

@@ -12,9 +12,9 @@ import msgspec
 
 from halog.core import effects as fx, events as ev, partition, results as res, roles
 from halog.core.active.hand_over import HandOver
-from halog.core.active.leader import Leading
+from halog.core.active.leader import Leader
 from halog.core.commit import writer
-from halog.core.commit.discards import Discarded
+from halog.core.commit.discards import Discards
 from halog.core.commit.sync_set import SyncSet
 from halog.core.commit.writer import Writer
 from halog.core.election import campaign as candidate
@@ -23,7 +23,7 @@ from halog.core.ids import EpochId, Member
 from halog.core.log import chain, records
 from halog.core.log.chain import Chain, Verdict
 from halog.core.partition import Partition
-from halog.core.replica.follower import Following
+from halog.core.replica.follower import Follower
 from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
 from halog.core.state.held import Held
@@ -34,7 +34,7 @@ from tests.sim.store import Copy, change_objects
 @mutant("W3")
 def no_fence() -> None:
     """A gap before one's own record is ignored: acknowledged is acknowledged."""
-    patch(Leading, "_verify", lambda self, offset: self._logged(offset))
+    patch(Leader, "_verify", lambda self, offset: self._logged(offset))
 
 
 @mutant("W4")
@@ -84,7 +84,7 @@ def replica_counted_before_ready() -> None:
 def transaction_id_not_checked() -> None:
     """Only what is in flight is deduplicated, not what is committed."""
 
-    def known(self: Writer, e: ev.Submitted) -> res.Result | writer._Joined | None:
+    def known(self: Writer, e: ev.Submitted) -> res.Result | writer._JoinedAttempt | None:
         return real(self, e) if e.tx in self.by_tx else None
 
     real = patch(Writer, "_known", known)
@@ -167,13 +167,13 @@ def replicas_not_waited_for() -> None:
 def acknowledge_before_read() -> None:
     """A replica confirms one record more than it has."""
 
-    def acknowledge(self: Following, *, repeat: bool = False) -> None:
+    def acknowledge(self: Follower, *, repeat: bool = False) -> None:
         real(self, repeat=repeat)
         out = self._copy.out
         if out and isinstance(out[-1], fx.SendAck) and out[-1].applied:
             out[-1] = msgspec.structs.replace(out[-1], lsn=out[-1].lsn + 1)
 
-    real = patch(Following, "acknowledge", acknowledge)
+    real = patch(Follower, "acknowledge", acknowledge)
 
 
 @mutant("E5")
@@ -273,7 +273,7 @@ def two_nodes_one_epoch_id() -> None:
 def first_failure_does_not_end_the_epoch() -> None:
     """A failed append is answered "unknown", and the next ones are acknowledged as if it had been there."""
 
-    def append_failed(self: Leading, e: ev.AppendFailed) -> None:
+    def append_failed(self: Leader, e: ev.AppendFailed) -> None:
         head = self.writer.head()
         if e.tag == -1 or head is None or e.tag < head.tag:
             real(self, e)
@@ -282,7 +282,7 @@ def first_failure_does_not_end_the_epoch() -> None:
             del self.writer.by_tx[head.tx]
             self._copy.out.extend(fx.Reply(t, res.Unknown(e.why)) for t in head.tokens)
 
-    real = patch(Leading, "append_failed", append_failed)
+    real = patch(Leader, "append_failed", append_failed)
 
 
 @mutant("core")
@@ -310,13 +310,13 @@ def a_push_of_another_epoch_is_held() -> None:
         epoch = records.decode(data).header.epoch
         real(self, data, msgspec.structs.replace(state, epoch=epoch, opened=True, void=False))
 
-    def pushed(self: Following, e: ev.Pushed) -> None:
+    def pushed(self: Follower, e: ev.Pushed) -> None:
         for data in e.records:
             self._copy.held.offer(data, self._copy.chain.state)
         self._tell_held()
 
     real = patch(Held, "offer", offer)
-    patch(Following, "pushed", pushed)
+    patch(Follower, "pushed", pushed)
 
 
 @mutant("P1")
@@ -345,5 +345,5 @@ def a_told_position_promises_nothing() -> None:
 @mutant("R4")
 def discarded_before_it_is_certain() -> None:
     """What was in flight when an epoch ended is told to be discarded before a higher epoch has opened."""
-    honest = Discarded.certain
-    patch(Discarded, "certain", lambda self, now, wait_ms, led: honest(self, now, 0, 1 << 60))
+    honest = Discards.certain
+    patch(Discards, "certain", lambda self, now, wait_ms, led: honest(self, now, 0, 1 << 60))

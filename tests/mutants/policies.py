@@ -7,13 +7,13 @@ import msgspec
 
 from halog.core import effects as fx, events as ev
 from halog.core.active import leader as leading
-from halog.core.active.leader import Leading
-from halog.core.active.quorum_overrides import Overrides
-from halog.core.active.role_return import Returning
+from halog.core.active.leader import Leader
+from halog.core.active.quorum_overrides import QuorumOverrides
+from halog.core.active.role_return import RoleReturn
 from halog.core.commit.writer import Writer
 from halog.core.election import campaign as candidate
 from halog.core.partition import Partition
-from halog.core.replica.follower import Following
+from halog.core.replica.follower import Follower
 from halog.core.settings import Sync
 from halog.core.state import copy_state
 from halog.core.table.table import PartitionTable
@@ -49,7 +49,7 @@ def stored_after_it_is_acknowledged() -> None:
 def memory_is_enough_for_every_policy() -> None:
     """What is pushed is told as held, whatever the policy asks of a replica."""
 
-    def told(self: Following) -> None:
+    def told(self: Follower) -> None:
         settings = self._copy.settings
         self._copy.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
         try:
@@ -57,7 +57,7 @@ def memory_is_enough_for_every_policy() -> None:
         finally:
             self._copy.settings = settings
 
-    def submit(self: Leading, e: ev.Submitted) -> None:
+    def submit(self: Leader, e: ev.Submitted) -> None:
         settings = self._copy.settings
         self._copy.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
         try:
@@ -65,8 +65,8 @@ def memory_is_enough_for_every_policy() -> None:
         finally:
             self._copy.settings = settings
 
-    real = patch(Following, "_tell_held", told)
-    sent = patch(Leading, "submit", submit)
+    real = patch(Follower, "_tell_held", told)
+    sent = patch(Leader, "submit", submit)
 
 
 @mutant("R7")
@@ -94,11 +94,11 @@ def everybody_counts_for_a_quorum() -> None:
 def an_override_ends_in_the_znode_alone() -> None:
     """Where nobody reaches that it never does (the first core's did not)."""
 
-    def left(self: Overrides, table: PartitionTable) -> PartitionTable:
+    def left(self: QuorumOverrides, table: PartitionTable) -> PartitionTable:
         real(self, table)
         return table
 
-    real = patch(Overrides, "_left", left)
+    real = patch(QuorumOverrides, "_left", left)
 
 
 @mutant("Q3", LASTING)
@@ -109,12 +109,12 @@ def an_override_ends_with_the_next_tick() -> None:
         self.state.ticks = isinstance(event, ev.Ticked)  # type: ignore[attr-defined]
         return real(self, event, now)  # type: ignore[no-any-return]
 
-    def end(self: Overrides) -> None:
+    def end(self: QuorumOverrides) -> None:
         if self._copy.ticks:  # type: ignore[attr-defined]
             real_end(self)
 
     real = patch(Partition, "step", step)
-    real_end = patch(Overrides, "end", end)
+    real_end = patch(QuorumOverrides, "end", end)
 
 
 @mutant("Q2")
@@ -133,4 +133,4 @@ def never_is_forgotten() -> None:
 @mutant("Q2")
 def the_role_never_returns() -> None:
     """The preferred node stays a replica."""
-    patch(Returning, "due", lambda self, now, could_take_over: None)
+    patch(RoleReturn, "due", lambda self, now, could_take_over: None)

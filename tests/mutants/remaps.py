@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.keys.mapping import Place, PolicyMapping
 from halog.core.log import records
 from halog.core.log.transactions import Applied, Ledger
@@ -21,23 +21,23 @@ SEEDS = shop.SEEDS[:2_000]
 def what_was_routed_by_an_older_mapping_is_let_in() -> None:
     """Trace 33, of commits and votes."""
 
-    def admits(self: Voting, e: ev.Submitted, now: int, out: list[fx.Effect]) -> bool:
+    def admits(self: Participant, e: ev.Submitted, now: int, out: list[fx.Effect]) -> bool:
         real(self, e, now, out)
         if out and isinstance(out[-1], fx.Reply) and isinstance(out[-1].result, res.Remapped):
             out.pop()
         return True
 
-    real = patch(Voting, "admits", admits)
+    real = patch(Participant, "admits", admits)
 
 
 @mutant("T8", SEEDS)
 def a_vote_that_was_routed_by_an_older_mapping_is_let_in() -> None:
     """A create that reserves its key by owners of old."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
+    def prepare(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         real(self, msgspec.structs.replace(e, mapping=max(e.mapping, self.writer.mapping)), now, out)
 
-    real = patch(Voting, "prepare", prepare)
+    real = patch(Participant, "prepare", prepare)
 
 
 @mutant("T8", SEEDS)
@@ -58,10 +58,10 @@ def a_partition_forgets_the_change_when_it_fails_over() -> None:
 def the_new_mapping_is_served_before_the_log_says_so() -> None:
     """No `MapperChanged` before the first request by the new mapping."""
 
-    def remap(self: Voting, version: int, token: int, now: int, out: list[fx.Effect]) -> None:
+    def remap(self: Participant, version: int, token: int, now: int, out: list[fx.Effect]) -> None:
         self.writer.mapping = self.ledger.mapping = max(self.ledger.mapping, version)
 
-    patch(Voting, "remap", remap)
+    patch(Participant, "remap", remap)
 
 
 @mutant("T8", SEEDS)

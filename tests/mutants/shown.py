@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.partition import Partition
@@ -28,11 +28,11 @@ def told(seed: int) -> str:
 def the_index_is_what_was_pushed_last() -> None:
     """A replica shows what it holds, whoever else does."""
 
-    def shown(self: Pushing) -> int:
+    def shown(self: ReplicaPush) -> int:
         self._told = self._writer.last_lsn
         return self._told
 
-    patch(Pushing, "_shown", shown)
+    patch(ReplicaPush, "_shown", shown)
 
 
 @mutant("R5", ONCE, told)

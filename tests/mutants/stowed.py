@@ -12,7 +12,7 @@ from halog.core.election import campaign as candidate, positions
 from halog.core.election.campaign import Campaign
 from halog.core.ids import Member
 from halog.core.log.chain import ChainState
-from halog.core.replica.pushed_store import Stowing
+from halog.core.replica.pushed_store import PushedStore
 from halog.core.roles import LEADING
 from halog.core.settings import Sync
 from halog.core.state.held import Held
@@ -35,65 +35,65 @@ def told(seed: int) -> str:
 def a_claimant_that_is_a_holder_by_its_store_is_none() -> None:
     """It dies before it has appended that again, and nobody takes its next incarnation's word."""
 
-    def claims(self: Stowing, holders: Collection[Member], *, lossy: bool) -> None:
+    def claims(self: PushedStore, holders: Collection[Member], *, lossy: bool) -> None:
         self.withdraw()
 
-    patch(Stowing, "claims", claims)
+    patch(PushedStore, "claims", claims)
 
 
 @mutant("R6", SEEDS)
 def told_before_it_is_stored() -> None:
     """A replica acknowledges what is in its memory."""
 
-    def stow(self: Stowing) -> int:
+    def stow(self: PushedStore) -> int:
         real(self)
         self._copy.out[:] = [e for e in self._copy.out if not isinstance(e, fx.Stow)]
         return self._copy.held.tip(self._copy.chain.state)
 
-    real = patch(Stowing, "stow", stow)
+    real = patch(PushedStore, "stow", stow)
 
 
 @mutant("R6", SEEDS)
 def told_before_it_is_flushed() -> None:
     """The operating system has it, where SYNC is asked for."""
 
-    def stow(self: Stowing) -> int:
+    def stow(self: PushedStore) -> int:
         flushed = real(self)
         return self._stowed if self._copy.settings.remote_sync is Sync.SYNC and self._flushing else flushed
 
-    real = patch(Stowing, "stow", stow)
+    real = patch(PushedStore, "stow", stow)
 
 
 @mutant("R6", SEEDS)
 def one_flush_for_what_came_since() -> None:
     """What is stored while a flush is under way counts as flushed with it."""
 
-    def stowed(self: Stowing, e: ev.Stowed) -> None:
+    def stowed(self: PushedStore, e: ev.Stowed) -> None:
         real(self, e)
         self._flushed = self._copy.held.tip(self._copy.chain.state)
 
-    real = patch(Stowing, "stowed", stowed)
+    real = patch(PushedStore, "stowed", stowed)
 
 
 @mutant("E2", SEEDS)
 def who_answers_early_stands_by_its_store() -> None:
     """It acknowledges what is in its memory only, and its next incarnation says that it has all of it."""
 
-    def withdraw(self: Stowing) -> None:
+    def withdraw(self: PushedStore) -> None:
         if self._copy.role not in LEADING:
             real(self)
 
-    real = patch(Stowing, "withdraw", withdraw)
+    real = patch(PushedStore, "withdraw", withdraw)
 
 
 @mutant("E2", ONCE, told)
 def who_claims_without_being_a_holder_stands() -> None:
     """The tails of the holders are in its memory only."""
 
-    def claims(self: Stowing, holders: Collection[Member], *, lossy: bool) -> None:
+    def claims(self: PushedStore, holders: Collection[Member], *, lossy: bool) -> None:
         self.stand()
 
-    patch(Stowing, "claims", claims)
+    patch(PushedStore, "claims", claims)
 
 
 @mutant("E2", ONCE, told)

@@ -11,12 +11,12 @@ from typing import Any
 
 from halog.core import events as ev
 from halog.core.active.hand_over import HandOver
-from halog.core.active.read_barriers import Barriers
+from halog.core.active.read_barriers import ReadBarriers
 from halog.core.ids import EpochId, Member
 from halog.core.log.chain import ChainState
 from halog.core.sites import site_quorum, takeover_candidate as site_candidate
 from halog.core.sites.site_quorum import NEVER, SiteQuorum
-from halog.core.sites.takeover_candidate import Candidate, Vote
+from halog.core.sites.takeover_candidate import TakeoverCandidate, Vote
 from halog.ports import Coordinator
 from halog.runtime.sites import voting as site_votes
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
@@ -109,7 +109,7 @@ def half_of_the_votes_are_enough() -> None:
 def a_barrier_waits_for_no_votes() -> None:
     """Another site may have answered somebody since."""
 
-    def progress(self: Barriers) -> None:
+    def progress(self: ReadBarriers) -> None:
         quorum = self._quorum
         before, quorum._held = quorum._held, True
         try:
@@ -117,7 +117,7 @@ def a_barrier_waits_for_no_votes() -> None:
         finally:
             quorum._held = before
 
-    real = patch(Barriers, "progress", progress)
+    real = patch(ReadBarriers, "progress", progress)
 
 
 @both("R4")
@@ -225,10 +225,10 @@ def one_that_is_made_serve_again_waits_for_what_the_other_site_answered() -> Non
 def waits(part: int) -> None:
     """So much less than it should."""
 
-    def init(self: Candidate, site: str, votes: Mapping[str, int], wait_ms: int, *, binding: bool) -> None:
+    def init(self: TakeoverCandidate, site: str, votes: Mapping[str, int], wait_ms: int, *, binding: bool) -> None:
         real(self, site, votes, wait_ms // part, binding=binding)
 
-    real = patch(Candidate, "__init__", init)
+    real = patch(TakeoverCandidate, "__init__", init)
 
 
 @mutant("Q1", UNITS, tested)
@@ -258,7 +258,7 @@ def a_vote_is_claimed_whatever_became_of_it() -> None:
 def a_vote_of_any_site_is_claimed() -> None:
     """Of one whose history this site never had."""
 
-    def claims(self: Candidate, serves: str, now: int) -> dict[str, Vote]:
+    def claims(self: TakeoverCandidate, serves: str, now: int) -> dict[str, Vote]:
         before = self._seen
         self._seen = {voter: (vote._replace(site=serves), at) for voter, (vote, at) in before.items()}
         try:
@@ -267,20 +267,20 @@ def a_vote_of_any_site_is_claimed() -> None:
             self._seen = before
         return found
 
-    real = patch(Candidate, "claims", claims)
+    real = patch(TakeoverCandidate, "claims", claims)
 
 
 @mutant("Q1", UNITS, tested)
 def a_vote_that_was_renewed_is_as_old_as_before() -> None:
     """Since its owner is the same."""
 
-    def saw(self: Candidate, voter: str, vote: Vote | None, now: int) -> None:
+    def saw(self: TakeoverCandidate, voter: str, vote: Vote | None, now: int) -> None:
         before = self._seen.get(voter)
         real(self, voter, vote, now)
         if vote is not None and before is not None and before[0].site == vote.site:
             self._seen[voter] = vote, before[1]
 
-    real = patch(Candidate, "saw", saw)
+    real = patch(TakeoverCandidate, "saw", saw)
 
 
 @mutant("Q1", SIMULATED, simulated)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from halog.core import effects as fx
-from halog.core.active.leader import Leading
+from halog.core.active.leader import Leader
 from halog.core.commit.sync_set import SyncSet
 from halog.core.commit.writer import Writer
 from halog.core.election import campaign as candidate
@@ -65,7 +65,7 @@ def whoever_gives_up_is_no_holder() -> None:
 @mutant("S2", SEEDS)
 def a_holder_is_dropped_before_the_log_has_it_all() -> None:
     """The sync set shrinks as if commits waited for the log."""
-    patch(Leading, "_drops_one", lambda self, replicas: False)
+    patch(Leader, "_drops_one", lambda self, replicas: False)
 
 
 @mutant("E2", SEEDS)

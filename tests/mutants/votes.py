@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.commit.discards import Discarded
-from halog.core.commit.participant import NOT_PREPARED, Voting
+from halog.core.commit.discards import Discards
+from halog.core.commit.participant import NOT_PREPARED, Participant
 from halog.core.log import records
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import (
@@ -52,19 +52,19 @@ def refused(seed: int) -> str:
 def prepared_before_the_log_has_it() -> None:
     """The vote is answered when its record is sent."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
+    def prepare(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         real(self, e, now, out)
         if e.tx in self.preparing:
             out.append(fx.Reply(e.token, res.Happened(0)))
 
-    real = patch(Voting, "prepare", prepare)
+    real = patch(Participant, "prepare", prepare)
 
 
 @mutant("T2", SEEDS)
 def the_last_outcome_decides() -> None:
     """An abort behind a commit counts."""
 
-    def stands(self: Voting, e: ev.DecideAsked, decision: Decision, out: list[fx.Effect]) -> None:
+    def stands(self: Participant, e: ev.DecideAsked, decision: Decision, out: list[fx.Effect]) -> None:
         if decision.commit == e.commit:
             real(self, e, decision, out)
         else:
@@ -74,7 +74,7 @@ def the_last_outcome_decides() -> None:
         self.decided.pop(record.header.tx, None)
         return accepted(self, record, offset)
 
-    real = patch(Voting, "_stands", stands)
+    real = patch(Participant, "_stands", stands)
     accepted = patch(Ledger, "_decided", decided)
 
 
@@ -91,73 +91,73 @@ def a_prepare_behind_its_tombstone_locks() -> None:
 
 
 def _forget_what_was_asked() -> None:
-    def known(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> bool:
+    def known(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> bool:
         return e.tx not in self.ledger.decided and bool(real(self, e, now, out))
 
-    real = patch(Voting, "_known", known)
+    real = patch(Participant, "_known", known)
 
 
 @mutant("T2", SEEDS)
 def a_last_vote_asked_for_again_is_a_vote() -> None:
     """Answered when it stands, decided or not."""
-    patch(Voting, "_voted", lambda self, e: False)
+    patch(Participant, "_voted", lambda self, e: False)
 
 
 @mutant("T3", SEEDS)
 def a_last_vote_passes_over_a_tombstone() -> None:
     """Somebody in doubt was told that it was aborted."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
+    def prepare(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         decision = self.ledger.decided.get(e.tx)
         if e.last and decision is not None and not decision.commit:
             out.append(fx.Reply(e.token, res.Happened(decision.lsn)))
         else:
             real(self, e, now, out)
 
-    real = patch(Voting, "prepare", prepare)
+    real = patch(Participant, "prepare", prepare)
 
 
 @mutant("T3", SEEDS)
 def in_doubt_decided_by_oneself() -> None:
     """Trace 9: a participant that has waited long enough aborts."""
 
-    def doubt(self: Voting, now: int, out: list[fx.Effect]) -> None:
+    def doubt(self: Participant, now: int, out: list[fx.Effect]) -> None:
         for tx in list(self.ledger.undecided):
             if now - self._since[tx] >= self.settings.doubt_ms and tx not in self.deciding:
                 self._since[tx] = now
                 self._decide(tx, 0, now, out, commit=False)
 
-    patch(Voting, "_doubt", doubt)
+    patch(Participant, "_doubt", doubt)
 
 
 @mutant("T3", SEEDS)
 def answered_from_what_is_in_flight() -> None:
     """The outcome is told when it is sent."""
 
-    def decide(self: Voting, tx: bytes, token: int, *args: Any, **how: Any) -> None:
+    def decide(self: Participant, tx: bytes, token: int, *args: Any, **how: Any) -> None:
         real(self, tx, token, *args, **how)
         args[1].append(fx.Reply(token, res.Happened(0)))
 
-    real = patch(Voting, "_decide", decide)
+    real = patch(Participant, "_decide", decide)
 
 
 @mutant("D5", SEEDS)
 def nobody_doubts() -> None:
     """A dead initiator's locks stay."""
-    patch(Voting, "_doubt", lambda self, now, out: None)
+    patch(Participant, "_doubt", lambda self, now, out: None)
 
 
 @mutant("T4", SEEDS)
 def locks_die_with_the_active() -> None:
     """Trace 27: whoever takes over knows of no Prepare."""
 
-    def init(self: Voting, writer: Any, ledger: Ledger, *args: Any) -> None:
+    def init(self: Participant, writer: Any, ledger: Ledger, *args: Any) -> None:
         for u in list(ledger.undecided.values()):
             ledger.locks.release(u.prepare)
         ledger.undecided.clear()
         real(self, writer, ledger, *args)
 
-    real = patch(Voting, "__init__", init)
+    real = patch(Participant, "__init__", init)
 
 
 @mutant("T4", SEEDS)
@@ -194,20 +194,20 @@ def a_snapshot_leaves_out_what_was_decided() -> None:
 def locks_begin_with_the_log() -> None:
     """What is prepared in flight holds nothing yet."""
 
-    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
+    def prepare(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         real(self, e, now, out)
         item = self.preparing.get(e.tx)
         if item is not None:
             self.writer.locks.release(item.record)
 
-    def logged(self: Voting, *args: Any) -> Applied:
+    def logged(self: Participant, *args: Any) -> Applied:
         meant: Applied = really(self, *args)
         if type(meant) is PreparedTransaction:
             self.writer.locks.take(meant.undecided.prepare)
         return meant
 
-    real = patch(Voting, "prepare", prepare)
-    really = patch(Voting, "logged", logged)
+    real = patch(Participant, "prepare", prepare)
+    really = patch(Participant, "logged", logged)
 
 
 @mutant("T4", SEEDS)
@@ -230,14 +230,14 @@ def what_was_read_is_not_held() -> None:
 @mutant("T6", SEEDS)
 def the_horizon_passes_what_is_undecided() -> None:
     """The oldest is forgotten, whatever it waits for."""
-    patch(Voting, "_open", lambda self: iter(()))
+    patch(Participant, "_open", lambda self: iter(()))
 
 
 @mutant("T6", SEEDS)
 def forgotten_taken_for_never_seen() -> None:
     """Trace 29: what is below the horizon may be prepared again."""
     patch(Ledger, "expired", lambda self, tx: False)
-    patch(Voting, "_expired", lambda self, tx: False)
+    patch(Participant, "_expired", lambda self, tx: False)
 
     def forgotten(self: Ledger, record: records.Horizon) -> Applied:
         keep, stamp = {}, record.stamp.to_bytes(8, "big")
@@ -270,31 +270,31 @@ def an_outcome_behind_the_horizon_counts() -> None:
 def a_commit_confirmed_without_a_record() -> None:
     """A participant that does not know it, or replaced does not know it yet, says that it has it."""
 
-    def undecidable(self: Voting, e: ev.DecideAsked) -> res.Result | None:
+    def undecidable(self: Participant, e: ev.DecideAsked) -> res.Result | None:
         refusal = real(self, e)
         unknown = e.commit and not e.decides and e.tx not in self.ledger.undecided
         return res.Happened(0) if unknown and refusal is not None else refusal
 
-    real = patch(Voting, "_undecidable", undecidable)
+    real = patch(Participant, "_undecidable", undecidable)
 
 
 def an_abort_is_confirmed_without_a_record() -> None:
     """And for whoever confirmed it the matter is settled, whatever comes."""
 
-    def undecidable(self: Voting, e: ev.DecideAsked) -> res.Result | None:
+    def undecidable(self: Participant, e: ev.DecideAsked) -> res.Result | None:
         refusal = real(self, e)
         if e.commit or refusal != NOT_PREPARED:
             return refusal
         settled.add((self.name, e.tx))
         return res.Happened(0)
 
-    def doubt(self: Voting, now: int, out: list[fx.Effect]) -> None:
+    def doubt(self: Participant, now: int, out: list[fx.Effect]) -> None:
         self._since |= {tx: now for tx in self.ledger.undecided if (self.name, tx) in settled}
         really(self, now, out)
 
     settled: set[tuple[str, bytes]] = set()
-    real = patch(Voting, "_undecidable", undecidable)
-    really = patch(Voting, "_doubt", doubt)
+    real = patch(Participant, "_undecidable", undecidable)
+    really = patch(Participant, "_doubt", doubt)
 
 
 @mutant("T3", SEEDS)
@@ -313,22 +313,22 @@ def a_participant_confirms_an_abort_with_no_record_and_the_trace_tells() -> None
 def a_commit_is_told_once() -> None:
     """Whether or not the others confirm, and nobody in doubt asks."""
 
-    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
+    def decided(self: Participant, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         real(self, tx, meant, out)
         self.unconfirmed.clear()
 
-    real = patch(Voting, "_decided", decided)
-    patch(Voting, "_others", lambda self, d: set())
+    real = patch(Participant, "_decided", decided)
+    patch(Participant, "_others", lambda self, d: set())
 
 
 @mutant("T6", SEEDS)
 def spread_to_nobody() -> None:
     """Participants find out by doubting, or never."""
 
-    def decided(self: Voting, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
+    def decided(self: Participant, tx: bytes, meant: DecidedTransaction, out: list[fx.Effect]) -> None:
         pass
 
-    patch(Voting, "_decided", decided)
+    patch(Participant, "_decided", decided)
 
 
 @mutant("T4", SEEDS)
@@ -350,7 +350,7 @@ def a_commit_that_changes_nothing() -> None:
 def a_lost_vote_is_told_though_it_was_given_again() -> None:
     """Whatever is prepared, or in doubt, of its transaction now."""
 
-    def init(self: Discarded, outcomes: Outcomes, ledger: Ledger) -> None:
+    def init(self: Discards, outcomes: Outcomes, ledger: Ledger) -> None:
         real(self, outcomes, Ledger())
 
-    real = patch(Discarded, "__init__", init)
+    real = patch(Discards, "__init__", init)

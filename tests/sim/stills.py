@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from halog.core.ids import ABSENT
 from halog.core.log import records
 from halog.core.log.transactions import Applied
-from halog.core.replica.moments import Moments, OverError, Past
+from halog.core.replica.moments import MomentReader, Moments, OverError
 from halog.core.roles import INCOMPLETE, Role
 from tests.sim.client import KEYS
 from tests.sim.shown import Read
@@ -46,7 +46,7 @@ def given(seed: int) -> bool:
 class Still:
     """One transaction."""
 
-    def __init__(self, past: Past[Value], shows: State, lsn: int | None) -> None:
+    def __init__(self, past: MomentReader[Value], shows: State, lsn: int | None) -> None:
         self.past = past
         self.shows = shows
         self.lsn = lsn
@@ -166,7 +166,7 @@ class Stills:
             self.world.cover.hit("still: begins while objects change")
         told = self.world.unlogged and at.before is None and not self.world.checks.lost
         at.open.append(
-            Still(Past(moment, self.limit), at.before or self._now(p), p.partition.visible if told else None)
+            Still(MomentReader(moment, self.limit), at.before or self._now(p), p.partition.visible if told else None)
         )
 
     def _look(self, p: Process) -> None:

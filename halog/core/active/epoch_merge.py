@@ -1,10 +1,10 @@
-"""An epoch that is ended for the sake of a merge, and opened again by it, as the node sees it that does so (F5).
+"""This module ends an epoch for a merge, and opens the next one with it, on the active node (F5).
 
-Settle: votes are not cast any more, and all that is in doubt here is decided and confirmed. Drain and end the epoch, as
-in a hand-over, in favour of this very node. Then, between `EpochStarted` and the record that opens the epoch, whoever
-asked is told where the history ends now, and makes of it what is to be appended (`MergeMade`): the parts of a merge
-and the `EpochMerged` that opens the epoch with them; or nothing, and the epoch opens as any other. Whatever fails in
-between leaves an epoch that was never opened, and nothing of the merge.
+First it settles: no new votes are cast, and all that is in doubt here is decided and confirmed. Then it drains and ends
+the epoch, as in a hand-over to this very node. Between `EpochStarted` and the record that opens the next epoch the core
+asks for a merge of where the history ends now (`MergeMade`). It gets the parts of a merge and the `EpochMerged` that
+opens the epoch with them; or nothing, and the epoch opens like any other. Whatever fails in between leaves an epoch
+that was never opened, and nothing of the merge.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.hand_over import HandOver
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.ids import EpochId
 from halog.core.log.record_types import EpochMerged, Record
 from halog.core.log.transactions import Applied
@@ -23,26 +23,26 @@ from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
 
 MAKE_MS: Final = 60_000
-"""How long the partition waits for what is to be appended: triggers of the application may be slow, and everybody waits
-meanwhile; where it takes longer something hangs."""
+"""For so long the partition waits for what is to be appended. Triggers of the application may be slow, and all callers
+wait meanwhile. If it takes longer, something hangs."""
 
 
-class Merging:
-    """Of one copy."""
+class EpochMerge:
+    """An `EpochMerge` is the merge that one copy was asked for."""
 
     def __init__(self, copy: CopyState) -> None:
         self._copy = copy
         self._wanted: ev.MergeAsked | None = None
         self._deadline = 0
         self._leads = False
-        """It is still the epoch before."""
+        """Whether the epoch before is still led."""
 
     @property
     def floor(self) -> int:
-        """The epoch that is to open must be above this one: it is of another branch."""
+        """Return the epoch that the next one must be above: it is of another branch."""
         return 0 if self._wanted is None else self._wanted.floor
 
-    def asked(self, e: ev.MergeAsked, votes: Voting, hand_over: HandOver) -> None:
+    def asked(self, e: ev.MergeAsked, votes: Participant, hand_over: HandOver) -> None:
         """Begin to settle the epoch that is led here."""
         copy = self._copy
         if copy.role is not Role.ACTIVE:
@@ -56,7 +56,7 @@ class Merging:
             votes.closed = True
             self.progress(votes, hand_over)
 
-    def progress(self, votes: Voting, hand_over: HandOver) -> None:
+    def progress(self, votes: Participant, hand_over: HandOver) -> None:
         """Drain once all is settled. To be called while the epoch before is led."""
         copy = self._copy
         if self._wanted is None or not self._leads or copy.role is not Role.ACTIVE:
@@ -70,26 +70,26 @@ class Merging:
 
     @property
     def settles(self) -> bool:
-        """Is nothing new to be voted on?"""
+        """Say whether nothing new may be voted on."""
         return self._wanted is not None and self._leads
 
     def ends(self) -> None:
-        """The epoch before has ended as it should."""
+        """Note that the epoch before has ended as it should."""
         self._leads = False
         self._deadline = self._copy.now + self._copy.settings.start_deadline_ms
 
     def ticked(self) -> None:
-        """Another node was quicker, perhaps."""
+        """Give up after a while: another node may have been quicker."""
         if self.is_due and self._copy.role is Role.FOLLOWING and self._copy.now >= self._deadline:
             self.over(res.Unknown("another epoch began"))
 
     @property
     def is_due(self) -> bool:
-        """Is the epoch that was started now to be opened by a merge?"""
+        """Say whether a merge is to open the epoch that was started now."""
         return self._wanted is not None and not self._leads
 
     def ask(self, epoch: EpochId) -> int:
-        """The log was read to the end: what is to open `epoch`? Until when that is waited for."""
+        """Ask what is to open `epoch`: the log was read to the end. Return until when the answer is waited for."""
         copy, ledger = self._copy, self._copy.ledger
         decided = tuple((tx, d.commit) for tx, d in ledger.decided.items())
         assert self._wanted is not None
@@ -107,19 +107,19 @@ class Merging:
         return True
 
     def opened(self) -> None:
-        """The epoch is open."""
+        """Finish: the epoch is open, and the merge happened."""
         if self.is_due:
             self.over(res.Happened(self._copy.chain.state.lsn))
 
     def over(self, result: res.Result) -> None:
-        """Whatever became of it."""
+        """Finish with `result`, and answer the caller."""
         wanted = self._wanted
         self._wanted = None
         if wanted is not None:
             self._copy.out.append(fx.Reply(wanted.token, result))
 
     def read(self, record: Record) -> Applied:
-        """A record that opens an epoch, and counts: what it means to whoever keeps the objects."""
+        """Return what a record that opens an epoch, and counts, means for the keeper of the objects."""
         copy, found = self._copy, self._copy.chain.merged
         if type(record) is not EpochMerged or found is None:
             return record

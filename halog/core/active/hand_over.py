@@ -1,8 +1,8 @@
-"""A planned hand-over of the active role, as the one who gives sees it: rules H1-H4.
+"""This module is a planned hand-over of the active role, on the node that gives it (rules H1-H4).
 
-Drain: nothing new is taken, what is in flight is logged and answered. Prove: the successor has applied it all. Fence:
-`HandedOver` is the last record of the epoch. Until that was given to the producer the hand-over can be called off;
-behind it the epoch takes no commit, whatever becomes of it.
+Drain: nothing new is taken; what is in flight is logged and answered. Prove: the successor has applied it all. Fence:
+`HandedOver` is the last record of the epoch. Until that record is given to the producer the hand-over can be called
+off. After it the epoch takes no commit, whatever becomes of the record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.active.lease import Lease
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
 from halog.core.log import records
@@ -28,43 +28,44 @@ NOBODY = -2
 """The token of a hand-over that nobody waits for."""
 
 
-class UnderWay(NamedTuple):
-    """The hand-over that was asked for. To this very node where the epoch only ends
+class PlannedHandOver(NamedTuple):
+    """A `PlannedHandOver` is the hand-over that was asked for. It is to this very node where the epoch only ends
     (`halog.core.active.epoch_merge`)."""
 
     token: int
     to: str
     deadline: int
     to_site: bool = False
-    """Not to a node, but to those of another site (F1): who of them has it all is theirs to know."""
+    """Whether it is to the nodes of another site (F1). They know which of them has it all."""
 
 
-class Ends(NamedTuple):
-    """Whom a hand-over tells how it ends."""
+class HandOverCallbacks(NamedTuple):
+    """Has the functions that are called when a hand-over ends."""
 
     step_down: Callable[[str, str], None]
-    """Of the epoch: it is over, by this happening and for this reason."""
+    """Called if the epoch is over, with the happening and the reason."""
     called_off: Callable[[int], None]
-    """The hand-over of this token was called off: the epoch goes on."""
-    handed_over: Callable[[UnderWay], None]
-    """The last record is in the log: the epoch is over."""
+    """Called if the hand-over with this token was called off: the epoch goes on."""
+    handed_over: Callable[[PlannedHandOver], None]
+    """Called when the last record is in the log: the epoch is over."""
 
 
 class HandOver:
-    """Of one epoch."""
+    """A `HandOver` gives the role of one epoch away."""
 
     def __init__(
         self,
         copy: CopyState,
         epoch: EpochId,
         writer: Writer,
-        votes: Voting,
+        votes: Participant,
         sites: SyncSites,
         lease: Lease,
         applied: Mapping[Member, int],
-        ends: Ends,
+        ends: HandOverCallbacks,
     ) -> None:
-        """`applied`: how far each replica says it has read the log; it changes while the epoch lasts."""
+        """Take the parts of the epoch. `applied` says how far each replica has read the log; it changes while the epoch
+        lasts."""
         self._copy = copy
         self._epoch = epoch
         self._writer = writer
@@ -73,12 +74,12 @@ class HandOver:
         self._lease = lease
         self._applied = applied
         self._ends = ends
-        self.now: UnderWay | None = None
+        self.now: PlannedHandOver | None = None
         self._leave_by = 0
-        """Until then what is in doubt is waited for."""
+        """Until then it waits for what is in doubt."""
 
     def begin(self, e: ev.HandOverAsked) -> None:
-        """Stop taking commits; refused where it could not end well."""
+        """Stop taking commits. It is refused where it could not end well."""
         copy = self._copy
         target = next((r.member for r in copy.table.replicas if r.node == e.to), None)
         if target is None or target not in copy.alive:
@@ -87,14 +88,15 @@ class HandOver:
             self._refuse(e.token, f"{e.to} has priority never: it cannot be active for {copy.table.name}")
         else:
             copy.out.append(Tell(TRANSFER, "", e.why, {"to": e.to}))
-            self.now = UnderWay(e.token, e.to, copy.now + copy.settings.drain_ms)
+            self.now = PlannedHandOver(e.token, e.to, copy.now + copy.settings.drain_ms)
             copy.become("hand over", f"hands over to {e.to}")
             self.progress()
 
     def leave(self) -> None:
-        """Another site is to serve the partition: end the epoch as in any hand-over, with everything logged; and, if
-        that comes soon, with nothing in doubt: over there somebody would have to ask this site. By a site that has
-        taken it over by votes it is ended as it is: one record more would be one that the other site has not."""
+        """End the epoch as in any hand-over, with everything logged: another site is to serve the partition. For a
+        while it waits until nothing is in doubt, since the other site would have to ask this one. If a site has taken
+        the partition over by votes, the epoch is ended as it is: one more record would be one that the other site has
+        not."""
         copy, site, votes = self._copy, self._copy.table.owner, self._votes
         if self._sites.quorum.is_lost:
             self._ends.step_down("deposed", f"site {site} serves it, by the votes of sites")
@@ -105,14 +107,14 @@ class HandOver:
         settled = not votes.unsettled or copy.now >= self._leave_by
         if copy.role is Role.ACTIVE and self.now is None and settled:
             copy.out.append(Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))
-            self.now = UnderWay(NOBODY, site, copy.now + copy.settings.drain_ms, to_site=True)
+            self.now = PlannedHandOver(NOBODY, site, copy.now + copy.settings.drain_ms, to_site=True)
             copy.become("hand over", f"hands over to site {site}")
             self.progress()
 
     def renew(self) -> None:
         """End the epoch, and begin another one here."""
         copy = self._copy
-        self.now = UnderWay(NOBODY, copy.me.node, copy.now + copy.settings.drain_ms)
+        self.now = PlannedHandOver(NOBODY, copy.me.node, copy.now + copy.settings.drain_ms)
         copy.become("hand over", "begins another epoch")
         self.progress()
 
@@ -120,8 +122,8 @@ class HandOver:
         self._copy.out.append(fx.Reply(token, res.Refused(why)))
 
     def progress(self) -> None:
-        """Everything logged and answered, and the successor has it all: give the log our last record. What waits for a
-        site that is away nobody can answer: it is unknown."""
+        """Append our last record, once everything is logged and answered and the successor has it all. What waits for a
+        site that is away cannot be answered: it is unknown."""
         copy, writer = self._copy, self._writer
         if self.now is None or copy.role is not Role.DRAINING or writer.queue:
             return
@@ -140,7 +142,7 @@ class HandOver:
         copy.tag = writer.tag
 
     def done(self) -> None:
-        """Our last record is in the log: the epoch is over."""
+        """End the epoch: our last record is in the log."""
         assert self.now is not None
         copy, under_way = self._copy, self.now
         copy.out.append(fx.Reply(under_way.token, res.Happened(copy.chain.state.lsn)))
@@ -149,20 +151,20 @@ class HandOver:
         self._ends.handed_over(under_way)
 
     def members_gone(self, gone: Collection[Member]) -> None:
-        """A successor that dies while we drain is not waited for."""
+        """Call the hand-over off if the successor died while we drain."""
         now = self._draining
         if now is not None and not now.to_site and any(m.node == now.to for m in gone):
             self._call_off()
 
     def overdue(self) -> bool:
-        """Called off because it takes too long?"""
+        """Call the hand-over off if it takes too long, and say whether that was so."""
         late = self._draining is not None and self._copy.now >= self._draining.deadline
         if late:
             self._call_off()
         return late
 
     @property
-    def _draining(self) -> UnderWay | None:
+    def _draining(self) -> PlannedHandOver | None:
         return self.now if self._copy.role is Role.DRAINING else None
 
     def _call_off(self) -> None:
@@ -174,7 +176,8 @@ class HandOver:
         self._refuse(token, f"{to} did not catch up in time")
 
     def abandon(self, why: str) -> None:
-        """The epoch ended otherwise: the successor may be quicker than our acknowledgement."""
+        """Give the caller an answer: the epoch ended otherwise. The successor may have been quicker than our
+        acknowledgement."""
         if self.now is not None:
             copy, (token, to, *_) = self._copy, self.now
             if copy.table.active is not None and copy.table.active.node == to:

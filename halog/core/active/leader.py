@@ -1,7 +1,7 @@
-"""The active copy of one epoch: the writer, the wait set and the hand-over, bound to the partition they serve.
+"""This module is the active copy of one epoch. It ties the writer, the wait set and the hand-over to their partition.
 
-Whatever surprises this object ends the epoch (W1, W4): what is in flight becomes unknown, the node follows the log
-again and stands anew. It never repairs an epoch.
+Any surprise ends the epoch (W1, W4): what is in flight becomes unknown, the node follows the log again and stands for
+election anew. A leader never repairs an epoch.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable
 import msgspec
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.active.epoch_merge import Merging
-from halog.core.active.hand_over import Ends, HandOver, UnderWay
+from halog.core.active.epoch_merge import EpochMerge
+from halog.core.active.hand_over import HandOver, HandOverCallbacks, PlannedHandOver
 from halog.core.active.lease import Lease
-from halog.core.active.migration_steps import Migrating
-from halog.core.active.quorum_overrides import Overrides
-from halog.core.active.read_barriers import Barriers
-from halog.core.active.resync_steps import Anew
-from halog.core.active.role_return import OWN, Returning
-from halog.core.commit.durability_requests import Asking
+from halog.core.active.migration_steps import MigrationSteps
+from halog.core.active.quorum_overrides import QuorumOverrides
+from halog.core.active.read_barriers import ReadBarriers
+from halog.core.active.resync_steps import ResyncSteps
+from halog.core.active.role_return import OWN, RoleReturn
+from halog.core.commit.durability_requests import DurabilityRequests
 from halog.core.commit.log_clock import AwakeClock, LogPace
-from halog.core.commit.participant import Voting
-from halog.core.commit.push import Pushing
+from halog.core.commit.participant import Participant
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.sync_set import SyncSet, usable
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId, Member
@@ -39,23 +39,24 @@ from halog.core.table.tell import Tell
 from halog.events import NO_QUORUM
 
 
-class Leading:
-    """Exists exactly while the partition's role is one of LEADING."""
+class Leader:
+    """A `Leader` exists exactly while the partition's role is one of LEADING."""
 
     def __init__(
         self,
         copy: CopyState,
         epoch: EpochId,
         group: NodeList,
-        overrides: Overrides,
-        merging: Merging,
+        overrides: QuorumOverrides,
+        merging: EpochMerge,
         *,
         answers_early: Callable[[], None],
         step_down: Callable[[str, str], None],
-        handed_over: Callable[[UnderWay], None],
+        handed_over: Callable[[PlannedHandOver], None],
     ) -> None:
-        """`answers_early` is called before something is answered that the log may lack; `step_down`, by which happening
-        and why, where the epoch is over; `handed_over` where it ended in favour of another node or site."""
+        """Begin to lead `epoch`. `answers_early` is called before something is answered that the log may lack.
+        `step_down` is called with the happening and the reason where the epoch is over, `handed_over` where it ended in
+        favour of another node or site."""
         self._copy = copy
         self._overrides = overrides
         self._merging = merging
@@ -63,29 +64,30 @@ class Leading:
         self.epoch = epoch
         self.node_list = group
         self.writer = writer = Writer(copy.chain, copy.outcomes, copy.settings, copy.next_offset, copy.tag)
-        self.pushing = Pushing(copy, epoch, writer, answers_early)
-        self.votes = Voting(writer, copy.ledger, copy.table.name, copy.now)
+        self.pushing = ReplicaPush(copy, epoch, writer, answers_early)
+        self.votes = Participant(writer, copy.ledger, copy.table.name, copy.now)
         self.sync = SyncSet(copy.table)
         self.awake = AwakeClock(copy)
         self.sites = SyncSites(copy, epoch, writer, self.awake)
         self.cas_round = 0
         self.calm = False
-        """The compare-and-set under way, or 0; and does one wait until the log has what was acknowledged?"""
+        """The compare-and-set under way, or 0; and whether one waits until the log has what was acknowledged."""
         self.proposal = copy.table
         self.verify_to = -1
         self.silent: set[Member] = set()
-        """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
+        """Living members whose copies acknowledge nothing new, though there is something. Commits no longer wait for
+        them."""
         self.applied: dict[Member, int] = {}
-        """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
-        self.returning = Returning(copy)
+        """How far each replica says it has read the log; `Writer.acks` also counts what it only holds."""
+        self.returning = RoleReturn(copy)
         self.pace = LogPace(copy, writer, self.awake)
-        self.asking = Asking(copy, epoch, writer, self.pushing, self.silent)
-        self.barriers = Barriers(copy, writer, self.pushing, self.sites.quorum)
+        self.asking = DurabilityRequests(copy, epoch, writer, self.pushing, self.silent)
+        self.barriers = ReadBarriers(copy, writer, self.pushing, self.sites.quorum)
         self.lease = Lease(copy, epoch, writer, self.pushing)
-        ends = Ends(step_down, self._called_off, handed_over)
+        ends = HandOverCallbacks(step_down, self._called_off, handed_over)
         self.hand_over = HandOver(copy, epoch, writer, self.votes, self.sites, self.lease, self.applied, ends)
-        self._anew = Anew(copy, writer, self.pushing)
-        self.migrating = Migrating(copy, writer, self.asking, self.silent, self._anew)
+        self._anew = ResyncSteps(copy, writer, self.pushing)
+        self.migrating = MigrationSteps(copy, writer, self.asking, self.silent, self._anew)
 
     def begin(self) -> None:
         self.sites.quorum.begin()
@@ -114,7 +116,8 @@ class Leading:
         self._copy.tag = self.writer.tag
 
     def appended(self, e: ev.Appended) -> None:
-        """An acknowledgement: believed for the head of the queue at the expected offset, else verified or fatal."""
+        """Take an acknowledgement. It is believed for the head of the queue at the expected offset; else it is
+        verified, or ends the epoch."""
         head = self.writer.head()
         if head is None or e.tag < head.tag:
             return
@@ -130,7 +133,8 @@ class Leading:
             self._verify(e.offset)
 
     def appended_run(self, e: ev.Appended) -> bool:
-        """Several at once, if all is as it should be; else they are to be looked at one by one."""
+        """Take several acknowledgements at once, if all is as expected. Return False if they must be looked at one by
+        one."""
         writer, head = self.writer, self.writer.head()
         if head is None or self._copy.role is not Role.ACTIVE or writer.flying_votes or len(writer.queue) < e.count:
             return False
@@ -162,12 +166,12 @@ class Leading:
             self._end(e.why)
 
     def _end(self, why: str) -> None:
-        """End epoch and session: nothing this session sent can be told apart any more."""
+        """End epoch and session: nothing that this session sent can be told apart any more."""
         self._copy.out.append(fx.EndSession(why))
         self._step_down("epoch ended", why)
 
     def abandon(self, why: str) -> None:
-        """The epoch is over; answer everybody with what is known: nothing."""
+        """Tell all callers that the outcome is unknown: the epoch is over."""
         self.hand_over.abandon(why)
         self.barriers.abandon()
         self.writer.abandon(why, self._copy.out)
@@ -180,7 +184,8 @@ class Leading:
         self._copy.out.append(fx.Read(self.writer.expected))
 
     def own_read(self, record: records.Record, digest: bytes) -> bool:
-        """An accepted record read while verifying: True if it is the head of our queue, which is then logged."""
+        """Take an accepted record that was read while verifying. Return whether it is the head of our queue, which is
+        then logged."""
         head = self.writer.head()
         if head is None or head.digest != digest:
             return False
@@ -191,7 +196,7 @@ class Leading:
         return True
 
     def verified(self, record: records.Record, verdict: Verdict, offset: int) -> None:
-        """One more record of the gap has been read."""
+        """Take one more record of the gap."""
         if verdict is Verdict.STARTED:
             self._step_down("deposed", f"fenced by epoch {record.header.epoch.number} in the log")
         elif verdict is Verdict.VOIDED:
@@ -204,7 +209,7 @@ class Leading:
     # --- replicas ---
 
     def replica_ack(self, e: ev.ReplicaAck) -> None:
-        """S5: counts for this epoch and a living incarnation only."""
+        """Take a replica's acknowledgement. It counts for this epoch and a living incarnation only (S5)."""
         stale = self._copy.table.resync is not None and self._anew.stale(e)
         if e.epoch != self.epoch or e.member not in self._copy.alive or stale or not self._hosts(e.member):
             return
@@ -225,7 +230,7 @@ class Leading:
             self.reconcile()
 
     def _reads(self, m: Member, lsn: int) -> None:
-        """Its copy says what it has of the log; what it merely holds proves its connection only."""
+        """Note what the replica's copy has read of the log. What it only holds proves just its connection."""
         known = self.applied.get(m)
         if known is None or lsn > known:
             self.pace.word()
@@ -237,7 +242,7 @@ class Leading:
         self.applied[m] = lsn if known is None else max(known, lsn)
 
     def site_acked(self, e: ev.SiteAck) -> None:
-        """The log of another site has more of this epoch."""
+        """Take a site's acknowledgement: its log has more of this epoch."""
         heard = self.sites.acked(e)
         if heard.more:
             self.hand_over.progress()
@@ -245,12 +250,13 @@ class Leading:
             self.reconcile()
 
     def vote_answered(self, e: ev.VoteAnswered) -> None:
-        """A site has said whose its votes are."""
+        """Take what a site says of its votes."""
         if self.sites.quorum.answered(e):
             self.sites_changed()
 
     def _hosts(self, m: Member) -> bool:
-        """Has it a copy, as the table says? One that moved away and comes back begins with an empty one."""
+        """Say whether the node has a copy, as the table says. One that moved away and comes back begins with an empty
+        copy."""
         return m.incarnation == SITE or (m.node in self._copy.table.hosts and m.node != self._copy.table.away)
 
     def _forget(self, m: Member) -> None:
@@ -271,7 +277,7 @@ class Leading:
         self.reconcile()
 
     def _listen(self) -> None:
-        """Note whose copy has fallen silent."""
+        """Note which copies have fallen silent."""
         young = self._young()
         self.awake.ticked()
         if young and not self._young():
@@ -285,7 +291,8 @@ class Leading:
         self.pace.listen(there - silent)
 
     def _young(self) -> bool:
-        """Its node list is still being filled: nobody had the time to fall silent."""
+        """Say whether the epoch is too young for a replica to have fallen silent: the node list is still being
+        filled."""
         return self.awake.ms < self._copy.settings.silent_ms
 
     def reconcile(self) -> None:
@@ -307,7 +314,8 @@ class Leading:
             self._set(table)
 
     def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
-        """One that may hold what the log lacks must stay in the table until the log has it (E2)."""
+        """Say whether this list drops a member that may hold what the log lacks. It must stay in the table until the
+        log has it (E2)."""
         return self._copy.unlogged and not self._copy.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
 
     def _set(self, table: PartitionTable) -> None:
@@ -340,7 +348,8 @@ class Leading:
             copy.out.append(fx.Refresh())
 
     def table_seen(self, moved: bool) -> None:
-        """The znode still names our epoch; only this node changes it now, so a moved version is one of our sets."""
+        """Take a znode that still names our epoch. Only this node changes it now, so a new version is one of our
+        sets."""
         if moved:
             self.cas_round = 0
             self._settled()
@@ -361,7 +370,7 @@ class Leading:
     # --- the quorum (R7) ---
 
     def _count(self) -> None:
-        """Who counts, and how many are needed now."""
+        """Count the members that count for the quorum, and how many are needed now."""
         table, me = self._copy.table, self._copy.me
         need = needed(table, me.node)
         self.writer.counted = frozenset(m for m in self._copy.alive if m != me and counts(table, m.node))
@@ -377,21 +386,21 @@ class Leading:
             self._copy.out.append(Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
     def sites_changed(self) -> None:
-        """Others are waited for than before, or what a new commit is told has changed."""
+        """Count again: commits wait for others than before, or what a new commit is told has changed."""
         self._count()
         self._wait_set()
         self.barriers.progress()
         self.hand_over.progress()
 
     def could_take_over(self, m: Member) -> bool:
-        """Would a hand-over to it be over in a moment?"""
+        """Say whether a hand-over to this member would be over in a moment."""
         near = self.writer.last_lsn - self._copy.settings.ready_lag // 10
         return m in self._copy.alive and m not in self.silent and self.applied.get(m, -1) >= max(0, near)
 
     # --- its end ---
 
     def merge_asked(self, e: ev.MergeAsked) -> None:
-        """Somebody has something to merge: this epoch is to be ended for it."""
+        """End this epoch for a merge that somebody has."""
         self._merging.asked(e, self.votes, self.hand_over)
 
     def _called_off(self, token: int) -> None:

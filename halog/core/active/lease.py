@@ -1,10 +1,11 @@
-"""Leases: reads that ask nobody, and what a new active node owes to the one it replaced (R5).
+"""This module has leases: reads that ask nobody, and what a new active node owes to the one it replaced (R5).
 
-Law: a lease is renewed by asking the coordinator whether the znode still is the version that names this epoch, and ends
-`lease_ms`, less a margin, after that question was *sent*. Whoever replaces the znode counts all of it, and the clocks'
-drift, from when its own compare-and-set was known to be done; until then it serves nothing: no read, no commit, no word
-of a commit it found in the log. Unless the one it replaced is known to serve nothing any more: its host says that it
-died, it gave its epoch up in the znode itself, or in the log. To be suspected, or to refuse a connection, is not that.
+Law: a lease is renewed by asking the coordinator whether the znode still has the version that names this epoch. It ends
+`lease_ms`, less a margin, after that question was *sent*. Whoever replaces the znode waits for all of it and for the
+clocks' drift, from when its own compare-and-set was known to be done. Until then it serves nothing: no read, no commit,
+and no answer about a commit it found in the log. It need not wait if the one it replaced is known to serve nothing any
+more: its host says that it died, or it gave its epoch up in the znode itself, or in the log. A suspicion, or a refused
+connection, is not enough.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from halog.core import effects as fx, events as ev
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.writer import Writer
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.state.copy_state import CopyState
@@ -22,11 +23,12 @@ from halog.core.table.tell import Tell
 from halog.events import LEASE_AWAITED
 
 RENEWALS: Final = 3
-"""A lease is renewed so many times before it would end: one lost answer, or a stall of the coordinator, ends none."""
+"""A lease is renewed so many times before it would end. So neither a lost answer nor a stall of the coordinator ends
+one."""
 
 
 class Lease:
-    """Of one epoch, at its active node."""
+    """A `Lease` lets the active node of one epoch read without asking."""
 
     __slots__ = (
         "_barred",
@@ -42,18 +44,18 @@ class Lease:
         "ends",
     )
 
-    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: Pushing) -> None:
+    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: ReplicaPush) -> None:
         self._copy = copy
         self._epoch = epoch
         self._writer = writer
         self._pushing = pushing
         self.ends = 0
-        """Until then this node may read without asking anybody."""
+        """Until then this node may read without asking."""
         self._given_up = not copy.settings.lease_ms
         self._round = self._sent = self._next = 0
         """The renewal under way, or 0; when it was sent; when the next one is due."""
         self._barred = self._proof = 0
-        """After a lost session: no renewal before then, nor before the log has this lsn."""
+        """After a lost session: no renewal before this time, nor before the log has this lsn."""
 
     def ticked(self) -> None:
         """Renew it, if it is time."""
@@ -71,7 +73,7 @@ class Lease:
             copy.out.append(fx.Renew(self._round, copy.version))
 
     def heard(self, e: ev.Renewed | ev.SessionLost) -> None:
-        """Something of the coordinator."""
+        """Take what the coordinator says."""
         if isinstance(e, ev.Renewed):
             self._renewed(e)
         else:
@@ -91,21 +93,22 @@ class Lease:
             self._next = copy.now + copy.settings.retry_ms
 
     def _session_lost(self) -> None:
-        """The coordinator may have been put back to an older state, in which it names another epoch than the log has:
-        nothing before whoever was named meanwhile is sorted out, and the log has said that this epoch still writes."""
+        """End the lease for a while. The coordinator may have been put back to an older state, in which it names
+        another epoch than the log has. No renewal counts before it is settled which node was named meanwhile, and
+        before the log has said that this epoch still writes."""
         copy = self._copy
         self.ends = self._round = 0
         self._barred = copy.now + copy.settings.lease_wait_ms
         self._proof = self._writer.last_lsn + 1
 
     def give_up(self) -> None:
-        """For good: another may serve as soon as it knows (H2)."""
+        """Give the lease up for good: another node may serve as soon as it knows (H2)."""
         self._given_up = True
         self.ends = 0
 
 
 class Predecessor:
-    """Whoever may still read under a lease when this node has taken over."""
+    """A `Predecessor` is the active node that may still read under a lease when this node has taken over."""
 
     __slots__ = ("_closed", "_copy", "_dead", "_known", "_named", "_silent", "_since", "_table", "_unknown", "_until")
 
@@ -121,41 +124,42 @@ class Predecessor:
         self._table: PartitionTable = copy.table
         self._known = self._until = 0
         self._unknown = self._silent = False
-        """Of the table that a claim replaces: since when its epoch was known, when the wait ends, and whether the log
-        had a later one, so that the table does not name whom it should; and whether nobody was told yet."""
+        """About the table that a claim replaces: since when its epoch was known, when the wait ends, and whether the
+        log had a later epoch, so that the table names the wrong node. `_silent`: whether nobody was told of the wait
+        yet."""
 
     def named(self, table: PartitionTable) -> None:
-        """The znode, as it is now."""
+        """Note the znode, as it is now."""
         if table.epoch != self._named:
             self._named = table.epoch
             self._since = self._copy.now
 
     def claiming(self, table: PartitionTable) -> None:
-        """This table is about to be replaced."""
+        """Note that this table is about to be replaced."""
         self._table = table
         self._known = self._since
         self._unknown = self._copy.chain.state.epoch.number > table.epoch.number
 
     def claimed(self) -> None:
-        """It was, by now."""
+        """Note that it was replaced by now."""
         self._silent = True
         self._until = self._copy.now + self._copy.settings.lease_wait_ms
 
     def died(self, member: Member) -> None:
-        """Its host says so."""
+        """Note that the host of this incarnation says that it died."""
         self._dead[member.node] = member.incarnation
 
     def handed_over(self, epoch: EpochId) -> None:
-        """An accepted `HandedOver`: its writer had given up the lease before."""
+        """Note an accepted `HandedOver`: its writer had given up the lease before."""
         self._closed = epoch
 
     def over(self) -> bool:
-        """Does nobody read under a lease any more?"""
+        """Say whether nobody reads under a lease any more."""
         copy = self._copy
         return not copy.settings.lease_ms or copy.now >= self._until or (not self._unknown and self._gone())
 
     def told(self) -> Iterator[Tell]:
-        """That there is a wait: once, and not of one that a witness ends before anybody notices."""
+        """Tell once that there is a wait, unless a witness ends it before anybody notices."""
         copy = self._copy
         since = self._until - copy.settings.lease_wait_ms
         if self._silent and since + copy.settings.retry_ms <= copy.now < self._until:
@@ -165,7 +169,8 @@ class Predecessor:
             yield Tell(LEASE_AWAITED, "", why, {"ms": self._until - copy.now})
 
     def _gone(self) -> bool:
-        """Is the one that was replaced known to serve nothing, and had its own wait for those before it ended?"""
+        """Say whether the node that was replaced is known to serve nothing, and its own wait for those before it had
+        ended."""
         table, copy = self._table, self._copy
         if not table.epoch.number or table.epoch == self._closed:
             return True

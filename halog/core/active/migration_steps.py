@@ -1,11 +1,11 @@
-"""The active's part in a migration: one step of the table at a time."""
+"""This module is the active node's part in a migration: one step of the table at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Set
 
-from halog.core.active.resync_steps import Anew
-from halog.core.commit.durability_requests import Asking
+from halog.core.active.resync_steps import ResyncSteps
+from halog.core.commit.durability_requests import DurabilityRequests
 from halog.core.commit.writer import Writer
 from halog.core.ids import Member
 from halog.core.state.copy_state import CopyState
@@ -14,10 +14,12 @@ from halog.core.table.migration import next_table
 from halog.core.table.table import SYNC, PartitionTable
 
 
-class Migrating:
+class MigrationSteps:
     """Leads a migration on while one epoch lasts."""
 
-    def __init__(self, copy: CopyState, writer: Writer, asking: Asking, silent: Set[Member], anew: Anew) -> None:
+    def __init__(
+        self, copy: CopyState, writer: Writer, asking: DurabilityRequests, silent: Set[Member], anew: ResyncSteps
+    ) -> None:
         """`silent` are the members whose copies acknowledge nothing new; it changes while the epoch lasts."""
         self._copy = copy
         self._writer = writer
@@ -25,17 +27,19 @@ class Migrating:
         self._silent = silent
         self._anew = anew
         self._since: int | None = None
-        """What was given out when the next step was first due: a quorum is to confirm it before."""
+        """The last lsn that was given out when the next step was first due. A quorum must confirm it before the
+        step."""
         self._left_at = 0
-        """The same, when somebody was first to leave: those who stay are to flush it before."""
+        """The last lsn that was given out when a node was first to leave. The replicas that stay must flush it
+        before."""
 
     def settled(self) -> None:
-        """The znode holds something new."""
+        """Begin anew: the znode holds something new."""
         self._since = None
         self._writer.demands.leaving = frozenset()
 
     def due(self) -> PartitionTable | None:
-        """The table to set next, if it is time."""
+        """Return the table to set next, if it is time."""
         table = self._copy.table
         after, gone = self._next(table)
         if after is None or (set(after.configured) != set(table.configured) and not self._confirmed()):
@@ -46,7 +50,7 @@ class Migrating:
         return None if leaving and not self._flushed_without(leaving) else after
 
     def _next(self, table: PartitionTable) -> tuple[PartitionTable | None, frozenset[str]]:
-        """The next step, and whose copy it lets go of though it stays where it is."""
+        """Return the next step, and the nodes whose copies it drops though they stay hosts."""
         if table.resync is not None:
             self._anew.look()
             after = resync.next_table(table, {m.node for m in self._up()})
@@ -55,7 +59,8 @@ class Migrating:
         return (None if table.target is None else next_table(table, self._ready())), frozenset()
 
     def _flushed_without(self, leaving: frozenset[str]) -> bool:
-        """Whatever the disks of those who leave were asked to keep (R6), the sync replicas that stay have on theirs."""
+        """Say whether the sync replicas that stay have on their disks whatever the leaving nodes were asked to flush
+        (R6)."""
         writer = self._writer
         if writer.demands.leaving != leaving:
             writer.demands.leaving = leaving
@@ -64,7 +69,7 @@ class Migrating:
         return self._asking.have_flushed(stay, self._left_at)
 
     def _ready(self) -> set[str]:
-        """Nodes that would be in the node list within milliseconds."""
+        """Return the nodes that would be in the node list within milliseconds."""
         writer = self._writer
         near = writer.last_lsn - self._copy.settings.ready_lag
         return {m.node for m in self._up() if writer.acks.get(m, -1) >= max(0, near)}
@@ -73,7 +78,7 @@ class Migrating:
         return self._copy.alive - self._silent
 
     def _confirmed(self, without: frozenset[str] = frozenset()) -> bool:
-        """Has a quorum of those who stay all that was given out when the step was first due?"""
+        """Say whether a quorum of the nodes that stay has all that was given out when the step was first due."""
         writer = self._writer
         if self._since is None:
             self._since = writer.last_lsn

@@ -1,7 +1,7 @@
-"""When the active gives its role to a node that is to have it rather: by a planned hand-over, after a stay (Q2).
+"""This module gives the active role to a node that is preferred, by a planned hand-over after a stay (Q2).
 
-It begins only what would be over in a moment: the successor has everything but a few records. One that fails all the
-same is tried again later and later, since callers wait for as long as a drain may take each time.
+It begins only what would be over in a moment: the successor has everything but a few records. An attempt that fails all
+the same is repeated later and later, since callers may wait for a whole drain each time.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ OWN: Final = 0
 """The token of a hand-over that nobody asked for."""
 
 MOST_PATIENCE: Final = 16
-"""Stays between two attempts, at most: after four failures there is no hurry."""
+"""At most so many stays pass between two attempts: after four failures there is no hurry."""
 
 
-class Returning:
-    """Of one epoch. Times are ms as its copy has lived through them."""
+class RoleReturn:
+    """A `RoleReturn` decides for one epoch. Times are ms as its copy has lived through them."""
 
     def __init__(self, copy: CopyState) -> None:
         self._copy = copy
         self._listed_at: dict[Member, int] = {}
         self._moved_at = 0
         self._patience = 1
-        """When this epoch began, or last failed to give the role away; how many stays to wait for the next try."""
+        """When this epoch began, or last failed to give the role away; and how many stays to wait for the next
+        attempt."""
 
     def failed(self, now: int) -> None:
-        """A hand-over was called off."""
+        """Note that a hand-over was called off."""
         self._moved_at, self._patience = now, min(2 * self._patience, MOST_PATIENCE)
 
     def due(self, now: int, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
-        """The hand-over that is due now, if any."""
+        """Return the hand-over that is due now, if any."""
         copy, table, me = self._copy, self._copy.table, self._copy.me.node
         self._listed_at = {r.member: self._listed_at.get(r.member, now) for r in table.replicas}
         unfit = priority(table, me) == NEVER
@@ -58,7 +59,8 @@ class Returning:
         return None
 
     def _to_new_home(self, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
-        """A migration gives the role once, to the node that is to keep it, as soon as that can take it."""
+        """Return the hand-over of a migration: once, to the node that is to keep the role, as soon as that node can
+        take it."""
         table, me = self._copy.table, self._copy.me.node
         best = preferred(table)
         for r in table.replicas:

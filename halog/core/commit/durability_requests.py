@@ -1,7 +1,7 @@
-"""Transactions of one epoch that ask for less than their policy, or for more, as the active node sees them (R6).
+"""This module handles transactions that ask for less or more than their policy, on the active node of one epoch (R6).
 
-What cannot be given is refused before anything is appended. Replicas are asked to flush as often as it takes: the
-question may be lost, and so may be its answer.
+What cannot be given is refused before anything is appended. Replicas are asked to flush as often as necessary: the
+question may be lost, and so may its answer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.commit.push import Pushing
+from halog.core.commit.push import ReplicaPush
 from halog.core.commit.writer import Writer
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member
@@ -18,11 +18,14 @@ from halog.core.state.copy_state import CopyState
 from halog.core.table.table import PartitionTable
 
 
-class Asking:
-    """Of one epoch."""
+class DurabilityRequests:
+    """Handles the requests of one epoch."""
 
-    def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: Pushing, silent: Set[Member]) -> None:
-        """`silent` are the members whose copies acknowledge nothing new; it changes while the epoch lasts."""
+    def __init__(
+        self, copy: CopyState, epoch: EpochId, writer: Writer, pushing: ReplicaPush, silent: Set[Member]
+    ) -> None:
+        """Take the parts of the epoch. `silent` are the members whose copies acknowledge nothing new; it changes while
+        the epoch lasts."""
         self._copy = copy
         self._epoch = epoch
         self._writer = writer
@@ -31,7 +34,8 @@ class Asking:
         self._asked_at = copy.now
 
     def submit(self, e: ev.Submitted, durability: Durability) -> None:
-        """A repeated id is answered or joined; a new one is refused, or appended with what it asks for."""
+        """Take a commit. A repeated id is answered or joined; a new one is refused, or appended with what it asks
+        for."""
         copy, writer = self._copy, self._writer
         refusal = None if self._is_known(e.tx) else self._refusal(durability)
         if refusal is not None:
@@ -45,7 +49,7 @@ class Asking:
             self._ask()
 
     def _is_known(self, tx: bytes) -> bool:
-        """It may have happened: that comes first (W6)."""
+        """Say whether the transaction may have happened: that comes first (W6)."""
         outcomes = self._copy.outcomes
         return self._writer.knows(tx) or outcomes.get(tx) is not None or outcomes.expired(tx)
 
@@ -62,7 +66,7 @@ class Asking:
     # --- replicas ---
 
     def flushed(self, e: ev.ReplicaAck) -> bool:
-        """A replica says what is on its disk: is it more than before?"""
+        """Take what a replica says is on its disk. Return whether it is more than before."""
         known = self._writer.demands.flushed
         if e.flushed <= known.get(e.member, 0):
             return False
@@ -70,7 +74,7 @@ class Asking:
         return True
 
     def have_flushed(self, members: Iterable[Member], upto: int) -> bool:
-        """Have all of them everything up to `upto` on their disks? If not they are asked, now and then."""
+        """Say whether all members have everything up to `upto` on their disks. If not, they are asked now and then."""
         flushed = self._writer.demands.flushed
         late = [m for m in members if flushed.get(m, 0) < upto]
         if late and self._may_ask():
@@ -96,7 +100,7 @@ class Asking:
 
 
 def why_not(asked: Durability, table: PartitionTable, local_sync: Sync) -> str | None:
-    """What speaks against it in a partition of this policy, whoever is up; or None."""
+    """Return why a partition of this policy cannot give it, whichever nodes are up; None: it can."""
     policy = f"{table.name} is of policy {table.policy}"
     if asked.local is not None and Sync[asked.local] > local_sync:
         return (

@@ -1,4 +1,4 @@
-"""What became of a transaction, as one copy may say it (R4)."""
+"""This module answers what became of a transaction, as far as one copy may say it (R4)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from halog.core.state.copy_state import CopyState
 
 
 def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
-    """The answer of this copy. Where reads may rest on a lease only the active node says "happened": to whoever holds
-    one, the commit may not be visible yet. Where commits wait for other sites' logs, or votes, it does once it
-    has those."""
+    """Return the answer of this copy. Where reads may rest on a lease, only the active node says "happened": the commit
+    may not be visible yet to a node that holds a lease. Where commits wait for other sites' logs, or for votes, the
+    active node says so once it has those."""
     lsn, decision = copy.outcomes.get(e.tx), copy.ledger.decided.get(e.tx)
     if lsn is None and decision is not None and decision.commit:
         lsn = decision.lsn  # the ledger remembers its own for longer

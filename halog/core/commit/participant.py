@@ -1,14 +1,20 @@
-"""Transactions over several partitions, as the active of one epoch takes part in them (T1-T8).
+"""This module takes part in transactions over several partitions, on the active node of one epoch (T1-T8).
 
-Law: an outcome is answered from the accepted history, never from what is in flight. A `Prepare` is appended only where
-versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
-first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long, and
-has not been asked for his vote again for as long, asks the first to abort, and the first aborts what it is itself in
-doubt of: asking finds the decision, or makes sure that there is one. A commit is spread until every participant has
-confirmed it, one of an earlier epoch as soon as this one serves; an abort is spread once, and a vote that it overtakes
-is followed (unless too much is in flight) or refused. The horizon never passes what is undecided, in flight or
-unconfirmed. A request that was routed by an older mapping than the one served is refused; before one of a newer mapping
-is served, `MapperChanged` stands in the chain. Records of this kind wait for the log, whatever the policy says.
+Law:
+
+- An outcome is answered from the accepted history, never from what is in flight.
+- A `Prepare` is appended only where versions hold and no other transaction holds its objects. Its own are held from
+  that
+  moment, before the log has it.
+- Only the first partition decides, by the first valid `Outcome` in its log; the others copy it.
+- A participant that is in doubt for too long, and has not been asked for its vote again for as long, asks the first to
+  abort. The first aborts what it is in doubt of itself. So asking finds the decision, or makes sure that there is one.
+- A commit is spread until every participant has confirmed it; one of an earlier epoch as soon as this one serves. An
+  abort is spread once. A vote that it overtakes is followed by the abort (unless too much is in flight) or refused.
+- The horizon never passes what is undecided, in flight or unconfirmed.
+- A request that was routed by an older mapping than the served one is refused. Before one of a newer mapping is served,
+  `MapperChanged` stands in the chain.
+- Records of this kind wait for the log, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -22,22 +28,23 @@ from halog.core.log.outcomes import STAMP_BYTES
 from halog.core.log.transactions import Applied, DecidedTransaction, Decision, Ledger, Locks
 
 SPREAD_AT_ONCE = 200
-"""Unconfirmed commits spread again in one go: after a failover there may be thousands, nearly all confirmed before."""
+"""So many unconfirmed commits are spread again at once. After a failover there may be thousands, nearly all confirmed
+before."""
 
 
 FOLLOWED_MS = 10
-"""What the next record follows at once leaves with that one; it never waits for so long."""
+"""A record that the next one follows at once may wait for so long to leave with that one; in fact it never does."""
 
 TOLD_MS = 1
-"""The transaction is answered; its objects here are locked until the log has this. The next one of the same client over
-the same partitions comes within that time, and is in one request with it: one less for broker and client, and it does
-not wait for this one."""
+"""For so long the record of a transaction that is answered may wait; its objects are locked here until the log has it.
+The next transaction of the same client over the same partitions comes within that time and shares a request with it. So
+broker and client have one request less, and the next one does not wait for this one."""
 
 NOT_PREPARED = res.Refused("it is not prepared")
 
 
-class Voting:
-    """Of one epoch of partition `name`. Methods append effects to `out`."""
+class Participant:
+    """Takes part for partition `name` in one epoch. Methods append effects to `out`."""
 
     def __init__(self, writer: Writer, ledger: Ledger, name: str, now: int) -> None:
         self.writer = writer
@@ -46,27 +53,30 @@ class Voting:
         self.settings = writer.settings
         self.preparing: dict[bytes, InFlight] = {}
         self.deciding: dict[bytes, InFlight] = {}
-        """In flight, by id."""
+        """The records in flight, by transaction id."""
         self._ahead = b""
-        """The horizon on its way to the log."""
+        """The horizon that is on its way to the log."""
         self._since = dict.fromkeys(ledger.undecided, now)
-        """Since when this epoch knows of each that is undecided, or last asked about it, or was asked for the vote."""
+        """For each undecided transaction: when this epoch first knew of it, last asked about it, or was last asked for
+        its vote."""
         self.unconfirmed = {
             tx: set(others) for tx, d in reversed(ledger.decided.items()) if (others := self._others(d))
         }
-        """Commits decided here → the participants that may not have them. Of an earlier epoch's the latest come first:
-        whoever decided them may have died before it told anybody, and their objects are held until they are told."""
+        """Commits decided here → the participants that may not have them. Of those of an earlier epoch the latest come
+        first: the node that decided them may have died before it told anybody, and their objects are held until the
+        participants are told."""
         self._spread_at = now - self.settings.doubt_ms
         self._looked_at = now - self.settings.doubt_ms
-        """When the horizon was last to move: with thousands of decisions that is no small question."""
+        """When moving the horizon was last considered: with thousands of decisions that costs time."""
         self._remapping: InFlight | None = None
         """The last `MapperChanged` on its way to the log."""
         self._asked: dict[bytes, tuple[str, ...]] = {}
-        """Who may have been asked to prepare what is being aborted here without being known."""
+        """The participants that may have been asked to prepare, of what is being aborted here without being known."""
         self._given_up: dict[bytes, int] = {}
-        """Aborts this one was told of before it was asked to prepare, and when: a request may still be on its way."""
+        """Aborts that this one was told of before it was asked to prepare, and when: a request may still be on its
+        way."""
         self.closed = False
-        """Is nothing new to be voted on? Then the epoch ends soon, with nothing in doubt."""
+        """Whether nothing new may be voted on: the epoch ends soon, with nothing in doubt."""
         writer.vote_logged = self.logged
         writer.mapping = ledger.mapping
         writer.locks = Locks()
@@ -75,14 +85,14 @@ class Voting:
 
     @property
     def unsettled(self) -> int:
-        """So many are in doubt here, or not known to have been confirmed."""
+        """Return how many transactions are in doubt here, or not known to have been confirmed."""
         return len(self.ledger.undecided) + len(self.preparing) + len(self.deciding) + len(self.unconfirmed)
 
     def _others(self, d: Decision) -> set[str]:
         return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
 
     def asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked, now: int, out: list[fx.Effect]) -> None:
-        """Each is answered through `Writer.settle`, once the log and the replicas have its record."""
+        """Take a question. It is answered through `Writer.settle`, once the log and the replicas have its record."""
         if isinstance(e, ev.PrepareAsked):
             self.prepare(e, now, out)
         elif isinstance(e, ev.DecideAsked):
@@ -93,8 +103,8 @@ class Voting:
     # --- the mapping (T8) ---
 
     def admits(self, e: ev.Submitted, now: int, out: list[fx.Effect]) -> bool:
-        """A commit was routed by another mapping than the one served here: may it go on? What is known of its id is
-        told whatever it was routed by (W6)."""
+        """Say whether a commit that was routed by another mapping than the served one may go on. What is known of its
+        id is told whatever mapping it was routed by (W6)."""
         writer = self.writer
         if e.mapping > writer.mapping:
             self.remap(e.mapping, NOBODY, now, out)
@@ -117,14 +127,14 @@ class Voting:
             self._when_held(writer.chain.state.lsn, token, out)
 
     def _expired(self, tx: bytes) -> bool:
-        """Is it at or below the horizon, or the one on its way?"""
+        """Say whether the id is at or below the horizon, or the one on its way."""
         return self.ledger.expired(tx) or tx[:STAMP_BYTES] <= self._ahead
 
     # --- prepare ---
 
     def prepare(self, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
-        """Validate and append, or answer at once. The outcome of the last vote follows it at once: what it needs, a
-        `Prepare` before it in this log and all other votes, is there whenever it is."""
+        """Validate and append, or answer at once. The outcome of the last vote is appended right behind it. What it
+        needs is there whenever it is: a `Prepare` before it in this log, and all other votes."""
         if self._known(e, now, out):
             return
         writer = self.writer
@@ -151,7 +161,7 @@ class Voting:
             self._decide(e.tx, e.token, now, out, commit=True)
 
     def _known(self, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> bool:
-        """Answers a repeated id (T1, W6)."""
+        """Say whether the id is known, and answer it if so (T1, W6)."""
         tx = e.tx
         if e.last and self._voted(e):
             self.decide(ev.DecideAsked(e.token, tx, commit=True, decides=True), now, out)
@@ -182,13 +192,13 @@ class Voting:
         return True
 
     def _voted(self, e: ev.PrepareAsked) -> bool:
-        """Has this one voted on it, or decided it, or is about to?"""
+        """Say whether this partition has voted on it, has decided it, or is about to."""
         vote = self._vote(e.tx)
         known = e.tx in self.ledger.decided or e.tx in self.deciding
         return known if vote is None else vote.digest == e.digest
 
     def _when_held(self, lsn: int, token: int, out: list[fx.Effect]) -> None:
-        """The log has it; answered once the replicas do, too."""
+        """Tell the caller that it happened, once the replicas have what the log has."""
         if lsn <= self.writer.acknowledged():
             out.append(fx.Reply(token, res.Happened(lsn)))
         else:
@@ -197,7 +207,7 @@ class Voting:
     # --- decide ---
 
     def decide(self, e: ev.DecideAsked, now: int, out: list[fx.Effect]) -> None:
-        """Append the outcome, or say how it stands."""
+        """Append the outcome, or say what the outcome is."""
         decision, item = self.ledger.decided.get(e.tx), self.deciding.get(e.tx)
         if decision is not None:
             self._stands(e, decision, out)
@@ -240,7 +250,7 @@ class Voting:
         return self.writer.short or self.writer.full()
 
     def _vote(self, tx: bytes) -> records.Prepare | None:
-        """In the log, or on its way there: an abort can follow it."""
+        """Return the vote, in the log or on its way there: an abort can follow it."""
         if (item := self.preparing.get(tx)) is not None:
             assert isinstance(item.record, records.Prepare)
             return item.record
@@ -257,7 +267,7 @@ class Voting:
     # --- the log ---
 
     def logged(self, item: InFlight, offset: int, now: int, out: list[fx.Effect]) -> Applied:
-        """The head of the queue, no commit, is in the log: what it means."""
+        """Take the head of the queue, which is no commit and is in the log now. Return what it means."""
         undecided = self.ledger.undecided.get(item.tx)
         meant = self.ledger.accepted(item.record, offset)
         if item.tokens:
@@ -289,7 +299,7 @@ class Voting:
             out.append(fx.Spread(tx, decision.commit, tuple(sorted(to))))
 
     def confirmed(self, e: ev.Confirmed) -> None:
-        """T6."""
+        """Note that a participant has the commit (T6)."""
         waits_for = self.unconfirmed.get(e.tx)
         if waits_for is not None:
             waits_for.discard(e.participant)
@@ -316,7 +326,7 @@ class Voting:
             self._move_horizon(now, out)
 
     def _doubt(self, now: int, out: list[fx.Effect]) -> None:
-        """D5: its initiator may be dead."""
+        """Ask about, or abort, what is in doubt for too long: its initiator may be dead (D5)."""
         for tx, u in list(self.ledger.undecided.items()):
             if now - self._since[tx] < self.settings.doubt_ms or tx in self.deciding:
                 continue
@@ -343,7 +353,7 @@ class Voting:
             self._ahead = stamp.to_bytes(STAMP_BYTES, "big")
 
     def _open(self) -> Iterator[bytes]:
-        """What the horizon must not pass."""
+        """Return what the horizon must not pass."""
         yield from self.ledger.undecided
         yield from self.preparing
         yield from self.deciding

@@ -1,12 +1,13 @@
-"""What the active sends its replicas beside the log, so that log and replicas have it at the same time (decision 7).
+"""This module sends replicas each record beside the log, so that log and replicas have it at the same time (decision
+7).
 
-Pushed is each record that an epoch writes between its first and its last: commits, votes, decisions, and what goes
-before them. Law: in the order of the log, to members of the wait set that follow closely; any push may be lost, since
-the log brings the record. Where commits do not wait for the log, commits alone are pushed: a successor appends again
-those it held, and behind a vote that only it held it would have to leave them out (E6).
+Every record that an epoch writes between its first and its last is pushed: commits, votes, decisions, and what goes
+before them. Law: records are pushed in the order of the log, to members of the wait set that follow closely. Any push
+may be lost, since the log brings the record. Where commits do not wait for the log, only commits are pushed. A
+successor appends again those it held; behind a vote that only it held it would have to leave them out (E6).
 
-There a push also says what is visible here by then, so that replicas show that, too, and nothing before it is (W7).
-Where no push follows a tick says it, once, unless the log has brought it by then.
+There a push also says what is visible here by then, so that replicas show that too, and nothing earlier (W7). Where no
+push follows, a tick says it once, unless the log has brought it by then.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from halog.core.ids import EpochId
 from halog.core.state.copy_state import CopyState
 
 
-class Pushing:
-    """Of one epoch."""
+class ReplicaPush:
+    """A `ReplicaPush` sends the records of one epoch."""
 
     def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, answers_early: Callable[[], None]) -> None:
-        """`answers_early` is called before something is answered that the log may lack."""
+        """Take the parts of the epoch. `answers_early` is called before something is answered that the log may lack."""
         self._copy = copy
         self._epoch = epoch
         self._writer = writer
         self._told = 0
-        """What replicas were last told that is visible here."""
+        """The last lsn that replicas were told is visible here."""
         writer.vote_sent = self._vote_sent
         writer.answers_early = answers_early
 
@@ -37,13 +38,13 @@ class Pushing:
             self.sent(out)
 
     def append_nothing(self) -> None:
-        """Append a record for barriers. It is pushed too: what is pushed behind it is held only if it is
+        """Append a record for barriers. It is pushed too: what is pushed behind it can be held only then
         (`Held.offer`)."""
         self._writer.append_nothing(self._copy.now, self._copy.out)
         self.sent(self._copy.out)
 
     def sent(self, out: list[fx.Effect]) -> None:
-        """Send the record whose `Append` is the last effect to those it waits for, too, if they follow closely."""
+        """Push the record whose `Append` is the last effect to the members it waits for, if they follow closely."""
         self._copy.tag = self._writer.tag
         if to := self._near():
             append = out[-1]
@@ -51,7 +52,7 @@ class Pushing:
             out.append(fx.Push(to, self._epoch, append.data, self._shown()))
 
     def _near(self) -> tuple[str, ...]:
-        """Who is pushed to."""
+        """Return the nodes that are pushed to."""
         writer, copy = self._writer, self._copy
         if not writer.wait_set or not copy.settings.pushes:
             return ()
@@ -60,13 +61,14 @@ class Pushing:
         return tuple(sorted(m.node for m in writer.wait_set if m in alive and m in acks and acks[m] >= near))
 
     def _shown(self) -> int:
-        """What is told to be visible here."""
+        """Return what replicas are told is visible here."""
         if self._copy.unlogged:
             self._told = self._writer.visible
         return self._told
 
     def ticked(self) -> None:
-        """What replicas were not told of, and the log does not have yet, is told without a record."""
+        """Say what is visible here without a record, if replicas were not told of it and the log does not have it
+        yet."""
         copy, writer = self._copy, self._writer
         if copy.unlogged and writer.unlogged and writer.visible > self._told and (to := self._near()):
             copy.out.append(fx.Push(to, self._epoch, b"", self._shown()))

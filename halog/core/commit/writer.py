@@ -1,11 +1,12 @@
-"""The writer of one opened epoch: validates, numbers and appends commits, and believes acknowledgements only in order.
+"""This module is the writer of one opened epoch. It validates, numbers and appends commits, and believes
+acknowledgements only in order.
 
 Law: an lsn is given only after size and versions were checked (W2). An acknowledgement counts only for the head of the
 queue and only at the expected offset (W3); the caller turns anything else into a verification or the end of the epoch
-(W4). A commit is logged first, then visible, then answered: the answer also waits for every member of the wait set.
-Where the policy does not wait for the log, the wait set alone makes it visible and answered; likewise a transaction
-that asks for that, once everything before it is in the log or answered (decision 14).
-This module never decides who is active and never touches the coordinator.
+(W4). A commit is logged first, then visible, then answered; the answer also waits for every member of the wait set.
+Where the policy does not wait for the log, the wait set alone makes it visible and answered. The same holds for a
+transaction that asks for that, once everything before it is in the log or answered (decision 14). This module never
+decides which node is active, and never touches the coordinator.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Asks = TypeVar("Asks", ev.Submitted, ev.PrepareAsked)
 
 
 class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
-    """A record given to the log and not yet known to be in it."""
+    """An `InFlight` is a record that was given to the log and is not yet known to be in it."""
 
     tag: int
     record: records.Record
@@ -47,18 +48,18 @@ class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     lsn: int
     tx: bytes
     answered: bool = False
-    """Was it acknowledged before the log had it?"""
+    """Whether it was acknowledged before the log had it."""
     early: bool = False
-    """May it be, whatever the policy says?"""
+    """Whether it may be acknowledged before the log has it, whatever the policy says."""
     vote: bool = False
-    """Is it of a transaction over several partitions? Then the log is waited for, here and by all behind it."""
+    """Whether it is of a transaction over several partitions. Such a record, and all behind it, wait for the log."""
 
 
 VoteLogged = Callable[[InFlight, int, int, list[fx.Effect]], Applied]
 
 
 class Writer:
-    """State of one epoch's writing. Methods append effects to `out`."""
+    """A `Writer` keeps the state of one epoch's writing. Methods append effects to `out`."""
 
     def __init__(self, chain: Chain, outcomes: Outcomes, settings: Settings, expected: int, tag: int) -> None:
         self.chain = chain
@@ -71,7 +72,7 @@ class Writer:
         self.last_hash = chain.state.hash
         self.queue: deque[InFlight] = deque()
         self.flying = 0
-        """Bytes of the records in `queue`."""
+        """The number of bytes of the records in `queue`."""
         self.by_tx: dict[bytes, InFlight] = {}
         self.overlay: dict[bytes, int] = {}
         self.overlay_lsn: dict[bytes, int] = {}
@@ -79,34 +80,35 @@ class Writer:
         self.acks: dict[Member, int] = {}
         self.wait_set: frozenset[Member] = frozenset()
         self.counted: frozenset[Member] = frozenset()
-        """Those whose acknowledgements count for a quorum, and"""
+        """The members whose acknowledgements count for a quorum."""
         self.quorum = 0
-        """how many of them must have a commit (R7)."""
+        """How many of them must have a commit (R7)."""
         self.early = False
-        """Is a commit acknowledged once those it waits for have it, in the log or not?"""
+        """Whether a commit is acknowledged once the members it waits for have it, in the log or not."""
         self.backed = False
-        """Does every sync set the znode may hold name somebody?"""
+        """Whether every sync set the znode may hold names a member."""
         self.demands = Demands()
         self.asked = False
-        """Is there a demand that was not met yet?"""
+        """Whether there is a demand that is not met yet."""
         self.shown = 0
-        """So many at the head of `queue` are answered and visible."""
+        """How many records at the head of `queue` are answered and visible."""
         self.short: res.TooFew | None = None
-        """What a new commit is told while too few are there."""
+        """What a new commit is told while too few members are there."""
         self.closed: res.Result | None = None
-        """One that changes something is told that, or that the partition is disabled on its only node (P7)."""
+        """What a new commit that changes something is told: the same, or that the partition is disabled on its only
+        node (P7)."""
         self.flying_votes = 0
-        """So many of `queue` are no commits of one partition."""
+        """How many records in `queue` are not commits of one partition."""
         self.locks = Locks()
-        """What transactions over several partitions hold, as soon as their `Prepare` was appended."""
+        """What transactions over several partitions hold, from when their `Prepare` was appended."""
         self.mapping = 0
-        """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
+        """The mapping's version that is served, from when its `MapperChanged` was appended (T8)."""
         self.vote_sent: Callable[[list[fx.Effect]], None] = lambda out: None
-        """Is called behind each record of these that was appended."""
+        """Called after each such record was appended."""
         self.vote_logged: VoteLogged = lambda item, offset, now, out: item.record
-        """Is called when the log has one of these, at `offset`; returns what the record means."""
+        """Called when the log has such a record, at `offset`; returns what the record means."""
         self.answers_early: Callable[[], None] = lambda: None
-        """Is called before something is answered that the log may lack."""
+        """Called before something is answered that the log may lack."""
 
     # --- commits ---
 
@@ -119,7 +121,7 @@ class Writer:
         if self.locks and refusal is None:
             refusal = self.locks.against(e.reads, e.changes)
         if (refusal := refusal or self.full()) is not None:
-            if not isinstance(refusal, _Joined):
+            if not isinstance(refusal, _JoinedAttempt):
                 out.append(fx.Reply(e.token, refusal))
             return
         header = self.header(e.tx)
@@ -137,7 +139,8 @@ class Writer:
     def encoded(
         self, record: records.Commit | records.Prepare, token: int, out: list[fx.Effect], *, moves: bool = False
     ) -> bytes | None:
-        """The record's bytes; None: it is too large, or leaves an object that is, and `token` is answered that."""
+        """Return the record's bytes. None: the record is too large, or leaves an object that is, and `token` was
+        answered so."""
         data, limit = records.encode(record), self.settings.max_record_bytes
         if len(data) <= self._small:
             return data
@@ -150,7 +153,7 @@ class Writer:
         return data if large is None else None
 
     def asks(self, durability: Durability) -> None:
-        """The commit just appended waits for less than the policy says, or for more."""
+        """Note that the commit just appended waits for less than the policy says, or for more."""
         item = self.queue[-1]
         self.asked = True
         if durability.early:
@@ -160,27 +163,28 @@ class Writer:
             item.tokens.clear()
 
     def header(self, tx: bytes = NO_TX) -> records.Header:
-        """Of the next record."""
+        """Return the header of the next record."""
         state = self.chain.state
         return records.Header(state.log_id, state.epoch, self.last_lsn + 1, self.last_hash, tx)
 
     def refused(self, e: ev.PrepareAsked) -> res.Result | None:
-        """Why these objects cannot be locked now."""
+        """Return why these objects cannot be locked now."""
         e = self.as_read(e)
         return self._closed_to(e) or self._conflict(e) or self.locks.against(e.reads, e.changes) or self.full()
 
     def _closed_to(self, e: Asks) -> res.Result | None:
-        return self.closed if e.changes else self.short  # what is disabled can be read, also by who writes elsewhere
+        return self.closed if e.changes else self.short  # it can be read, also if the caller writes elsewhere
 
     def as_read(self, e: Asks) -> Asks:
-        """It read what the log did not have then: versions of this epoch are lsns now, or in flight."""
+        """Return the request with versions as they are now. It read what the log did not have then: versions of this
+        epoch are lsns now, or in flight."""
         number = self.chain.state.epoch.number
         reads = [(key, as_logged(version, number)) for key, version in e.reads]
         changes = [msgspec.structs.replace(c, replaced=as_logged(c.replaced, number)) for c in e.changes]
         return msgspec.structs.replace(e, reads=reads, changes=changes)
 
     def full(self) -> res.Busy | None:
-        """What a new commit is told while too much is in flight."""
+        """Return what a new commit is told while too much is in flight."""
         if len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
             return res.Busy(self.settings.max_in_flight)
         if self.flying >= self.settings.max_in_flight_bytes:
@@ -194,7 +198,7 @@ class Writer:
     def append_vote(
         self, record: records.Record, data: bytes, now: int, token: int, out: list[fx.Effect], *, patience_ms: int = 0
     ) -> InFlight:
-        """The same of a transaction over several partitions; `token` waits as that of a commit does."""
+        """Append a record of a transaction over several partitions; `token` waits like that of a commit."""
         self._append(record, data, now, [], out, patience_ms=patience_ms)
         item = self.queue[-1]
         item.vote, item.tokens = True, [token] if token else []
@@ -203,10 +207,10 @@ class Writer:
         return item
 
     def append_nothing(self, now: int, out: list[fx.Effect]) -> None:
-        """Append a commit that changes nothing, and that nobody waits for (`halog.core.active.read_barriers`)."""
+        """Append a commit that changes nothing and that nobody waits for (`halog.core.active.read_barriers`)."""
         record = records.Commit(self.header(barrier_id(self.last_lsn + 1)), ())
         self._append(record, records.encode(record), now, [NOBODY], out)
-        self.queue[-1].early = True  # it changes nothing: who does not wait for the log does not wait for it
+        self.queue[-1].early = True  # it changes nothing: commits that do not wait for the log do not wait for it
 
     def _append(
         self,
@@ -229,8 +233,8 @@ class Writer:
             self.by_tx[item.tx] = item
         out.append(fx.Append(item.tag, data, patience_ms))
 
-    def _known(self, e: ev.Submitted) -> res.Result | _Joined | None:
-        """What is already known of this transaction id (W6)."""
+    def _known(self, e: ev.Submitted) -> res.Result | _JoinedAttempt | None:
+        """Return what is already known of this transaction id (W6)."""
         joined = self.by_tx.get(e.tx)
         if joined is not None:
             return self._join(joined, e)
@@ -247,8 +251,9 @@ class Writer:
             return _JOINED
         return res.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
 
-    def _join(self, item: InFlight, e: ev.Submitted) -> res.Result | _Joined:
-        """The same transaction once more: what either of them waits for, both do, unless it was answered."""
+    def _join(self, item: InFlight, e: ev.Submitted) -> res.Result | _JoinedAttempt:
+        """Join the same transaction's earlier attempt. Both then wait for what either waits for, unless it was
+        answered."""
         replicas = self.demands.of(item.lsn, e.durability)
         if item.answered and not replicas:
             return res.Happened(item.lsn)
@@ -264,7 +269,7 @@ class Writer:
         self.demands.want(lsn, replicas, token)
 
     def park(self, lsn: int, token: int) -> None:
-        """Answer `token` with `lsn` once the replicas have it; `waiting` stays in order of lsn."""
+        """Let `token` wait for `lsn`: it is answered once the replicas have it. `waiting` stays in order of lsn."""
         for i, (at, tokens) in enumerate(self.waiting):
             if at == lsn:
                 tokens.append(token)
@@ -275,7 +280,7 @@ class Writer:
         self.waiting.append((lsn, [token]))
 
     def _conflict(self, e: ev.Submitted | ev.PrepareAsked) -> res.Result | None:
-        """Versions are checked against committed and in-flight changes; a duplicate is told if all of them hold."""
+        """Check versions against committed and in-flight changes. A duplicate is told only if all versions hold."""
         overlay, found, duplicate = self.overlay, e.found, None
         for key, version in e.reads:
             now = overlay.get(key)
@@ -284,7 +289,8 @@ class Writer:
             if now != version:
                 return res.Conflicted(key, version, now, self.overlay_lsn.get(key, 0))
         own: dict[bytes, int] = {}
-        """What this transaction's earlier changes leave under a key: delete + create of one key is a new instance."""
+        """What this transaction's earlier changes leave under a key: delete and create of one key make a new
+        instance."""
         for c in e.changes:
             now = own.get(c.key, overlay.get(c.key))
             settled = 0 if now is None or c.key in own else self.overlay_lsn[c.key]
@@ -314,12 +320,12 @@ class Writer:
 
     @property
     def visible(self) -> int:
-        """The last lsn that is logged, or acknowledged before."""
+        """Return the last lsn that is logged, or was acknowledged before."""
         return self.queue[self.shown - 1].lsn if self.shown else self.chain.state.lsn
 
     def logged(self, next_offset: int, out: list[fx.Effect], now: int = 0, *, own: bool = True) -> InFlight:
-        """The head of the queue is in the log: it is part of history, visible, and answered once the replicas have it.
-        `own`: extend the chain here (not when the chain itself read the record)."""
+        """Take the head of the queue into the history: the log has it. It is visible, and answered once the replicas
+        have it. If `own`, extend the chain here (not when the chain itself read the record)."""
         item = self.queue.popleft()
         self.flying -= item.size
         self.shown -= self.shown > 0
@@ -336,7 +342,7 @@ class Writer:
         return item
 
     def logged_run(self, count: int, next_offset: int, out: list[fx.Effect]) -> None:
-        """The same for so many commits at once; only the last one's place in the chain need be known."""
+        """Take so many commits into the history at once; only the last one's place in the chain need be known."""
         items = [self.queue.popleft() for _ in range(count)]
         self.shown = max(0, self.shown - count)
         for item in items:
@@ -357,12 +363,12 @@ class Writer:
             self.waiting.append((item.lsn, item.tokens))
 
     def acknowledged(self) -> int:
-        """The highest lsn that the log, every member of the wait set and a quorum have; without the log where commits
-        do not wait for it, unless there is nobody else to have them."""
+        """Return the highest lsn that the log, every member of the wait set and a quorum have. The log is left out
+        where commits do not wait for it, unless no other member is to have them."""
         return self._held(self.last_lsn if self.early else self.chain.state.lsn)
 
     def _held(self, lsn: int) -> int:
-        """How far up to `lsn` every member of the wait set and a quorum have everything."""
+        """Return how far, up to `lsn`, every member of the wait set and a quorum have everything."""
         for m in self.wait_set:
             lsn = min(lsn, self.acks.get(m, 0))
         if self.quorum:
@@ -371,7 +377,7 @@ class Writer:
         return lsn
 
     def settle(self, out: list[fx.Effect]) -> None:
-        """Answer what is logged and held by all of the wait set."""
+        """Tell callers of commits that are logged and held by all of the wait set."""
         if not (self.waiting or self.asked or (self.early and self.queue)):
             return
         upto = self._held(self.last_lsn if self.early else self.chain.state.lsn)
@@ -384,7 +390,8 @@ class Writer:
             self._settle_early(upto, out)
 
     def _settle_asked(self, upto: int, out: list[fx.Effect]) -> None:
-        """What asked for less than the policy is answered early, what asked for more once it has that too."""
+        """Tell callers that asked for less than the policy early, and those that asked for more once their commits have
+        that too."""
         logged, demands = self.chain.state.lsn, self.demands
         is_early = demands.early > logged and self.backed
         self._settle_early(self._held(self.last_lsn) if is_early else upto, out)
@@ -394,8 +401,8 @@ class Writer:
         self.asked = bool(demands.wanted) or demands.early > logged
 
     def _settle_early(self, upto: int, out: list[fx.Effect]) -> None:
-        """What the replicas have is acknowledged, and visible first (W7); the log will have it. One that waits for the
-        log is waited for by all behind it."""
+        """Show what the replicas have, then acknowledge it (W7); the log will have it. Behind a record that waits for
+        the log all wait."""
         items: list[InFlight] = []
         for item in islice(self.queue, self.shown, None):
             if item.lsn > upto or item.vote or not (self.early or item.early):
@@ -412,19 +419,19 @@ class Writer:
 
     @property
     def unlogged(self) -> bool:
-        """Was anything acknowledged that the log is not known to have?"""
+        """Say whether anything was acknowledged that the log is not known to have."""
         return self.shown > 0
 
     def overdue(self, now: int) -> bool:
-        """True if the oldest append has gone unanswered for too long."""
+        """Say whether the oldest append has gone unanswered for too long."""
         return bool(self.queue) and now - self.queue[0].since_ms > self.settings.commit_deadline_ms
 
     def unanswered_since(self, now: int) -> int:
-        """When the oldest append was given to the log that it has not answered; `now`: there is none."""
+        """Return when the oldest unanswered append was given to the log; `now`: there is none."""
         return self.queue[0].since_ms if self.queue else now
 
     def abandon(self, why: str, out: list[fx.Effect]) -> None:
-        """The epoch is over: whatever was not answered is unknown."""
+        """Tell all callers that still wait that the outcome is unknown: the epoch is over."""
         tokens: Iterable[int] = [
             *(t for _, ts in self.waiting for t in ts),
             *(t for item in self.queue if not item.answered for t in item.tokens),
@@ -435,8 +442,8 @@ class Writer:
             given_up.clear()
 
 
-class _Joined:
-    """The token now waits with an earlier attempt of the same transaction."""
+class _JoinedAttempt:
+    """Says that the token now waits with an earlier attempt of the same transaction."""
 
 
-_JOINED = _Joined()
+_JOINED = _JoinedAttempt()

@@ -1,8 +1,8 @@
-"""From "the active is gone" to serving: rules E2-E5, in one small object per copy.
+"""This module leads from "the active is gone" to serving (rules E2-E5), in one small object per copy.
 
 A suspicion may be hasty: a wrong one costs a moment, never data, since the compare-and-set has one winner and the log
-takes only the highest epoch. Where commits wait for the log any copy that can read it may win; the most recent one is
-picked because it has the least to read. Where they do not, somebody who answered must hold what the log may lack
+takes only the highest epoch. Where commits wait for the log, any copy that can read it may win; the most recent one is
+picked because it has the least to read. Where they do not, one that answered must hold what the log may lack
 (`tail.py`). The winner appends `EpochStarted`, reads up to it, appends what is missing and `EpochOpened`, reads that
 back accepted, and serves.
 """
@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from halog.core import effects as fx, events as ev
-from halog.core.active.epoch_merge import Merging
+from halog.core.active.epoch_merge import EpochMerge
 from halog.core.active.lease import Predecessor
-from halog.core.active.quorum_overrides import Overrides
+from halog.core.active.quorum_overrides import QuorumOverrides
 from halog.core.election.causes import Causes, put_back
 from halog.core.election.log_doubt import LogDoubt
 from halog.core.election.opening import Opening
 from halog.core.election.positions import lacking_holders
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
-from halog.core.replica.pushed_store import Stowing, is_holder
+from halog.core.replica.pushed_store import PushedStore, is_holder
 from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.changes import NodeList, told_by
@@ -35,22 +35,22 @@ from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST
 
 
 class Campaign:
-    """Elections as one copy sees them."""
+    """A `Campaign` is one copy's part in elections."""
 
     def __init__(
         self,
         copy: CopyState,
-        overrides: Overrides,
-        merging: Merging,
+        overrides: QuorumOverrides,
+        merging: EpochMerge,
         predecessor: Predecessor,
-        stowing: Stowing,
+        stowing: PushedStore,
         *,
         step_down: Callable[[str, str], None],
         lost: Callable[[str], None],
         lead: Callable[[NodeList], None],
     ) -> None:
-        """`step_down` is called, by which happening and why, where an attempt comes to nothing; `lost` where the copy
-        cannot go on; `lead` where the epoch is open and is to be served."""
+        """Take the parts of the copy. `step_down` is called with the happening and the reason where an attempt comes to
+        nothing; `lost` where the copy cannot go on; `lead` where the epoch is open and is to be served."""
         self._copy = copy
         self._overrides = overrides
         self._merging = merging
@@ -73,51 +73,51 @@ class Campaign:
         """Why `claim` was made."""
         self.claims = 0
         self.claim = copy.table
-        """The table this node tries to set, or set last; `replaced` is the one before it."""
+        """The table that this node tries to set, or set last; `replaced` is the one before it."""
         self.replaced = copy.table
         self.unanswered = False
-        """A set of `claim` was sent and nobody knows whether it landed."""
+        """Whether a set of `claim` was sent whose result is unknown."""
         self.short = False
-        """It was said that too few are there."""
+        """Whether operators were told that too few are there."""
         self.tails: dict[str, Sequence[bytes]] = {}
-        """What those who answered hold beyond the log."""
+        """What the nodes that answered hold beyond the log."""
         self.withheld: set[str] = set()
-        """Holders that answered without it."""
+        """Holders that answered without their tail."""
         self.waits_for: frozenset[Member] = frozenset()
-        """It was said that these are needed."""
+        """The members that operators were told are needed."""
         self.gone: tuple[frozenset[Member], int] = frozenset(), 0
-        """Since when the nodes of these are known to have been started anew."""
+        """Members whose nodes are known to have been started anew, and since when."""
         self.lossy = False
-        """What the log may lack is given up with this claim."""
+        """Whether this claim gives up what the log may lack."""
         self.session_lost = False
-        """Since the last claim; a lease of its epoch must know."""
+        """Whether the session was lost since the last claim; a lease of its epoch must know."""
         self.waits = False
-        """Our epoch has opened, and others may still read under leases."""
+        """Whether our epoch has opened, but others may still read under leases."""
         self.ahead_since: int | None = None
-        """Since when the log shows a later epoch than the znode: for a moment that is a watch that is late."""
+        """Since when the log shows a later epoch than the znode. If only for a moment, a watch is late."""
         self.opening = Opening(copy, self, merging, step_down, lost)
         self.log = LogDoubt(copy)
 
     # --- when to stand ---
 
     def witnessed(self, why: str) -> None:
-        """The active died while this node watched: no grace is due."""
+        """Note that the active node died while this node watched: no grace is due."""
         self.grace_until = self._copy.now
         self.causes.witnessed(why)
 
     def watch(self, table: PartitionTable) -> None:
-        """The znode is about to become `table`."""
+        """Note that the znode is about to become `table`."""
         self.causes.watch(table)
         self.log.watch(table)
         copy = self._copy
         copy.out += told_by(copy.me, copy.alive, copy.table, table, self._overrides.passed())
 
     def pause(self) -> None:
-        """This node just gave up an epoch: let others go first for a moment."""
+        """Let others go first for a moment: this node just gave up an epoch."""
         self.not_before = self._copy.now + self._copy.settings.retry_ms
 
     def gave_up(self, why: str, since_ms: int, *, opened: bool) -> None:
-        """This node ended an epoch of its own. `since_ms`: since when the log had said nothing."""
+        """Note that this node ended an epoch of its own. `since_ms`: since when the log had said nothing."""
         self.causes.gave_up(why)
         if not opened:
             self.log.not_opened()
@@ -126,8 +126,8 @@ class Campaign:
         self.release()
 
     def release(self) -> None:
-        """This node is up, so to the others its epoch looks alive: say in the znode that it is over, or nobody but this
-        node would ever stand, and it might stand back for them (or be the one that cannot reach the log)."""
+        """Say in the znode that this node's epoch is over. This node is up, so to the others its epoch looks alive, and
+        only this node would ever stand. It might stand back for them, or be the one that cannot reach the log."""
         copy = self._copy
         if copy.epoch_ours and any(m.node in copy.table.present for m in copy.alive if m != copy.me):
             replicas = copy.table.replicas
@@ -137,8 +137,8 @@ class Campaign:
             copy.out.append(fx.SetTable(copy.next_round(), copy.version, table))
 
     def _holds(self) -> bool:
-        """Has this node what the log did not take? One that failed is asked by nobody; but what it leaves on its disk
-        it brings along when it is started anew, which is waited for."""
+        """Say whether this node has what the log did not take. Nobody asks a node that failed; but it brings what it
+        leaves on its disk along when it is started anew, which is waited for."""
         return (
             self._copy.role is not Role.FAILED
             or bool(self._copy.tail.run)
@@ -146,19 +146,19 @@ class Campaign:
         )
 
     def handed_over(self) -> None:
-        """The current epoch ended in favour of a successor: its turn first, and at once."""
+        """Let the successor claim first, and at once: the current epoch ended in its favour."""
         self.not_before = self._copy.now + self._copy.settings.handed_ms
         if self._copy.role in (Role.FOLLOWING, Role.ELECTING) and self._copy.eligible and self._mine_by_hand_over():
             self._copy.become("handed over to me")
             self._claim()
 
     def settled(self) -> None:
-        """Somebody's compare-and-set went through: stand back."""
+        """Stand back: another node's compare-and-set went through."""
         if self._copy.role is Role.ELECTING:
             self._copy.become("deposed", "the znode changed")
 
     def _wanted(self) -> bool:
-        """Is the partition without an active node, as far as this copy knows?"""
+        """Say whether the partition is without an active node, as far as this copy knows."""
         copy = self._copy
         if copy.role is not Role.FOLLOWING or not copy.eligible:
             return False
@@ -170,8 +170,9 @@ class Campaign:
         return gone or self._closed() or self._outdated()
 
     def _living(self) -> frozenset[Member]:
-        """Who is not heard, and stays all the same, since it answers. With a quorum it stays as long as it has that
-        through others: the node list is as it set it, and it reaches the coordinator, since it answers there."""
+        """Return the active node if it is silent but stays, since it answers challenges. With a quorum it stays as long
+        as it has that through others: the node list is as it set it, and it reaches the coordinator, since it answers
+        there."""
         copy, active = self._copy, self._copy.table.active
         if active not in copy.answering or active is None:
             return frozenset()
@@ -182,8 +183,9 @@ class Campaign:
         return frozenset({active}) if have >= needed(copy.table, active.node) else frozenset()
 
     def _outdated(self) -> bool:
-        """Has the log been in a later epoch than the znode for some time? Then the znode was put back to an older one,
-        and names a node that only an append would tell: with a quorum it may refuse commits for ever instead (E4)."""
+        """Say whether the log has been in a later epoch than the znode for some time. Then the znode was put back to an
+        older one, and names a node that only an append would tell. With a quorum that node may refuse commits for ever
+        instead (E4)."""
         copy = self._copy
         if copy.chain.state.epoch.number <= copy.table.epoch.number:
             self.ahead_since = None
@@ -212,7 +214,7 @@ class Campaign:
             self._stand()
 
     def _enough(self) -> bool:
-        """Fewer than quorum: no election, wait (Q2). Said once."""
+        """Say whether there is a quorum. With fewer nodes there is no election; that is told once (Q2)."""
         copy = self._copy
         up = {m.node for m in copy.alive if m.node in copy.table.present}
         need = needed(copy.table, copy.me.node)
@@ -267,8 +269,8 @@ class Campaign:
             self._decide()
 
     def _answer_itself(self) -> None:
-        """As late as the others did: two that read meanwhile would each find the other one more recent, and both stand
-        back."""
+        """Set this node's own position now, as late as the others did. Else two nodes that read meanwhile would each
+        find the other one more recent, and both stand back."""
         copy = self._copy
         self.told[copy.me.node] = self.told[copy.me.node]._replace(position=copy.position)
 
@@ -287,8 +289,8 @@ class Campaign:
             self._stand_back("what was acknowledged may be with nodes that are not there")
 
     def _whole(self) -> bool:
-        """Is whatever was acknowledged at hand (E2, E3)? Where commits do not wait for the log, somebody who answered
-        must hold it; unless it cannot come back."""
+        """Say whether whatever was acknowledged is at hand (E2, E3). Where commits do not wait for the log, a node that
+        answered must hold it, unless it cannot come back."""
         copy, wanted = self._copy, holders(self._copy.table)
         if not copy.unlogged or self._closed():
             return True
@@ -313,7 +315,7 @@ class Campaign:
         return False
 
     def _give_up(self, names: str) -> None:
-        """What the log lacks does not come back, but for what is on disks."""
+        """Give up what the log lacks: it does not come back, except for what is on disks."""
         copy = self._copy
         self._adopt()
         self.lossy = True
@@ -328,8 +330,8 @@ class Campaign:
         copy.out.append(Tell(UNLOGGED_LOST, "", why))
 
     def _is_young(self, wanted: frozenset[Member]) -> bool:
-        """May the disk of one of these, which were started anew, have something yet? A node is up before its copies are
-        opened; it is waited for as long as that takes, since it may host this partition no more."""
+        """Say whether the disk of one of these, which were started anew, may still have something. A node is up before
+        its copies are opened. It is waited for as long as that takes, since it may not host this partition any more."""
         now = self._copy.now
         if self.gone[0] != wanted:
             self.gone = wanted, now
@@ -341,7 +343,7 @@ class Campaign:
             self._copy.tail.adopt(tail, self._copy.chain.state)
 
     def _voices(self) -> int:
-        """Nodes that answered and are still there, this one included."""
+        """Return how many nodes answered and are still there, this one included."""
         up = {m.node for m in self._copy.alive}
         return sum(n in up for n in self.told)
 
@@ -399,8 +401,9 @@ class Campaign:
             copy.out.append(fx.Refresh())
 
     def table_seen(self, moved: bool) -> None:
-        """While claiming: the znode tells whether an unanswered set went through; if not, the same set is sent again,
-        so that at most one of them can land. Where the log was in doubt its answer is old by now: it is asked anew."""
+        """Take the znode while claiming: it tells whether an unanswered set went through. If not, the same set is sent
+        again, so that at most one of them can land. Where the log was in doubt its answer is old by now, so it is asked
+        again."""
         copy = self._copy
         if copy.table.epoch == self.epoch and copy.epoch_ours:
             self._claimed()
@@ -410,7 +413,7 @@ class Campaign:
             self._send()
 
     def log_answered(self, e: ev.LogAnswered) -> None:
-        """The log answers: it may be claimed again, or for the first time."""
+        """Take an answer of the log: an epoch may be claimed, again or for the first time."""
         if not self.log.answered(e):
             return
         if self._copy.role is not Role.CLAIMING:
@@ -431,24 +434,24 @@ class Campaign:
     # --- starting and opening ---
 
     def opened(self) -> None:
-        """Our epoch is open in the log."""
+        """Note that our epoch is open in the log."""
         self.log.opened(here=True)
         self._merging.opened()
         self.waits = True
         self.serve_if_over()
 
     def merge_made(self, e: ev.MergeMade) -> None:
-        """Open the epoch with what was made of a merge, or as any other epoch is opened."""
+        """Open the epoch with what was made of a merge, or like any other epoch."""
         if self._merging.made(e, self.epoch):
             self.opening.open_with(e.records)
 
     def died(self, e: ev.Died) -> None:
-        """Its host says so: whoever waits for its lease need not."""
+        """Note that the host of this incarnation says that it died: its lease need not be waited for."""
         self._predecessor.died(e.member)
         self.serve_if_over()
 
     def serve_if_over(self) -> None:
-        """Open to callers, once nobody else may read under a lease."""
+        """Serve callers, once no other node may read under a lease."""
         if self.waits and self._copy.role is Role.OPENING and self._predecessor.over():
             self._serve()
 
@@ -456,7 +459,7 @@ class Campaign:
         copy = self._copy
         copy.become("opened", self.why)
         copy.out.append(fx.StopReading())
-        lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
+        lost = "" if self.by_hand_over else self.why  # a node that handed over is not removed for it
         self.patience = copy.settings.election_ms
         self._lead(NodeList(self.replaced, copy.me, lost))
 

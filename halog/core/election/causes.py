@@ -1,4 +1,5 @@
-"""Why this node stands for election, in words for operators: what it saw of the end of the epoch before."""
+"""This module says why this node stands for election, in words for operators: what it saw of the end of the epoch
+before."""
 
 from __future__ import annotations
 
@@ -14,26 +15,27 @@ from halog.events import UNLOGGED_LOST
 
 
 class Causes:
-    """As one copy saw it."""
+    """Keeps what one copy saw."""
 
     def __init__(self, copy: CopyState) -> None:
         self._copy = copy
         self._lost: tuple[Member | None, str] = (None, "")
-        """The active that was last seen to go, and why."""
+        """The active node that was last seen to go, and why."""
         self._gave_up: tuple[int, str] = (-1, "")
-        """Number of the epoch whose writer gave it up by itself, and how that reads."""
+        """The number of the epoch that its writer gave up by itself, and how that reads."""
 
     def witnessed(self, why: str) -> None:
-        """The active died while this node watched."""
+        """Note that the active node died while this node watched."""
         self._lost = (self._copy.table.active, why)
 
     def gave_up(self, why: str) -> None:
-        """This node ended its own epoch."""
+        """Note that this node ended its own epoch."""
         copy = self._copy
         self._gave_up = (copy.table.epoch.number, f"{copy.me.node} gave up epoch {copy.table.epoch.number}: {why}")
 
     def watch(self, table: PartitionTable) -> None:
-        """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
+        """Note which node gave up, since the znode is about to become `table`: somebody may ask later why there was an
+        election."""
         before, number = self._copy.table, table.epoch.number
         if self._copy.unlogged and _given_up(before, table):
             names = ", ".join(sorted(m.node for m in holders(before)))
@@ -42,7 +44,7 @@ class Causes:
             self._gave_up = (number, f"{before.active.node} gave up epoch {number}")
 
     def because(self, *, handed_over: bool) -> str:
-        """Why now."""
+        """Return why there is an election now."""
         table = self._copy.table
         active, number = table.active, table.epoch.number
         if handed_over:
@@ -58,15 +60,16 @@ class Causes:
 
 
 def _given_up(before: PartitionTable, now: PartitionTable) -> bool:
-    """Did an operator give up those who may hold what the log lacks (E3)? Nobody else takes the role away and leaves
-    those whom commits waited for in the node list, none of them sync."""
+    """Say whether an operator gave up the members that may hold what the log lacks (E3). Nothing else takes the role
+    away and leaves the members that commits waited for in the node list, none of them sync."""
     listed = {r.member for r in now.replicas}
     same_epoch = now.active is None and now.epoch == before.epoch
     return same_epoch and bool(before.sync_set) and not now.sync_set and before.sync_set <= listed
 
 
 def put_back(state: ChainState, replaced: PartitionTable) -> Iterator[Tell]:
-    """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
+    """Tell operators if a set replaced a table older than the log. That table named the holders of what the log lacked
+    at some other time."""
     had = state.epoch.number
     if had > replaced.epoch.number:
         why = f"the znode was put back to epoch {replaced.epoch.number}, the log has been in {had}"

@@ -1,11 +1,11 @@
-"""A node that is not heard, and is not known to be dead: does it live? Asked of it through the coordinator.
+"""This module asks a silent node through the coordinator whether it lives, unless it is known to be dead.
 
 The line between two nodes may be cut while both reach all servers. So a node that falls silent is challenged before its
-silence counts: by then it has answered, unless it was stopped or is gone. An answer says that it lived when it was
-*asked*, so it counts from then on, for twice as long as silence may last; what it answered in an earlier silence is
-worth nothing.
-While it counts nobody claims what that node is active for. No evidence is waited for: a process that is no more, by its
-refused address or its host, is replaced at once, and one that does not answer as soon as its silence counts.
+silence counts. By then it has answered, unless it was stopped or is gone. An answer says that it lived when it was
+*asked*. So it counts from then on, for twice as long as silence may last. What it answered in an earlier silence counts
+for nothing. While an answer counts nobody claims what that node is active for. No evidence is waited for. A process
+that has ended, by its refused address or its host, is replaced at once; one that does not answer is replaced as soon as
+its silence counts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import Final
 
 KEPT: Final = 8
-"""Questions whose answers may still come."""
+"""The answers to so many questions may still come."""
 
 
 class Challenges:
-    """Of one other run, in ms of this node's clock. `patience_ms`: how long it may be silent."""
+    """Keeps the challenges of one incarnation. Times are ms of this node's clock. `patience_ms`: how long it may be
+    silent."""
 
     def __init__(self, patience_ms: int) -> None:
         self._patience_ms = patience_ms
@@ -27,7 +28,8 @@ class Challenges:
         """When the question was asked that was answered last."""
 
     def due(self, now: int, silent_ms: int) -> int | None:
-        """The number of the question to be asked now, if one is: three times in the time that it may be silent."""
+        """Return the number of the question to ask now, if it is time: three questions within the time that it may be
+        silent."""
         every = self._patience_ms // 3
         last = self._asked_at.get(self._number)
         if silent_ms < every or (last is not None and now - last < every):
@@ -38,19 +40,19 @@ class Challenges:
         return self._number
 
     def answered(self, number: int) -> None:
-        """It has answered this question."""
+        """Note that it has answered this question."""
         asked = self._asked_at.get(number)
         if asked is not None:
             self._proved_at = asked if self._proved_at is None else max(self._proved_at, asked)
 
     def lives(self, now: int, silent_since: int) -> bool:
-        """Has it answered a fresh one, of this very silence? The coordinator may take as long as it may be silent to
-        carry a question and its answer."""
+        """Say whether it has answered a fresh question of this very silence. The coordinator may take as long as the
+        node may be silent to carry a question and its answer."""
         if self._proved_at is None or self._proved_at < silent_since:
             return False
         return now - self._proved_at <= 2 * self._patience_ms
 
     def over(self) -> None:
-        """It is heard again, or known to be dead: what it answered before counts no more."""
+        """Forget its answers: it is heard again, or known to be dead."""
         self._proved_at = None
         self._asked_at = {n: at for n, at in self._asked_at.items() if n == self._number}

@@ -1,7 +1,7 @@
-"""From the claim to an open epoch: what is appended, and what the log shows of it (E4, E5).
+"""This module leads from the claim to an open epoch: what is appended, and what the log shows of it (E4, E5).
 
-`EpochStarted` fences everything lower. Once it is read, what the log lacks is appended again, and once that is read,
-the record that opens the epoch: `EpochOpened`, or what a merge brings (`halog.core.active.epoch_merge`).
+`EpochStarted` fences every lower epoch. Once it is read, what the log lacks is appended again. Once that is read, the
+record that opens the epoch is appended: `EpochOpened`, or what a merge brings (`halog.core.active.epoch_merge`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from halog.core import effects as fx
-from halog.core.active.epoch_merge import Merging
+from halog.core.active.epoch_merge import EpochMerge
 from halog.core.log import records
 from halog.core.log.chain import Verdict
 from halog.core.roles import Role
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class Opening:
-    """Of one copy's campaigns."""
+    """An `Opening` opens the epochs of one copy's campaigns."""
 
     def __init__(
         self,
         copy: CopyState,
         campaign: Campaign,
-        merging: Merging,
+        merging: EpochMerge,
         step_down: Callable[[str, str], None],
         lost: Callable[[str], None],
     ) -> None:
-        """`step_down` is called, by which happening and why, where the epoch comes to nothing; `lost` where the copy
-        cannot go on."""
+        """Take the parts of the copy. `step_down` is called with the happening and the reason where the epoch comes to
+        nothing; `lost` where the copy cannot go on."""
         self._copy = copy
         self._campaign = campaign
         self._merging = merging
@@ -41,7 +41,7 @@ class Opening:
         self.first_tag = 0
         """The tag of `EpochStarted`."""
         self._open_at = 0
-        """The lsn with which everything the log lacked is in it."""
+        """The lsn at which the log has everything it lacked."""
 
     def start(self) -> None:
         """Announce the epoch that was claimed."""
@@ -57,7 +57,7 @@ class Opening:
         copy.out.append(fx.Append(copy.tag, data))
 
     def read(self, record: records.Record, verdict: Verdict) -> None:
-        """What the log shows between the claim and serving."""
+        """Take a record that the log shows between the claim and serving."""
         copy, ours, led = self._copy, record.header.epoch == self._campaign.epoch, self._copy.chain.state.led
         number = record.header.epoch.number
         if verdict is Verdict.STARTED and not ours:
@@ -90,7 +90,8 @@ class Opening:
         self._open()
 
     def _open(self) -> None:
-        """Once the log shows all that was appended again: an opening behind a hole would look like a lost tail."""
+        """Append the opening record, once the log shows all that was appended again: behind a hole it would look like a
+        lost tail."""
         s = self._copy.chain.state
         if s.lsn == self._open_at and self._merging.is_due:
             self._campaign.deadline = self._merging.ask(self._campaign.epoch)
@@ -99,7 +100,7 @@ class Opening:
             self._append(records.encode(records.EpochOpened(header, s.lineage[-1:])))
 
     def open_with(self, found: Sequence[bytes]) -> None:
-        """What opens the epoch was made of a merge; nothing: it opens as any other does."""
+        """Open the epoch with the records that were made of a merge; without any it opens like any other."""
         self._campaign.deadline = self._copy.now + self._campaign.log.open_within_ms
         for data in found:
             self._append(data)

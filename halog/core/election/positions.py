@@ -1,4 +1,4 @@
-"""What a copy tells a candidate of itself: how recent it is, and what it holds beyond the log (E1, E3)."""
+"""This module tells a candidate what a copy has: how recent it is, and what it holds beyond the log (E1, E3)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from halog.core.table.holders import holders
 
 
 def position_asked(copy: CopyState, e: ev.PositionAsked, *, may_stand: bool) -> None:
-    """Tell a candidate how recent this copy is, and whether it is a candidate itself: only where it `may_stand`. To
-    publish a position seals the epochs known now."""
+    """Tell a candidate how recent this copy is, and whether it is a candidate itself: only where it `may_stand`.
+    Publishing a position seals the epochs known now."""
     copy.seal()
     willing = copy.eligible and may_stand
     tail, stood = _tail_told(copy), copy.tail.stood
-    if lacking := lacking_holders(copy):  # it is a holder that cannot tell its tail
+    if lacking := lacking_holders(copy):  # this copy is a holder that cannot tell its tail
         tail, stood = None, (*stood, *lacking)
     copy.out.append(fx.TellPosition(e.node, e.round, copy.position, willing, tail, stood))
 
 
 def lacking_holders(copy: CopyState) -> tuple[int, ...]:
-    """The runs of this node that are holders, where nobody can tell what they stowed: that store was set aside, and
-    this one stands for none of them (decision 49)."""
+    """Return the incarnations of this node that are holders and whose stored records nobody can tell: their store was
+    set aside, and the present one stands for none of them (decision 49)."""
     if not copy.unlogged or not copy.settings.stows:
         return ()
     named = holders(copy.table)
@@ -35,9 +35,9 @@ def lacking_holders(copy: CopyState) -> tuple[int, ...]:
 
 
 def _tail_told(copy: CopyState) -> tuple[bytes, ...] | None:
-    """What goes with a position. None from one that may acknowledge more, or has more than a frame takes; from one
-    that has yet to read the log, unless it brought something along, or the word of a holder: nobody else may have
-    that."""
+    """Return the tail that goes with a position. A copy that may acknowledge more, or has more than a frame takes,
+    returns None. So does one that has yet to read the log, unless it brought a tail along or stands for a holder: no
+    other copy may have that."""
     brought = copy.role is Role.LOADING and copy.unlogged and (copy.tail.run or copy.tail.stood)
     if copy.role is not Role.FOLLOWING and copy.role is not Role.ELECTING and not brought:
         return None
@@ -45,7 +45,7 @@ def _tail_told(copy: CopyState) -> tuple[bytes, ...] | None:
         return ()
     told = Tail()
     told.run = copy.tail.run
-    if copy.held.joined(copy.chain.state):  # what it adopted when it stood may be less than what it holds itself
+    if copy.held.joined(copy.chain.state):  # the tail it adopted when it stood may be less than what it holds
         told.keep((held.record for held in copy.held.run), copy.chain.state)
     tail = tuple(records.encode(record) for record in told.run)
     return tail if sum(map(len, tail)) <= MAX_BYTES else None

@@ -1,8 +1,8 @@
-"""What a copy that follows takes from the active of its epoch, and what it tells it (R2, R6).
+"""This module follows the active node of an epoch: it takes what that sends, and tells it what this copy has (R2, R6).
 
-It acknowledges what it has applied, once per batch read, and again in case that was lost; and what it merely holds, in
-memory or stowed, if that is what the policy asks for. Where a transaction asks for it, it flushes its store first, and
-says how far. Only the active of the very epoch this copy has read hears anything.
+The copy acknowledges what it has applied, once per batch read, and again in case the acknowledgement was lost. If the
+policy asks for it, it also acknowledges what it only holds, in memory or stored. Where a transaction asks for it, it
+flushes its store first and says how far. Only the active node of the epoch that this copy has read is told anything.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import msgspec
 from halog.core import effects as fx, events as ev
 from halog.core.ids import EpochId, Member
 from halog.core.log import records
-from halog.core.replica.pushed_store import Stowing
+from halog.core.replica.pushed_store import PushedStore
 from halog.core.roles import LEADING, OUT, Role
 from halog.core.settings import Sync
 from halog.core.state.copy_state import CopyState
 from halog.core.table.table import ASYNC, Replica
 
 RECENTLY_MS = 1_000
-"""What pushes or questions for the disk came in this time, others are expected behind: a partition at rest reads as
-one that is not pushed to, which costs the log a fifth of the requests."""
+"""If pushes or flush requests came within this time, more are expected. A partition at rest is read like one that is
+not pushed to, which saves the log four fifths of the requests."""
 
 
 LEAVE_MS = 500
-"""Between attempts at leaving the znode: longer than one takes to be answered."""
+"""The time between attempts to leave the znode. It is longer than one attempt takes to be answered."""
 
 
-class Following:
-    """Of one copy."""
+class Follower:
+    """A `Follower` is the part of one copy that follows an active node."""
 
     def __init__(self, copy: CopyState) -> None:
         now = copy.now
@@ -36,25 +36,27 @@ class Following:
         self._acked: tuple[EpochId | None, int] = (None, 0)
         self._acked_at = now
         self._flushed = self._flushing = 0
-        """Everything up to this lsn is on the disk, for certain; is on its way there (0: nothing is)."""
+        """The last lsn up to which everything is certainly on the disk, and the last lsn that is being flushed (0:
+        none)."""
         self._asked: tuple[int, int] | None = None
-        """The first and the last lsn that is to be on the disk, and is not."""
+        """The first and the last lsn that must be on the disk and is not yet."""
         self._told_at = self._asked_at = now - RECENTLY_MS
-        """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
+        """When the copy last told what it holds; and when it was last asked to flush, or last read a vote that nobody
+        pushed."""
         self._left_at = now
-        self.stowing = Stowing(copy)
+        self.stowing = PushedStore(copy)
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 
     @property
     def is_async(self) -> bool:
-        """Does the node list say that no commit waits for this copy?"""
+        """Say whether the node list says that no commit waits for this copy."""
         return Replica(self._copy.me.node, self._copy.me.incarnation, ASYNC) in self._copy.table.replicas
 
     @property
     def is_patient(self) -> bool:
-        """Does nobody wait for what this copy reads? Commits wait for what it holds, as long as it is pushed to; what a
-        push left out the log brings a moment later."""
+        """Say whether nobody waits for what this copy reads. As long as it is pushed to, commits wait for what it
+        holds; the log brings a moment later what a push left out."""
         if self.is_async:
             return True
         copy = self._copy
@@ -66,28 +68,28 @@ class Following:
 
     @property
     def _holds_votes(self) -> bool:
-        """Are votes and decisions pushed to it, so that nobody waits until it has read them?"""
+        """Say whether votes and decisions are pushed to this copy, so that nobody waits until it has read them."""
         return self._copy.now - self._vote_held_at < RECENTLY_MS
 
     def loaded(self) -> None:
-        """Follow the log: the copy is up to where it ended when it began."""
+        """Follow the log: the copy has read up to where the log ended when it began."""
         self._copy.become("loaded")
         self.acknowledge()
 
     def restored(self, e: ev.Restored) -> None:
-        """Never on from what it held: first whatever the log has got meanwhile (Q1, P11)."""
+        """Read on from the log, never from what was held: whatever the log has got meanwhile comes first (Q1, P11)."""
         copy = self._copy
         if copy.role is Role.OFFLINE and copy.me in copy.alive:
             copy.become("restored", "this node is back in its zones' quorums")
             copy.out.append(fx.Read(copy.next_offset))
 
     def taken(self, e: ev.Taken) -> None:
-        """A batch of the log was taken."""
+        """Tell the active node what is new: a batch of the log was applied."""
         copy = self._copy
         votes = len(copy.ledger.undecided) + len(copy.ledger.decided)
         if votes != self._votes:
             self._votes = votes
-            if not self._holds_votes:  # others are expected behind, and they are acknowledged when they are read
+            if not self._holds_votes:  # more are expected, and they are acknowledged when they are read
                 self._asked_at = copy.now
         self._tell_held()
         self._show()
@@ -97,7 +99,7 @@ class Following:
             self.acknowledge()
 
     def pushed(self, e: ev.Pushed) -> None:
-        """A follower of this very epoch holds what its active pushes; anybody else passes over it (E1, E7)."""
+        """Hold what the active node of the followed epoch pushes. Pushes of anybody else are ignored (E1, E7)."""
         copy = self._copy
         if copy.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == copy.chain.state.epoch:
             for data in e.records:
@@ -109,20 +111,20 @@ class Following:
             self._show()
 
     def _show(self) -> None:
-        """What the active shows, and this copy holds, is visible here before the log has it (W7): behind its
-        acknowledgement, which commits wait for."""
+        """Show here what the active node shows and this copy holds, before the log has it (W7). The acknowledgement
+        comes first: commits wait for it."""
         copy = self._copy
         if due := copy.held.due(max(copy.chain.state.lsn, copy.shown), copy.chain.state):
             copy.shown = due[-1].header.lsn
             copy.out.append(fx.Show(due))
 
     def stowed(self, e: ev.Stowed) -> None:
-        """The disk has what was held: say so, and see whether more came meanwhile."""
+        """Tell what was held: the disk has it. See whether more came meanwhile."""
         self.stowing.stowed(e)
         self._tell_held()
 
     def _tell_held(self) -> None:
-        """What the log has not shown yet is told where that is what an acknowledgement promises (R6)."""
+        """Tell what is held before the log shows it, where the policy lets that count as an acknowledgement (R6)."""
         copy = self._copy
         if not copy.settings.pushes:
             return
@@ -136,8 +138,8 @@ class Following:
             copy.out.append(fx.SendAck(active.node, copy.chain.state.epoch, lsn, applied=False))
 
     def acknowledge(self, repeat: bool = False) -> None:
-        """Tell the active how far this copy is: once per batch taken, and again in case it was lost. What was told as
-        held is not waited for, and told again as applied once in a while."""
+        """Tell the active node how far this copy is: once per batch, and again in case that was lost. Nobody waits for
+        what was told as held; it is told again as applied once in a while."""
         copy, active = self._copy, self._listener()
         s = copy.chain.state
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
@@ -152,7 +154,8 @@ class Following:
             copy.out.append(fx.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
 
     def flush_asked(self, e: ev.FlushAsked) -> None:
-        """Commits of this epoch wait for this copy's disk (R6): at once what is here, else when it was read."""
+        """Take a request to flush: commits of this epoch wait for this copy's disk (R6). It is flushed at once if the
+        records are here, else when they were read."""
         s = self._copy.chain.state
         if self._copy.settings.remote_sync is Sync.SYNC:
             return  # each of its acknowledgements says so
@@ -166,7 +169,7 @@ class Following:
             self._flush()
 
     def flushed(self, e: ev.Flushed) -> None:
-        """The disk has it: say so, and see whether it was asked for more meanwhile."""
+        """Tell that the disk has it, and see whether another flush was asked for meanwhile."""
         self._flushing, self._flushed = 0, max(self._flushed, e.lsn)
         if self._asked is not None:
             last = self._asked[1]
@@ -175,7 +178,7 @@ class Following:
         self._flush()
 
     def _flush(self) -> None:
-        """One flush at a time, of all that is here: the disk sets the pace, and those that wait share it."""
+        """Begin a flush of all that is here, one at a time. The disk sets the pace, and all who wait share it."""
         lsn = self._copy.chain.state.lsn
         if self._asked is not None and lsn >= self._asked[0] and not self._flushing:
             self._flushing = lsn
@@ -188,8 +191,9 @@ class Following:
         self._leave()
 
     def _leave(self) -> None:
-        """Its epoch was handed over to another site, and the znode still names it: what was set then was lost to some
-        other change. As long as it stands there, callers wait for it, and the site cannot give its log away (F1)."""
+        """Take this node out of the znode as active: its epoch was handed over to another site, but the znode still
+        names it. The set that was made then was lost to another change. Until the znode is right callers wait for this
+        node, and the site cannot give its log away (F1)."""
         copy = self._copy
         if (
             copy.table.owner
@@ -203,7 +207,7 @@ class Following:
             )
 
     def _listener(self) -> Member | None:
-        """The active of the epoch this copy follows, if it is to hear from here."""
+        """Return the active node of the epoch this copy follows, if it is to be told anything."""
         copy = self._copy
         s, active = copy.chain.state, copy.table.active
         if copy.role in LEADING or active is None or active == copy.me or not s.opened:

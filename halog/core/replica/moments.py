@@ -1,9 +1,10 @@
-"""Moments of one copy: what each object was then, whatever became of it since, for readers that take no lock (R5).
+"""This module keeps moments of one copy: what each object was at that time, whatever became of it since. Readers take
+no lock (R5).
 
 The theory: whoever changes objects first writes down, in the moment that ends, what they were. A reader looks at the
-object first and then at what was written down since its moment began: so it sees the object before it was changed, or
-what was written down before that. A moment leads to the next one and none leads back, and only readers hold those that
-are over: what nobody can ask for any more is freed by itself, and where nobody reads nothing is written down.
+object first, and then at what was written down since its moment began. So it sees the object before the change, or what
+was written down before the change. A moment points to the next one and never back, and only readers hold moments that
+are over. So what nobody can ask for any more is freed by itself, and where nobody reads nothing is written down.
 """
 
 from __future__ import annotations
@@ -15,68 +16,69 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 LIMIT: Final = 16 << 20
-"""Bytes of objects as they were that are kept for readers of one copy; readers of older moments are told. At 200 bytes
-an object that is what some 40,000 changes leave behind."""
+"""So many bytes of earlier objects are kept for readers of one copy; readers of older moments are told that theirs is
+over. At 200 bytes an object this is what some 40,000 changes leave."""
 
 ENTRY: Final = 200
-"""Bytes that one of them takes beside its value."""
+"""An entry takes so many bytes beside its value."""
 
 _ABSENT: Final = object()
 
 
 class OverError(Exception):
-    """What objects were at this moment is not known any more."""
+    """An `OverError` says that the objects of a moment are not known any more."""
 
 
 class Moment(Generic[V]):
-    """One state of a copy, from the end of a change to the end of the next one."""
+    """A `Moment` is one state of a copy, from the end of a change to the end of the next one."""
 
     __slots__ = ("__weakref__", "lost", "next", "size", "was")
 
     def __init__(self) -> None:
         self.size = 0
-        """Bytes of what is written down here."""
+        """The number of bytes that are written down here."""
         self.was: dict[bytes, V | None] = {}
-        """What the next change found, by index key; it grows while that is under way."""
+        """What the next change found, by index key. It grows while that change is under way."""
         self.next: Moment[V] | None = None
-        """Behind that change; None while this is what objects are, or while they are being changed."""
+        """The moment after that change. None while this moment is current, or while objects are being changed."""
         self.lost = False
 
 
 class Moments(Generic[V]):
-    """Of one copy. What changes objects does so under the copy's lock, between `begin` and `end`."""
+    """Keeps the moments of one copy. Objects are changed under the copy's lock, between `begin` and `end`."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.now: Moment[V] | None = Moment()
-        """None while objects change and nobody reads; who begins to read then waits for the lock."""
+        """None while objects change and nobody reads. A new reader then waits for the lock."""
         self.noting: dict[bytes, V | None] | None = None
         """Where to write down what is about to change; None if nobody needs it."""
         self.limit = limit
         self._ending: Moment[V] | None = None
         self._depth = self._bytes = 0
         self._over: deque[tuple[weakref.ref[Moment[V]], int]] = deque()
-        """Moments that somebody held when they ended, oldest first, with all bytes that were written down before."""
+        """Moments that somebody held when they ended, oldest first, each with the bytes that were written down before
+        it."""
 
     def begin(self) -> None:
-        """Objects are about to change: for each of them `note` is called first, if anything is `noting`."""
+        """Prepare a change of objects. If `noting` is set, `note` is called for each object first."""
         self._depth += 1
         if self._depth > 1 or self.now is None:
             return
         held = weakref.ref(self.now)
-        self.now = None  # from here on nobody takes it up
+        self.now = None  # from here on no reader can take it
         self._ending = ending = held()
         if ending is not None:
             self.now = ending
             self.noting = ending.was
 
     def note(self, key: bytes, was: V | None, size: int) -> None:
-        """An object as it is, `size` bytes; once for each that changes, before the first change of it."""
+        """Write down an object as it is now, of `size` bytes: once for each object, before its first change."""
         assert self._ending is not None
         self._ending.was[key] = was
         self._ending.size += size + ENTRY
 
     def end(self) -> None:
-        """All of it is done."""
+        """Finish the change, and begin the next moment."""
         self._depth -= 1
         if self._depth:
             return
@@ -92,8 +94,8 @@ class Moments(Generic[V]):
         self.now = made
 
     def lose(self) -> None:
-        """Nothing is known any more, of no moment: the copy is given up. Nor of those that are taken up from now on: a
-        reader may have found the copy just before."""
+        """Forget all moments: the copy is given up. Moments taken from now on are lost too, since a reader may have
+        found the copy just before."""
         self._let_go(self.now)
         while self._over:
             self._let_go(self._over.popleft()[0]())
@@ -101,7 +103,7 @@ class Moments(Generic[V]):
         self.now.lost = True
 
     def restart(self) -> None:
-        """Objects are known again: nobody reads yet."""
+        """Begin a new moment: objects are known again, and nobody reads yet."""
         self.now = Moment()
 
     def _forget(self) -> None:
@@ -116,12 +118,12 @@ class Moments(Generic[V]):
     @staticmethod
     def _let_go(moment: Moment[V] | None) -> None:
         if moment is not None:
-            moment.lost = True  # before anything goes: who looks meanwhile looks at this last
+            moment.lost = True  # first: a concurrent reader looks at this last
             moment.was, moment.next = {}, None
 
 
-class Past(Generic[V]):
-    """One reader's moment. Used by one thread at a time."""
+class MomentReader(Generic[V]):
+    """A `MomentReader` reads one moment. It is used by one thread at a time."""
 
     __slots__ = ("_at", "_left", "_was")
 
@@ -129,10 +131,11 @@ class Past(Generic[V]):
         self._at = moment
         self._left = limit
         self._was: dict[bytes, V | None] | None = None
-        """What all that changed since was at the moment, up to the one that `_at` is by now; None: nothing has."""
+        """What all objects that changed since were at the moment, up to the moment in `_at` now; None: nothing has
+        changed."""
 
     def of(self, key: bytes, now: V | None) -> V | None:
-        """What the object was; `now`: what it is, looked at before this call. OverError."""
+        """Return what the object was. `now` is what the object is, looked up before this call. Raises OverError."""
         at = self._at
         if at.next is not None or at.lost:
             at = self._go_on()
@@ -146,7 +149,7 @@ class Past(Generic[V]):
         return now
 
     def changed(self) -> dict[bytes, V | None]:
-        """All that is not what it was, and what it was; with the copy's lock held. OverError."""
+        """Return all objects that have changed, as they were. The copy's lock must be held. Raises OverError."""
         at = self._go_on()
         return {**at.was, **(self._was or {})}
 

@@ -1,16 +1,20 @@
-"""What a replica stores of what it is pushed, before it acknowledges it, where commits do not wait for the log and
-`remote_sync` asks for more than memory (R6, decision 38).
+"""This module stores pushed records on a replica before it acknowledges them. It does so where commits do not wait for
+the log and `remote_sync` asks for more than memory (R6, decision 38).
 
-Law: nothing is told as held that is not stowed (flushed, with SYNC). A store *stands* for an incarnation of its node if
-all that this one told as held is stowed, or in the log; a node that was started anew, with a store that stands for a
-holder, is that holder (E2). So a store stands for an incarnation as long as that follows, from before its first word
-on; not for one that serves and has acknowledged what the log may lack, which is in its memory only, nor for one that
-claims without being a holder: what it has of others' tails it has in memory. Till then an active keeps its word by the
-store: whatever was acknowledged before its epoch opened the log has.
+Law: nothing is told as held before it is stored (and flushed, with SYNC). A store *stands* for an incarnation of its
+node if all that this incarnation told as held is stored, or in the log. A node that was started anew, with a store that
+stands for a holder, is that holder (E2).
 
-Stowed records are of one epoch, one lsn behind the other: an active pushes each once, so what comes behind a hole comes
-behind what the log has brought. Those of an epoch before are in the log, or will never be, once a later one is
-followed: they are dropped with the first that are stowed of that.
+- A store stands for an incarnation that follows, from before its first acknowledgement on.
+- It does not stand for an incarnation that serves and has acknowledged what the log may lack: that is in memory only.
+- It does not stand for one that claims without being a holder: it has the tails of others in memory.
+
+Until an active node acknowledges early, its store keeps its promise: the log has whatever was acknowledged before its
+epoch opened.
+
+Stored records are of one epoch with consecutive lsns. An active node pushes each record once, so what comes behind a
+hole follows what the log has brought. Records of an earlier epoch are in the log, or never will be, once a later epoch
+is followed. They are dropped when the first records of the later epoch are stored.
 """
 
 from __future__ import annotations
@@ -25,18 +29,18 @@ from halog.core.settings import Sync
 from halog.core.state.copy_state import CopyState
 
 KEPT: Final = 16
-"""Earlier incarnations that a store stands for, at most: a set names one of each node, mostly the last."""
+"""A store stands for at most so many earlier incarnations. A set names one of each node, mostly the last."""
 
 
-class Stowing:
-    """Of one copy."""
+class PushedStore:
+    """Stores what one copy is pushed."""
 
     def __init__(self, copy: CopyState) -> None:
         self._copy = copy
         self._epoch: EpochId = NO_EPOCH
-        """The one whose records were stowed last, and"""
+        """The epoch whose records were stored last."""
         self._stowed = self._flushed = 0
-        """up to which lsn they were; up to which they are on the disk."""
+        """The last lsn that was stored, and the last lsn that is on the disk."""
         self._flushing = False
 
     @property
@@ -44,8 +48,8 @@ class Stowing:
         return self._copy.settings.remote_sync is Sync.SYNC
 
     def stow(self) -> int:
-        """Store what is held and was not stored yet; how far what is held may be told. One flush at a time: the disk
-        sets the pace, and those that wait share it."""
+        """Store what is held and not yet stored. Return up to which lsn what is held may be told. One flush runs at a
+        time: the disk sets the pace, and all who wait share it."""
         copy = self._copy
         state = copy.chain.state
         if not copy.held.joined(state) or state.epoch.number <= copy.held.sealed:
@@ -64,21 +68,21 @@ class Stowing:
         return self._flushed if self._flushes else self._stowed
 
     def stowed(self, e: ev.Stowed) -> None:
-        """The disk has it."""
+        """Note that the disk has it."""
         if e.epoch == self._epoch:
             self._flushing, self._flushed = False, max(self._flushed, e.upto)
 
     # --- for whom the store stands ---
 
     def stand(self) -> None:
-        """This incarnation is about to say what it has: from now on the store stands for it, too."""
+        """Let the store stand for this incarnation from now on: it is about to say what it has."""
         me = self._copy.me.incarnation
         if self._copy.settings.stows and me not in self._copy.tail.stood:
             self._note((*self._copy.tail.stood[1 - KEPT :], me))
 
     def claims(self, holders: Collection[Member], *, lossy: bool) -> None:
-        """It is about to claim in the place of these holders: what they had its store has, if it is one of them by
-        that, or if there are none, so that the log has it all."""
+        """Prepare a claim in the place of these holders. The store has what they had if this node is one of them by its
+        store. If there are no holders, the log has it all."""
         copy = self._copy
         if not lossy and (not holders or is_holder(copy.me.node, copy.tail.stood, holders)):
             self.stand()
@@ -86,7 +90,7 @@ class Stowing:
             self.withdraw()
 
     def withdraw(self) -> None:
-        """From now on it may acknowledge what is in its memory only."""
+        """Stop standing for this incarnation: from now on it may acknowledge what is in its memory only."""
         stood, me = self._copy.tail.stood, self._copy.me.incarnation
         if me in stood:
             self._note(tuple(i for i in stood if i != me))
@@ -97,13 +101,14 @@ class Stowing:
 
 
 def is_holder(node: str, incarnations: Collection[int], holders: Collection[Member]) -> bool:
-    """Is it one of these, by its memory or by its store?"""
+    """Say whether the node is one of the holders, by its memory or by its store."""
     return any(Member(node, i) in holders for i in incarnations)
 
 
 def last_run(stowed: Iterable[bytes]) -> list[bytes]:
-    """Of what is stowed, by lsn: the last records of the latest epoch, without a hole. What stands before a hole the
-    log has, for what is behind it was told; what is of an earlier epoch the log has, too, or it is not to come."""
+    """Return the last records of the latest epoch without a hole; `stowed` is in order of lsn. The log has what stands
+    before a hole, since what is behind the hole was told. What is of an earlier epoch the log has too, or it will not
+    come."""
     found = [(records.decode(data).header, data) for data in stowed]
     latest = max((h.epoch.number for h, _ in found), default=0)
     run: list[bytes] = []

@@ -1,11 +1,11 @@
-"""What of another site's log is to be appended to this site's log (F2): its chain, and nothing else.
+"""This module decides what of another site's log is appended to this site's log: the chain, and nothing else (F2).
 
-A mirror reads the other log with the automaton every reader uses, so that what did not count there is not carried over.
-It goes on from where the own log's history ends, once it has met the record that this history ends with: had the other
-log something else there, the two histories have parted, which is a fork, shown and never mended by itself. Two mirrors
-of one log do no harm: readers take the next record of the chain, whoever brought it.
+A mirror reads the other log with the automaton that every reader uses, so what did not count there is not carried over.
+It goes on from where the own log's history ends, once it has met the record that this history ends with. If the other
+log has something else there, the two histories have parted. That is a fork: it is shown, and never mended by itself.
+Two mirrors of one log do no harm: readers take the next record of the chain, whoever brought it.
 
-Pure: reads no log, appends nothing.
+The module is pure: it reads no log and appends nothing.
 """
 
 from __future__ import annotations
@@ -19,31 +19,32 @@ from halog.errors import LogError, PartedError
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """Where a mirror may go on reading the other log: what comes before `offset` led to `state`."""
+    """A `Checkpoint` says where a mirror may go on reading the other log: what comes before `offset` led to `state`."""
 
     offset: int
     state: ChainState
 
 
 class Mirror:
-    """Of one partition: from `start`, a place in the other log, to behind the record that the own history ends with."""
+    """A `Mirror` reads the other log of one partition, from `start` to behind the record that the own history ends
+    with."""
 
     def __init__(self, start: Checkpoint, own: ChainState) -> None:
         self.chain = Chain(start.state)
         self.offset = start.offset
         self.lsn = own.lsn
         self.hash = own.hash
-        """Where the own history ends, with all that was given out since."""
+        """Where the own history ends, with all that was returned since."""
         self.parted: LogError | None = None
-        """The other log has something else where the own history ends, or begins behind that. A merge that it holds
-        further on mends both."""
+        """The error, if the other log has another record where the own history ends, or begins behind it. A merge
+        further on in the other log mends both."""
         self.met = False
-        """Is the own history a part of what was read?"""
+        """Whether the own history is a part of what was read."""
         self._parts: list[bytes] = []
         self._before: Checkpoint | None = None
-        """Where the first of them stands: a mirror that goes on later must bring them, too."""
+        """Where the first of these parts stands. A mirror that goes on later must bring the parts too."""
         self._parted_at: Checkpoint | None = None
-        """Where a later one must go on to see what this one has seen."""
+        """Where a later mirror must go on to see what this one has seen."""
         if self.chain.state.lsn > own.lsn:
             self.parted = LogError(
                 f"the other log can be read from behind lsn {self.chain.state.lsn} only, and this site's ends at lsn "
@@ -59,13 +60,13 @@ class Mirror:
 
     @property
     def given_away(self) -> str:
-        """The site that the other log belongs to from here on; "": to that site itself."""
+        """Return the site that the other log belongs to from here on; "": it belongs to that site itself."""
         return self.chain.state.owner
 
     def read(self, offset: int, data: bytes) -> list[bytes]:
-        """The next entry of the other log; what is to be appended here: with the record that makes a merge count, all
-        that it stands for. Nothing more once the histories have `parted`. DivergedError if that log is not one
-        history."""
+        """Read the next entry of the other log, and return what to append here. The record that makes a merge count
+        comes with all records it stands for. Nothing is returned once the histories have `parted`. Raises DivergedError
+        if that log is not one history."""
         if offset < self.offset:
             return []
         record, hash_ = records.decode(data), digest(data)
@@ -94,7 +95,7 @@ class Mirror:
         return [*parts, data] if type(record) is records.EpochMerged else [data]
 
     def _compare(self) -> bool:
-        """Was what the own history ends with read just now?"""
+        """Say whether the record that the own history ends with was read just now."""
         theirs = self.chain.state
         if theirs.lsn < self.lsn or self.parted is not None:
             return False
@@ -109,7 +110,7 @@ class Mirror:
         return self.met
 
     def _joins(self, record: records.Record) -> bool:
-        """Does it make the own history a part of that one?"""
+        """Say whether this record makes the own history a part of the other one."""
         if not isinstance(record, records.EpochMerged):
             return False
         self.met = any(b.lsn == self.lsn and b.hash == self.hash for b in record.branches)

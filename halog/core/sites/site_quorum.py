@@ -1,13 +1,15 @@
-"""Which of several sites goes on where they cannot reach each other (Q1, M5): votes of their coordinators.
+"""This module decides which of several sites goes on where they cannot reach each other (Q1, M5): by votes of their
+coordinators.
 
-The theory: each site's coordinator holds, for a partition, the name of the site that its votes belong to
-(`halog.runtime.sites.voting`). The active node renews that at all of them, and may count on a vote for `lease_ms` from
-when it *asked*. A site that would take over may claim a vote only when nobody has renewed it for twice as long by its
-own clock, and takes over with more than half of all votes. So at no moment do two sites have them.
+The theory: for each partition, each site's coordinator holds the name of the site that its votes belong to
+(`halog.runtime.sites.voting`). The active node renews its votes at all coordinators. It may count on a vote for
+`lease_ms` from when it *asked*. A site that would take over may claim a vote only when, by its own clock, nobody has
+renewed it for twice as long. It takes over with more than half of all votes. So two sites never have a majority at the
+same moment.
 
-Law: where the quorum binds, nothing is acknowledged without more than half of the votes. What is in flight when they
-are lost waits; it is answered if they come back, and unknown if the epoch ends. New commits are refused by name. An
-operator may overrule a site: its votes do not count until it gives them again (F6).
+Law: where the quorum binds, nothing is acknowledged without more than half of the votes. If they are lost, what is in
+flight waits. It is answered if they come back, and unknown if the epoch ends. New commits are refused by name. An
+operator may overrule a site: its votes do not count until the site gives them again (F6).
 """
 
 from __future__ import annotations
@@ -22,35 +24,36 @@ from halog.core.table.tell import Tell
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
 
 NEVER: Final = 1 << 62
-"""No time ends it."""
+"""A time that never comes."""
 
 RENEWALS: Final = 4
-"""A vote is asked for so many times before it would end: a slow answer, or a coordinator's failover, ends none."""
+"""A vote is asked for so many times before it would end. So neither a slow answer nor a coordinator's failover ends
+one."""
 
 FIRST_MS: Final = 2_000
-"""A new epoch's commits are taken, and held, until the first votes have come, for so long: a connection is made over a
-line, and a round trip. So who calls at a failover waits for that, and is not refused."""
+"""For so long a new epoch takes and holds commits until the first votes have come: a connection over a line, and a
+round trip. So a caller at a failover waits that long, and is not refused."""
 
 QUORUM: Final = Member("", -1)
-"""Among those whom commits wait for: it has nothing, so while it is waited for nothing is answered."""
+"""A member that commits wait for while votes are missing. It never acknowledges, so nothing is answered meanwhile."""
 
 
 def is_quorum(votes: Mapping[str, int], sites: Collection[str], overruled: Collection[str] = ()) -> bool:
-    """Have these sites more than half of the votes that count? Where none does, none is needed: whoever has votes was
-    overruled, for one that has not."""
+    """Say whether these sites have more than half of the votes that count. Where no vote counts none is needed: all
+    sites with votes were overruled, for a site without."""
     counted = {site: n for site, n in votes.items() if site not in overruled}
     have, every = sum(n for site, n in counted.items() if site in sites), sum(counted.values())
     return not every or 2 * have > every
 
 
 def needed(votes: Mapping[str, int], overruled: Collection[str] = ()) -> int:
-    """How many votes are more than half of those that count; 0: none does."""
+    """Return how many votes are more than half of those that count; 0: none counts."""
     every = sum(n for site, n in votes.items() if site not in overruled)
     return every // 2 + 1 if every else 0
 
 
 class SiteQuorum:
-    """Of one epoch, at its active node."""
+    """Counts the votes of sites at the active node of one epoch."""
 
     def __init__(self, copy: CopyState) -> None:
         self._copy = copy
@@ -59,30 +62,30 @@ class SiteQuorum:
         self._binding = policy.binding
         self._lease_ms = policy.lease_ms
         self._asked: dict[str, tuple[int, int]] = {}
-        """By site: the question under way, and when it was sent."""
+        """The question under way, by site, and when it was sent."""
         self._next = dict.fromkeys(self._votes, 0)
         self._until = dict.fromkeys(self._votes, 0)
-        """Until when each site's votes are this one's."""
+        """Until when each site's votes belong to this site."""
         self._other: dict[str, str] = {}
-        """By site: who its votes belong to, as it said last."""
+        """The site that each site's votes belong to, as it said last."""
         self._held = not self._binding
         self._young_until = copy.now + FIRST_MS
         self.ends = NEVER
-        """When they are to be counted again, if nobody answers before. (Now and then it is earlier than need be.)"""
+        """When the votes must be counted again if nobody answers before. Now and then it is earlier than necessary."""
 
     def begin(self) -> None:
-        """Ask all at once: the first commit waits for it."""
+        """Ask all sites at once: the first commit waits for the votes."""
         self.ends = self._copy.now if self._binding else NEVER
         self._ask()
 
     # --- what commits are told ---
 
     def waited(self) -> frozenset[Member]:
-        """One more to wait for, while the votes are not there."""
+        """Return the one additional member that commits wait for while the votes are missing."""
         return _ALL_THERE if self._held else _WAITS
 
     def short(self) -> res.TooFew | None:
-        """What a new commit is told while they are not."""
+        """Return what a new commit is told while votes are missing."""
         if self._held or self._copy.now < self._young_until:
             return None
         overruled = self._copy.table.overruled
@@ -92,42 +95,43 @@ class SiteQuorum:
         return res.TooFew(have, needed(self._votes, overruled), "votes", away)
 
     def gives(self, site: str) -> bool:
-        """Are that site's votes this one's now?"""
+        """Say whether that site's votes belong to this site now."""
         return self._until.get(site, 0) > self._copy.now
 
     def is_counted(self, site: str) -> bool:
-        """Has it votes that bind?"""
+        """Say whether the site has votes that bind."""
         return self._binding and site in self._votes
 
     @property
     def held(self) -> bool:
-        """Are there enough votes, or are none needed?"""
+        """Say whether there are enough votes, or none is needed."""
         return self._held
 
     @property
     def is_lost(self) -> bool:
-        """May another site have enough of them?"""
+        """Say whether another site may have enough votes."""
         return self._binding and not self._held
 
     @property
     def is_sure(self) -> bool:
-        """Can no other site have enough of them?"""
+        """Say whether no other site can have enough votes."""
         return self._binding and self._held
 
     @property
     def holders(self) -> list[str]:
-        """The other sites that votes belong to, as was heard last."""
+        """Return the other sites that votes belong to, as they said last."""
         return sorted(set(self._other.values()))
 
     def view(self) -> list[tuple[str, int, str]]:
-        """For operators, of each site: how many votes it has, and whose they are as far as is known."""
+        """Return, for operators, each site with its number of votes and the site they belong to, as far as that is
+        known."""
         own = self._copy.settings.votes.site
         return [(n, votes, own if self.gives(n) else self._other.get(n, "")) for n, votes in self._votes.items()]
 
     # --- asking ---
 
     def ticked(self) -> bool:
-        """Ask again where it is time; are commits refused from now on?"""
+        """Ask again where it is time. Return whether commits are refused from now on."""
         self._ask()
         if self._held or not 0 < self._young_until <= self._copy.now:
             return False
@@ -144,8 +148,8 @@ class SiteQuorum:
                 copy.out.append(fx.AskVote(self._asked[site][0], site))
 
     def answered(self, e: ev.VoteAnswered) -> bool:
-        """Take what a site says of its votes; return whether others are waited for than before, or what a new commit is
-        told has changed."""
+        """Take what a site says of its votes. Return whether commits wait for others than before, or what a new commit
+        is told has changed."""
         round_, sent = self._asked.get(e.site, (0, 0))
         if e.round != round_:
             return False
@@ -163,7 +167,7 @@ class SiteQuorum:
         return (self._held, self.short()) != before
 
     def count(self) -> None:
-        """Count them. To be called whenever `ends` has come."""
+        """Count the votes. To be called whenever `ends` has come."""
         now, before = self._copy.now, self._held
         if not self._binding:
             return

@@ -1,14 +1,16 @@
-"""Other sites whose logs must have a commit before it is acknowledged (M5), as the active node of one epoch sees them.
+"""This module waits for other sites whose logs must have a commit before it is acknowledged (M5). It is the view of the
+active node of one epoch.
 
-The theory: such a site is one more member of the wait set; it acknowledges by what its log has accepted. That stays
-true whoever tells it, however late or often: a log that was taken over meanwhile has the record before that. So acks
-need no incarnation, only the epoch, whose one writer gave the lsn to one record.
+The theory: such a site is one more member of the wait set. It acknowledges what its log has accepted. That stays true
+whoever tells it, and however late or often: a log that was taken over meanwhile has the record before that. So an
+acknowledgement needs no incarnation. It needs only the epoch, whose one writer gave the lsn to one record.
 
-Law: `PartitionTable.synced` names sites whose logs have everything acknowledged. What is waited for contains all that
-the znode may name (S1); a site is taken out there first (S2), and put in once it has confirmed what is acknowledged and
-in flight, and is waited for (S3). A strict policy waits for all of its sites, named or not, but those that an operator
-let go; while one of them is away new commits are refused. Else a site that is away is taken out. Either way it is back
-once it has caught up, one that was let go by what it says from then on.
+Law: `PartitionTable.synced` names sites whose logs have everything acknowledged. Commits wait for all sites that the
+znode may name (S1). A site is taken out of the znode first (S2). It is put in once it has confirmed what is
+acknowledged and in flight, and commits wait for it (S3). A strict policy waits for all of its sites, named or not,
+except those that an operator let go; while one of them is away new commits are refused. Without a strict policy a site
+that is away is taken out. In both cases it is back once it has caught up. A site that was let go is back by what it
+says from then on.
 """
 
 from __future__ import annotations
@@ -28,30 +30,30 @@ from halog.core.table.tell import Tell
 from halog.events import SITE_AWAY, SITE_BACK
 
 SITE: Final = -1
-"""The incarnation of a site among members: its log has no runs."""
+"""The incarnation of a site among members: a site's log has no incarnations."""
 
 AWAY, BEHIND, SYNC, LET_GO = "away", "behind", "sync", "let go"
 
 
 def as_member(site: str) -> Member:
-    """The site, among those a commit waits for."""
+    """Return the site as a member that a commit waits for."""
     return Member(site, SITE)
 
 
 class SiteNews(NamedTuple):
-    """What an acknowledgement of a site brings."""
+    """A `SiteNews` says what an acknowledgement of a site brings."""
 
     more: bool
-    """Has its log more than it had?"""
+    """Whether its log has more than before."""
     joins: bool
-    """May it be put into the znode now?"""
+    """Whether it may be put into the znode now."""
 
 
 NOTHING: Final = SiteNews(more=False, joins=False)
 
 
 class SyncSites:
-    """Of one epoch."""
+    """Keeps the sync sites of one epoch."""
 
     def __init__(self, copy: CopyState, epoch: EpochId, writer: Writer, awake: AwakeClock) -> None:
         self._copy = copy
@@ -60,20 +62,20 @@ class SyncSites:
         self._awake = awake
         self._policy = copy.settings.sites
         self._held: tuple[frozenset[str], ...] = (frozenset(copy.table.synced),)
-        """What the znode may name."""
+        """The sites that the znode may name."""
         self._joining: dict[str, int] = {}
-        """Sites waited for and not named yet, with the lsn each must confirm first."""
+        """Sites that commits wait for and that the znode does not name yet, with the lsn each must confirm first."""
         self._heard = dict.fromkeys((*self._policy.names, *copy.table.synced), 0)
-        """When each has last confirmed something new, or all there is."""
+        """When each site last confirmed something new, or all there is."""
         self._let_go: dict[str, int] = {}
-        """Since when it is known of a site that an operator let it go."""
+        """Since when this node knows that an operator let the site go."""
         self._away: frozenset[str] = frozenset()
         self._told = copy.table.synced
         self.quorum = SiteQuorum(copy)
-        """Their votes."""
+        """Counts the votes of the sites."""
 
     def waited(self) -> frozenset[Member]:
-        """All that a commit must wait for now."""
+        """Return all sites that a commit must wait for now."""
         if not self._heard:
             return self.quorum.waited()
         names = set(self._joining).union(*self._held)
@@ -82,25 +84,25 @@ class SyncSites:
         return self.quorum.waited().union(map(as_member, names))
 
     def short(self) -> res.TooFew | None:
-        """What a new commit is told while a site that it needs is away, or its votes are missing."""
+        """Return what a new commit is told while a site that it needs is away, or votes are missing."""
         needed = self._needed()
         gone = tuple(n for n in needed if n in self._away)
         return res.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
 
     @property
     def _away_before(self) -> int:
-        """Who was heard of last before that is away."""
+        """Return the time before which a site must have been last heard to be away."""
         return self._awake.ms - self._policy.away_ms
 
     def _needed(self) -> tuple[str, ...]:
-        """The sites without which nothing is to be committed."""
+        """Return the sites without which nothing may be committed."""
         return tuple(n for n in self._policy.names if n not in self._copy.table.let_go) if self._policy.strict else ()
 
     # --- what is heard ---
 
     def acked(self, e: ev.SiteAck) -> SiteNews:
-        """Take the acknowledgement of a site. It counts for this epoch only: an lsn by itself may be one of a history
-        that has parted from this one."""
+        """Take the acknowledgement of a site. It counts for this epoch only: an lsn alone may be of a history that has
+        parted from this one."""
         writer, m = self._writer, as_member(e.site)
         if e.site not in self._heard or e.epoch != self._epoch or e.lsn > writer.last_lsn:
             return NOTHING
@@ -114,7 +116,7 @@ class SyncSites:
         return SiteNews(more, e.site not in self._copy.table.synced and (more or e.site in self._let_go))
 
     def ticked(self) -> bool:
-        """Look who is away, and whose votes are missing; has that changed?"""
+        """See which sites are away, and whose votes are missing. Return whether that has changed."""
         counted = self.quorum.ticked()
         away = frozenset(n for n, at in self._heard.items() if at < self._away_before)
         before = self._away
@@ -127,7 +129,7 @@ class SyncSites:
     # --- what the znode says ---
 
     def plan(self) -> None:
-        """Wait for those that are close behind, from now on (S3)."""
+        """Wait for sites that are close behind, from now on (S3)."""
         writer, table = self._writer, self._copy.table
         near = writer.last_lsn - self._copy.settings.ready_lag
         self._let_go = {n: self._let_go.get(n, self._awake.ms) for n in table.let_go}
@@ -139,11 +141,11 @@ class SyncSites:
                 self._joining.setdefault(n, writer.last_lsn)
 
     def _is_silent(self, site: str) -> bool:
-        """Since it was let go? It may have had everything when it was lost."""
+        """Say whether the site was silent since it was let go. It may have had everything when it was lost."""
         return self._heard[site] <= self._let_go.get(site, -1)
 
     def due(self) -> PartitionTable | None:
-        """The table as it is to be; None: it is."""
+        """Return the table as it should be; None: it is so already."""
         table = self._copy.table
         synced = tuple(n for n in self._policy.names if self._is_in(n))
         let_go = tuple(n for n in table.let_go if n in self._policy.names and n not in synced)
@@ -160,12 +162,12 @@ class SyncSites:
         return at is not None and self._writer.acks.get(as_member(site), -1) >= at
 
     def proposed(self, table: PartitionTable) -> None:
-        """A set is about to be sent."""
+        """Note that a set is about to be sent."""
         if self._heard or table.synced:
             self._held = (*self._held, frozenset(table.synced))
 
     def settled(self) -> None:
-        """The znode holds the table that the partition knows, and no earlier set can land any more."""
+        """Note that the znode holds the table the partition knows, and that no earlier set can land any more."""
         now = self._copy.table.synced
         self._held = (frozenset(now),)
         for n in now:
@@ -184,7 +186,7 @@ class SyncSites:
     # --- for operators ---
 
     def view(self) -> dict[str, tuple[str, int]]:
-        """By site: how it stands, and how many records it has not confirmed yet."""
+        """Return, by site, its state and how many records it has not confirmed yet."""
         writer, table = self._writer, self._copy.table
         found = {}
         for n in self._policy.names:

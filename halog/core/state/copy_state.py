@@ -1,7 +1,8 @@
-"""What one copy of a partition knows, and what all parts of its core share.
+"""This module has what one copy of a partition knows. All parts of the copy's core share it.
 
-It is never more than the log and the znode told the copy: the log decides who may write (`chain`), the znode who should
-(`table`). A part is given this state, and whatever else it needs; only `halog.core.partition` knows all parts.
+The state is never more than what the log and the znode told the copy. The log decides who may write (`chain`); the
+znode says who should (`table`). Each part gets this state and whatever else it needs. Only `halog.core.partition` knows
+all parts.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ class CopyState:
         """The offset of the entry that is read next."""
         self.alive: frozenset[Member] = frozenset({me})
         self.answering: frozenset[Member] = frozenset()
-        """Members that are not heard, and have answered a challenge."""
+        """Members that are silent, but have answered a challenge."""
         self.role = Role.LOADING
         self.now = now
         self.out: list[fx.Effect] = []
-        """The effects of the event that is being taken."""
+        """The effects of the event that is being handled."""
         self.tag = 0
         """The last append tag given out."""
         self.round = 0
         self.held = Held()
         self.tail = tail or Tail()
         self.shown = 0
-        """The last lsn that a follower shows before the log has it, until an epoch opens; 0: it shows none."""
+        """The last lsn that a follower shows before the log has it, until an epoch opens; 0: none."""
 
     def become(self, happening: str, why: str = "") -> None:
         """Change the role by the table of roles."""
@@ -66,43 +67,44 @@ class CopyState:
         self.out.append(fx.RoleChanged(self.role.value, why or happening))
 
     def next_round(self) -> int:
-        """Return a number for the next question that is asked, so that late answers are recognised."""
+        """Return a number for the next question, so that late answers to earlier ones are recognised."""
         self.round += 1
         return self.round
 
     def seal(self) -> None:
-        """Hold nothing more of the epochs known now: a position is about to be published, or stood on (E1)."""
+        """Stop holding records of the epochs known now. A position is about to be published, or a candidacy stands on
+        it (E1)."""
         self.held.seal(max(self.table.epoch.number, self.chain.state.epoch.number))
 
     @property
     def position(self) -> Position:
-        """How recent this copy is: what it could bring into the log counts (Q2)."""
+        """Return how recent this copy is. What it could bring into the log counts too (Q2)."""
         s = self.chain.state
         return s.position if not self.unlogged else Position(s.led, max(s.lsn, self.tail.tip, self.held.tip(s)))
 
     @property
     def serving(self) -> bool:
-        """Whether this copy answers commits and reads."""
+        """Say whether this copy answers commits and reads."""
         return self.role is Role.ACTIVE or self.role is Role.VERIFYING
 
     @property
     def unlogged(self) -> bool:
-        """Whether commits may have been acknowledged that the log does not have."""
+        """Say whether commits may have been acknowledged that the log does not have."""
         return self.settings.local_sync is Sync.NO_SYNC
 
     @property
     def eligible(self) -> bool:
-        """Whether this copy may take part in an election as a candidate."""
+        """Say whether this copy may be a candidate in an election."""
         if self.role is Role.LOADING or self.role in OUT or self.me.node not in self.table.configured:
             return False
         return not self.table.owner and priority(self.table, self.me.node) != NEVER
 
     @property
     def epoch_ours(self) -> bool:
-        """Whether the znode names this incarnation as active."""
+        """Say whether the znode names this incarnation as active."""
         return self.table.active == self.me
 
     @property
     def listed(self) -> set[Member]:
-        """The members of the node list, as the znode has it."""
+        """Return the members of the node list, as the znode has it."""
         return {r.member for r in self.table.replicas}

@@ -1,13 +1,14 @@
-"""What a replica holds beyond its accepted history: records the active pushed and the log has not shown it yet.
+"""This module keeps what a replica holds beyond its accepted history: records that the active node pushed, and that the
+replica has not yet read in the log.
 
-Law: the log is the only arbiter. Held records are applied or counted in an election by nobody; they only prove to the
-active that this incarnation's memory has them, and spare a second decoding when the log brings the same bytes.
-The run is gap-free, of one epoch; `tip` is told only where it continues the accepted history without a hole. What was
-told is kept until the log brings it or the epoch is over: never displaced by what comes later. A position that was
-published seals the epoch (E1): nothing more of it is held or told. This module knows no roles and no members.
+Law: the log is the only arbiter. Nobody applies held records or counts them in an election. They prove to the active
+node that this incarnation has them in memory, and they save a second decoding when the log brings the same bytes. The
+run has no gaps and is of one epoch. `tip` is told only where the run continues the accepted history without a hole.
+What was told is kept until the log brings it or the epoch is over; later records never displace it. A published
+position seals the epoch (E1): after that no more of it is held or told. This module knows no roles and no members.
 
-What the active says that it shows is `declared`, where commits do not wait for the log (W7). That much of the run is
-due to be visible here, sealed or not: it promises nothing, and stays true whoever is elected.
+Where commits do not wait for the log, `declared` is how far the active node says that it shows (W7). That much of the
+run is to be visible here too, sealed or not. It promises nothing, and stays true whoever is elected.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from halog.core.log.chain import ChainState
 from halog.errors import RecordFormatError
 
 PUSHED = (records.Commit, records.Prepare, records.Outcome, records.MapperChanged, records.Horizon)
-"""What may be held: what an epoch writes between its first record and its last, which are read in the log."""
+"""The record types that may be held: those between an epoch's first and last record. The first and the last are read in
+the log."""
 
 MAX_RECORDS = 4_096
-"""As many as an active has in flight; a replica that far behind its log is acknowledged by what it reads."""
+"""An active node has at most so many in flight. A replica that is further behind its log is acknowledged by what it
+reads."""
 
 MAX_BYTES = 8 << 20
-"""Room for the largest record and more; memory per partition while the log is late."""
+"""Room for the largest record and more. This is memory per partition while the log is late."""
 
 
 class HeldRecord(NamedTuple):
-    """A pushed record, decoded once."""
+    """A `HeldRecord` is a pushed record that was decoded once."""
 
     data: bytes
     record: records.Record
@@ -44,7 +47,7 @@ class HeldRecord(NamedTuple):
 
 
 class Held:
-    """The run of one copy. `state` is always that of the copy's chain."""
+    """Keeps the run of one copy. `state` is always the state of the copy's chain."""
 
     __slots__ = ("_bytes", "declared", "run", "sealed", "told")
 
@@ -52,18 +55,19 @@ class Held:
         self.run: deque[HeldRecord] = deque()
         self._bytes = 0
         self.told = 0
-        """The lsn acknowledged as held, in the chain's epoch; 0: none."""
+        """The lsn that was acknowledged as held, in the chain's epoch; 0: none."""
         self.declared = 0
-        """The last lsn that the active of the chain's epoch shows, as far as it said so."""
+        """The last lsn that the active node of the chain's epoch said it shows."""
         self.sealed = 0
         """Epoch numbers up to this one are refused (E1)."""
 
     def seal(self, epoch: int) -> None:
-        """A position was published: from now on nothing of this epoch or a lower one is held."""
+        """Hold nothing of this epoch or a lower one from now on: a position was published."""
         self.sealed = max(self.sealed, epoch)
 
     def offer(self, data: bytes, state: ChainState) -> records.Record | None:
-        """Hold a pushed record, if it is of the open epoch and continues the run, or the history; None: it does not."""
+        """Hold a pushed record if it is of the open epoch and continues the run or the history. Return None if it does
+        not."""
         try:
             record = records.decode(data)
         except RecordFormatError:
@@ -93,26 +97,27 @@ class Held:
         return h.lsn == last.lsn + 1 and h.prev == last.digest
 
     def joined(self, state: ChainState) -> bool:
-        """Does the run go on where the history ends?"""
+        """Say whether the run begins where the history ends."""
         return bool(self.run) and self.run[0].lsn == state.lsn + 1
 
     def _check(self, state: ChainState) -> None:
-        """A run that reaches the history must continue it."""
+        """Drop the run if it reaches the history without continuing it."""
         if self.joined(state) and self.run[0].record.header.prev != state.hash:
             self.clear()
 
     def tip(self, state: ChainState) -> int:
-        """Everything up to this lsn is in memory, accepted or held."""
+        """Return the last lsn up to which everything is in memory, accepted or held."""
         return self.run[-1].lsn if self.joined(state) else state.lsn
 
     def beyond(self, lsn: int) -> tuple[bytes, ...]:
-        """The records behind `lsn`."""
+        """Return the records behind `lsn`."""
         found = list(takewhile(lambda held: held.lsn > lsn, reversed(self.run)))
         return tuple(held.data for held in reversed(found))
 
     def news(self, state: ChainState, upto: int | None = None) -> int:
-        """The tip, or `upto` if that is below, if it should be told: beyond the history and beyond what was told; else
-        0. A run whose hole the log filled only after the epoch was sealed is not told either."""
+        """Return the lsn to tell as held; 0: there is no news. It is the tip, or `upto` if that is lower, and only if
+        it is beyond the history and beyond what was told. A run is not told, either, if the log filled its hole after
+        the epoch was sealed."""
         tip = self.tip(state) if upto is None else min(upto, self.tip(state))
         if tip <= max(state.lsn, self.told) or state.epoch.number <= self.sealed:
             return 0
@@ -120,17 +125,18 @@ class Held:
         return tip
 
     def due(self, shown: int, state: ChainState) -> list[records.Record]:
-        """What the active shows beyond `shown`, of what is held without a hole."""
+        """Return what the active node shows beyond `shown`, as far as it is held without a hole."""
         if self.declared <= shown or not self.joined(state):
             return []
         return [held.record for held in islice(self.run, shown - state.lsn, self.declared - state.lsn)]
 
     def find(self, data: bytes) -> HeldRecord | None:
-        """The log shows `data`: the held record of these very bytes, if it is the next one."""
+        """Return the held record with exactly the bytes `data`, which the log shows, if it is the next one."""
         return self.run[0] if self.run and self.run[0].data == data else None
 
     def accepted(self, state: ChainState) -> None:
-        """The history has grown to `state`: let go of what it has now, or of everything if it went another way."""
+        """Let go of what the history, which has grown to `state`, has now. Let go of everything if the history went
+        another way."""
         while self.run and self.run[0].lsn <= state.lsn:
             first = self.run.popleft()
             self._bytes -= len(first.data)
@@ -139,6 +145,6 @@ class Held:
         self._check(state)
 
     def clear(self) -> None:
-        """The epoch is over, or this copy is: forget."""
+        """Forget the run: the epoch, or this copy, is over."""
         self.run.clear()
         self._bytes = self.told = self.declared = 0

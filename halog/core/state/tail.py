@@ -1,9 +1,10 @@
-"""Commits that were acknowledged, perhaps, and that the log may lack: what a copy keeps of an epoch that is over (E6).
+"""This module has commits of an ended epoch that may have been acknowledged and that the log may lack (E6).
 
-Only where commits do not wait for the log. A follower keeps what the old active pushed, an active that gave up what it
-had in flight, until an epoch opens above: by then the new active has appended again whatever the log lacked (E5), with
-the same lsn and transaction id. A tail travels with a position, so that whoever wins an election has it (E3).
-A copy that stops leaves its tail on its disk: its memory may be all that had it.
+A tail exists only where commits do not wait for the log. A follower keeps what the old active node pushed; an active
+node that gave up keeps what it had in flight. Each keeps its tail until a higher epoch opens. By then the new active
+node has appended again whatever the log lacked (E5), with the same lsn and transaction id. A tail travels with a
+position, so that whoever wins an election has it (E3). A copy that stops leaves its tail on its disk, because its
+memory may be all that had it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from halog.errors import RecordFormatError
 
 
 class Tail:
-    """Commits of one epoch, one lsn behind the other."""
+    """A `Tail` keeps commits of one epoch, with consecutive lsns."""
 
     __slots__ = ("run", "since", "stood")
 
@@ -27,26 +28,28 @@ class Tail:
         self.stood = stood
         """The incarnations of this node for which the copy's store stands (`halog.core.replica.pushed_store`)."""
         self.since = since
-        """This node's store was made in place of a damaged one, and these incarnations have used it: all others may
-        have stowed in that one what this one lacks. None: there was no other store here."""
+        """The incarnations that have used this node's store, if it was made in place of a damaged one. All other
+        incarnations may have stored records in the damaged one that this one lacks. None: there was no other store
+        here."""
 
     def lacks(self, node: str, holders: Iterable[Member]) -> tuple[int, ...]:
-        """The incarnations of this node among the holders whose word the store that was set aside may have kept."""
+        """Return the incarnations of this node among the holders whose records may be in the store that was set
+        aside."""
         if self.since is None:
             return ()
         return tuple(m.incarnation for m in holders if m.node == node and m.incarnation not in self.since)
 
     @property
     def tip(self) -> int:
-        """The last lsn; 0: nothing is kept."""
+        """Return the last lsn; 0: nothing is kept."""
         return self.run[-1].header.lsn if self.run else 0
 
     def _rank(self) -> tuple[int, int]:
         return (self.run[-1].header.epoch.number, self.tip) if self.run else (0, 0)
 
     def keep(self, run: Iterable[records.Record], state: ChainState) -> None:
-        """The epoch of `run` is over; what of it is beyond the history is kept, unless what is kept already is of a
-        later one, or longer."""
+        """Keep what `run`, of an epoch that is over, has beyond the history. What is kept already stays if it is of a
+        later epoch, or longer."""
         kept = Tail()
         for record in run:
             if type(record) is not records.Commit:
@@ -57,9 +60,9 @@ class Tail:
             self.run = kept.run
 
     def adopt(self, datas: Sequence[bytes], state: ChainState) -> None:
-        """Another copy's tail, as it came with its position, or this one's, as it lay on the disk. One that cannot be
-        read is none, nor is one of an epoch that is over here: a later one opened without it, and its callers may have
-        been told that it did not happen (R4)."""
+        """Take over another copy's tail, which came with its position, or this copy's, which lay on the disk. A tail
+        that cannot be read is ignored. So is one of an epoch that is over here: a later epoch opened without it, and
+        its callers may have been told that it did not happen (R4)."""
         try:
             run = [records.decode(data) for data in datas]
         except RecordFormatError:
@@ -71,28 +74,29 @@ class Tail:
             self.keep(run, state)
 
     def stopped(self) -> Iterator[KeepTail]:
-        """Its copy does not go on."""
+        """Return the effect that stores the tail, since its copy stops."""
         if self.run:
             yield KeepTail(tuple(records.encode(record) for record in self.run))
 
     def accepted(self, record: records.Record) -> None:
-        """The log has it now, or something else in its place: then what is behind it is not to come any more."""
+        """Drop what the log has now. If the log has something else in its place, drop all that follows too: it will not
+        come any more."""
         while self.run and self.run[0].header.lsn <= record.header.lsn:
             first = self.run.pop(0)
             if first.header.lsn == record.header.lsn and first.header.tx != record.header.tx:
                 self.run.clear()
 
     def opened(self, epoch: EpochId) -> None:
-        """What an older epoch left was appended again before, or is not to come any more."""
+        """Drop what an older epoch left. It was appended again before this one opened, or will not come any more."""
         if self.run and self.run[0].header.epoch.number < epoch.number:
             self.run.clear()
 
     def joins(self, state: ChainState) -> bool:
-        """Does it go on where the history ends?"""
+        """Say whether the tail begins where the history ends."""
         return not self.run or self.run[0].header.lsn == state.lsn + 1
 
     def again(self, state: ChainState, epoch: EpochId) -> list[bytes]:
-        """What the log lacks, as records of `epoch`."""
+        """Return what the log lacks, encoded as records of `epoch`."""
         datas, lsn, prev = [], state.lsn, state.hash
         for commit in self.run:
             lsn += 1

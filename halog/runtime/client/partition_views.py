@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from halog.backend import Found, Lag
-from halog.core.replica.moments import LIMIT, OverError, Past
+from halog.core.replica.moments import LIMIT, MomentReader, OverError
 from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime.client.caller import Asker
 from halog.runtime.replica.driver import Copy
@@ -24,7 +24,7 @@ WAIT_S = 0.5
 """Longest wait for the log to say that a mapping is served; then it is looked up again which node is active."""
 
 
-class OwnView(Past[Found]):
+class OwnView(MomentReader[Found]):
     """An `OwnView` shows a moment of this node's own copy."""
 
     __slots__ = ("_after", "_asker", "_copy", "_doubted", "_looked", "lag", "mapping")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from halog.core.replica.moments import OverError, Past
+from halog.core.replica.moments import MomentReader, OverError
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.named_moments import ReadMoment, over, undecided, unknown
 from halog.runtime.rpc import frames
@@ -18,7 +18,7 @@ def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float,
     moment = r.moment or copy.named.name(taken)
     if r.after and any(taken.lacks(key, r.after) for key in r.keys):
         raise undecided(copy.name)
-    past, find = Past(taken.moment), copy.objects.find
+    past, find = MomentReader(taken.moment), copy.objects.find
     try:
         if len(r.keys) == 1:
             return frames.Seen(moment, [past.of(r.keys[0], find(r.keys[0]))], end=True)
@@ -37,7 +37,7 @@ def look_through(
     if taken.lacks(r.prefix, r.after, prefix=True):
         raise undecided(copy.name)
     try:
-        its = page(copy.objects.scan(r.prefix, r.behind, Past(taken.moment)), room, r.limit)
+        its = page(copy.objects.scan(r.prefix, r.behind, MomentReader(taken.moment)), room, r.limit)
     except OverError:
         raise over(copy.name) from None
     if r.passing and its.end:

@@ -17,7 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core.sites.takeover_candidate import Candidate, Vote
+from halog.core.sites.takeover_candidate import TakeoverCandidate, Vote
 from halog.core.table.tell import Tell
 from halog.errors import HalogError, UnreachableError
 from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
@@ -83,7 +83,7 @@ class Takeovers:
         self._reach = reach
         self._votes = votes
         self._policies = policies
-        self._candidates: dict[str, Candidate] = {}
+        self._candidates: dict[str, TakeoverCandidate] = {}
         self._asked: set[tuple[str, str]] = set()
         """By site and partition: the votes that are being looked at there. A site that is slow is not asked twice."""
         self._due_since = 0
@@ -117,7 +117,7 @@ class Takeovers:
         policy = self._policies[copy.core.state.table.policy]
         candidate = self._candidates.get(copy.name)
         if candidate is None:
-            candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
+            candidate = TakeoverCandidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
             self._candidates[copy.name] = candidate
         self._look(self._desks.own, copy, candidate)
         if not candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
@@ -131,13 +131,13 @@ class Takeovers:
             elif desk.silent_s * 1000 >= policy.after_ms // EARLY:
                 candidate.missed(desk.site)
 
-    def _look_there(self, desk: SiteContact, copy: Copy, candidate: Candidate) -> None:
+    def _look_there(self, desk: SiteContact, copy: Copy, candidate: TakeoverCandidate) -> None:
         try:
             self._look(desk, copy, candidate)
         finally:
             self._asked.discard((desk.site, copy.name))
 
-    def _look(self, desk: SiteContact, copy: Copy, candidate: Candidate) -> None:
+    def _look(self, desk: SiteContact, copy: Copy, candidate: TakeoverCandidate) -> None:
         try:
             now, _ = desk.ask(lambda coordinator: held(coordinator, copy.name))
         except (HalogError, UnknownResult) as e:

@@ -36,7 +36,7 @@ from halog.core.log.merge_parts import AppliedMerge, standing
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.provisional import early_version
 from halog.core.log.transactions import Applied, DecidedTransaction, Ledger, PreparedTransaction
-from halog.core.replica.moments import Moment, Moments, Past
+from halog.core.replica.moments import Moment, MomentReader, Moments
 from halog.ports import Snapshot, Store
 from halog.runtime.store import bulk_load as restored, prepared as ledgers
 from halog.runtime.store.encoding import (
@@ -333,7 +333,7 @@ class ObjectTable:
                 note(key, found, 0 if found is None else len(found.value))
 
     def moment(self) -> Moment[Found]:
-        """Return the moment of now: a `Past` of it shows objects as they are now, whatever becomes of them."""
+        """Return the moment of now: a `MomentReader` of it shows objects as they are now, whatever becomes of them."""
         now = self.moments.now
         if now is None:  # they are being changed
             with self.lock:
@@ -410,7 +410,7 @@ class ObjectTable:
                 return key, version, now
         return None
 
-    def scan(self, key_prefix: bytes, after: bytes = b"", past: Past[Found] | None = None) -> Iterator[Found]:
+    def scan(self, key_prefix: bytes, after: bytes = b"", past: MomentReader[Found] | None = None) -> Iterator[Found]:
         """Return the objects whose index key starts with `key_prefix` and is greater than `after`: as of the call, or
         as they were at the moment of `past`. Raises OverError."""
         with self.lock:

@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory.coordinator import MemoryCoordinator
 from halog.core.ids import EpochId
-from halog.core.sites.takeover_candidate import Candidate
+from halog.core.sites.takeover_candidate import TakeoverCandidate
 from halog.errors import UnreachableError
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
 from halog.runtime.sites.voting import SiteContacts, held, write
@@ -36,7 +36,7 @@ class Rig:
         mirroring: Any = None
         self.desks = SiteContacts(host, self._reach, ("west", "north"))
         self.takeovers = Takeovers(host, mirroring, self.desks, self._reach, VOTES, {"q": TakeoverRule(0, True)})
-        self.candidate = self.takeovers._candidates["p"] = Candidate("east", VOTES, 0, binding=True)
+        self.candidate = self.takeovers._candidates["p"] = TakeoverCandidate("east", VOTES, 0, binding=True)
         self.copy: Any = SimpleNamespace(
             name="p", core=SimpleNamespace(state=SimpleNamespace(table=table(owner="west")))
         )

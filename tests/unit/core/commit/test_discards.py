@@ -8,7 +8,7 @@ import pytest
 
 from halog.adapters.memory.log import MAX_BYTES
 from halog.core import effects as fx, events as ev
-from halog.core.commit.discards import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
+from halog.core.commit.discards import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discards
 from halog.core.commit.writer import InFlight
 from halog.core.ids import NO_HASH, EpochId
 from halog.core.log import records
@@ -38,7 +38,7 @@ def test_what_is_told_of_one_in_flight_carries_the_record_as_the_log_was_given_i
 
 @pytest.mark.feature("Q4", "X9")
 def test_what_readers_skipped_is_told_without_its_record_which_the_log_has() -> None:
-    kept = Discarded(Outcomes(), Ledger())
+    kept = Discards(Outcomes(), Ledger())
     kept.left(tx(1), 1, 7, 0, "fenced")
     (told,) = kept.certain(10, 10, 2)
     assert told.more["transactions"] == [{"tx": tx(1).hex(), "lsn": 7}]
@@ -130,7 +130,7 @@ def test_a_vote_that_readers_skipped_is_told_unless_one_of_its_id_counts(later: 
 def test_what_a_merge_says_was_committed_is_not_told() -> None:
     """It was voted on again, in a history that had parted from this one."""
     ledger = Ledger()
-    kept = Discarded(Outcomes(), ledger)
+    kept = Discards(Outcomes(), ledger)
     for n in (1, 2):
         kept.left(tx(n), 1, 7, 0, "fenced")
     header = records.Header(bytes(16), epoch(2), 9)
@@ -164,7 +164,7 @@ def flying(n: int, size: int, *, answered: bool = False) -> InFlight:
 
 def told_of(*queue: InFlight) -> list[list[dict[str, Any]]]:
     """Event by event."""
-    kept = Discarded(Outcomes(), Ledger())
+    kept = Discards(Outcomes(), Ledger())
     kept.in_flight(queue, 1, 0, "timed out")
     return [e.more["transactions"] for e in kept.certain(10, 10, 2)]
 
@@ -199,7 +199,7 @@ def test_what_is_kept_of_records_is_bounded_and_all_of_them_are_named() -> None:
 
 @pytest.mark.feature("Q4", "X9")
 def test_room_is_counted_over_all_epochs_that_left_some_and_is_there_again_once_they_are_told() -> None:
-    kept = Discarded(Outcomes(), Ledger())
+    kept = Discards(Outcomes(), Ledger())
     kept.in_flight([flying(n, RECORD_BYTES) for n in range(KEEP_BYTES // RECORD_BYTES)], 1, 0, "timed out")
     kept.in_flight([flying(100, 1)], 2, 0, "timed out again")
     last = list(kept.certain(10, 10, 3))[-1]
@@ -212,7 +212,7 @@ def test_room_is_counted_over_all_epochs_that_left_some_and_is_there_again_once_
 @pytest.mark.feature("Q4", "X9")
 def test_one_that_was_tried_again_and_left_again_is_as_old_as_its_last_attempt() -> None:
     """That one may be in the log until a higher epoch than its own has opened."""
-    kept = Discarded(Outcomes(), Ledger())
+    kept = Discards(Outcomes(), Ledger())
     kept.in_flight([flying(1, 9, answered=True)], 1, 0, "timed out")
     kept.in_flight([flying(1, 9)], 2, 15, "and again")
     kept.left(tx(1), 1, 1, 16, "its first record came late")

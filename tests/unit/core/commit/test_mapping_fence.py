@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from halog.core import effects as fx, events as ev, results as res
-from halog.core.commit.participant import Voting
+from halog.core.commit.participant import Participant
 from halog.core.commit.writer import Writer
 from halog.core.ids import EpochId
 from halog.core.log import records
@@ -24,11 +24,11 @@ class Epoch:
         chain = Chain(ChainState(bytes(16), "home", EpochId(1, "home", 1), opened=True, led=1))
         self.ledger = ledger or Ledger()
         self.writer = Writer(chain, Outcomes(), Settings(), 0, 0)
-        self.votes = Voting(self.writer, self.ledger, "p", 0)
+        self.votes = Participant(self.writer, self.ledger, "p", 0)
         self.offset = 0
 
     def submit(self, n: int, mapping: int, key: bytes = b"k") -> list[fx.Effect]:
-        """As `Leading.submit` does it."""
+        """As `Leader.submit` does it."""
         out: list[fx.Effect] = []
         change = records.Change(records.CREATE, bytes(24), key, b"v", -1)
         e = ev.Submitted(n, n.to_bytes(16, "big"), [], [change], {}, mapping=mapping)

@@ -9,7 +9,7 @@ import pytest
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.outcome_answers import became_of
-from halog.core.commit.participant import SPREAD_AT_ONCE, Voting
+from halog.core.commit.participant import SPREAD_AT_ONCE, Participant
 from halog.core.log import records
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Decision, Ledger
@@ -191,7 +191,7 @@ def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
     items = [(tx(1_000 + i), Decision(True, i + 1, i + 1, "p", waiting if i == 0 else ("p",))) for i in range(30)]
     looked: list[int] = []
     writer: Any = SimpleNamespace(settings=FEW, full=lambda: looked.append(1), short=None)
-    voting = Voting(writer, Ledger(decided=items, horizon=tx(999)[:8]), "p", 0)
+    voting = Participant(writer, Ledger(decided=items, horizon=tx(999)[:8]), "p", 0)
     out: list[fx.Effect] = []
     for now in range(20, FEW.doubt_ms, 20):
         voting.ticked(now, out, serving=True)
@@ -204,7 +204,7 @@ def test_what_an_earlier_epoch_decided_is_told_as_soon_as_this_one_serves_the_la
     waiting = ("p", "q")
     items = [(tx(1_000 + i), Decision(True, i + 1, i + 1, "p", waiting)) for i in range(SPREAD_AT_ONCE + 3)]
     writer: Any = SimpleNamespace(settings=Settings(), full=lambda: None, short=None)
-    voting = Voting(writer, Ledger(decided=items), "p", 500)
+    voting = Participant(writer, Ledger(decided=items), "p", 500)
     out: list[fx.Effect] = []
     voting.ticked(510, out, serving=False)
     assert out == []

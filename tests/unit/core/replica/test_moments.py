@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from halog.core.replica.moments import ENTRY, Moments, OverError, Past
+from halog.core.replica.moments import ENTRY, MomentReader, Moments, OverError
 
 pytestmark = pytest.mark.feature("R5")
 
@@ -36,11 +36,11 @@ class Objects:
         else:
             self.now[key] = value
 
-    def read(self) -> Past[int]:
+    def read(self) -> MomentReader[int]:
         assert self.moments.now is not None
-        return Past(self.moments.now)
+        return MomentReader(self.moments.now)
 
-    def seen(self, past: Past[int], key: bytes) -> int | None:
+    def seen(self, past: MomentReader[int], key: bytes) -> int | None:
         return past.of(key, self.now.get(key))
 
 
@@ -149,7 +149,7 @@ def test_too_much_is_let_go_of_and_readers_of_it_are_told() -> None:
 def test_a_reader_that_follows_holds_no_more_than_that_either() -> None:
     objects = Objects(limit=1 << 30)
     assert objects.moments.now is not None
-    past = Past(objects.moments.now, 10 * ENTRY)
+    past = MomentReader(objects.moments.now, 10 * ENTRY)
     with pytest.raises(OverError):
         for n in range(12):
             objects.change((A, n))

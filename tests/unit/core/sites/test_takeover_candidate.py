@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.core.sites.takeover_candidate import LATER, Candidate, Vote
+from halog.core.sites.takeover_candidate import LATER, TakeoverCandidate, Vote
 
 pytestmark = pytest.mark.feature("Q1", "M5")
 
@@ -18,17 +18,19 @@ THREE = {"west": 1, "east": 1, "north": 1}
 """West serves; this is east, or north."""
 
 
-def east(votes: Mapping[str, int] = TWO, *, binding: bool = True, site: str = "east") -> Candidate:
-    return Candidate(site, votes, WAIT_MS, binding=binding)
+def east(votes: Mapping[str, int] = TWO, *, binding: bool = True, site: str = "east") -> TakeoverCandidate:
+    return TakeoverCandidate(site, votes, WAIT_MS, binding=binding)
 
 
-def seen(candidate: Candidate, now: int = 0, *, site: str = "west", beat: int = 1, by: tuple[str, ...] = ()) -> None:
+def seen(
+    candidate: TakeoverCandidate, now: int = 0, *, site: str = "west", beat: int = 1, by: tuple[str, ...] = ()
+) -> None:
     """All of these sites say that their votes are that site's."""
     for voter in by or ("west", "east"):
         candidate.saw(voter, Vote(site, beat), now)
 
 
-def claimed(candidate: Candidate, now: int, serves: str = "west") -> list[str]:
+def claimed(candidate: TakeoverCandidate, now: int, serves: str = "west") -> list[str]:
     return list(candidate.claims(serves, now))
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from halog.core import effects as fx, events as ev
-from halog.core.commit.discards import KEEP, Discarded
+from halog.core.commit.discards import KEEP, Discards
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import Role
@@ -243,7 +243,7 @@ def test_a_late_record_of_a_dead_epoch_is_told_by_the_first_replica(first: str, 
 
 @pytest.mark.feature("Q4", "X9")
 def test_nothing_is_told_before_a_callers_deadline_and_what_it_last_tried_have_passed() -> None:
-    kept = Discarded(Outcomes(), Ledger())
+    kept = Discards(Outcomes(), Ledger())
     kept.left(tx(1), 1, 7, 100, "fenced")
     assert not list(kept.certain(100 + SETTINGS.discarded_ms - 1, SETTINGS.discarded_ms, 2))
     assert len(list(kept.certain(100 + SETTINGS.discarded_ms, SETTINGS.discarded_ms, 2))) == 1
@@ -253,7 +253,7 @@ def test_nothing_is_told_before_a_callers_deadline_and_what_it_last_tried_have_p
 def test_what_happened_is_not_told_and_what_did_not_is_though_the_outcome_table_forgot_both() -> None:
     """A busy partition forgets an outcome before a caller's deadline has passed."""
     outcomes = Outcomes(keep=2)
-    kept = Discarded(outcomes, Ledger())
+    kept = Discards(outcomes, Ledger())
     kept.left(tx(1), 1, 7, 0, "fenced")
     kept.left(tx(2), 1, 8, 0, "fenced")
     for n in (1, 3, 4, 5, 6):
@@ -269,7 +269,7 @@ def test_what_happened_before_or_may_have_is_not_waited_for() -> None:
     outcomes = Outcomes(keep=2)
     for n in (1, 2, 3):
         outcomes.add(tx(n), n)
-    kept = Discarded(outcomes, Ledger())
+    kept = Discards(outcomes, Ledger())
     kept.left(tx(3), 1, 7, 0, "fenced")
     kept.left(tx(1), 1, 8, 0, "fenced")
     assert not kept
@@ -278,7 +278,7 @@ def test_what_happened_before_or_may_have_is_not_waited_for() -> None:
 @pytest.mark.feature("Q4")
 def test_ids_waited_for_are_bounded_and_all_of_them_are_named() -> None:
     """In as many events as it takes: an event is short."""
-    kept = Discarded(Outcomes(), Ledger())
+    kept = Discards(Outcomes(), Ledger())
     for n in range(KEEP + 5):
         kept.left(tx(n), 1, n, 0, "fenced")
     for n in range(KEEP + 5, 2 * KEEP):

@@ -16,7 +16,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.records import DELETE, UPDATE, Change, Commit, EpochOpened, Header, Merged
 from halog.core.log.transactions import Applied, DecidedTransaction, Decision
-from halog.core.replica.moments import OverError, Past
+from halog.core.replica.moments import MomentReader, OverError
 from halog.runtime.store.object_table import ObjectTable
 
 pytestmark = pytest.mark.feature("R5")
@@ -55,7 +55,7 @@ class Watched(dict[bytes, Found]):
 
 class Reader:
     def __init__(self, table: Table) -> None:
-        self.past = Past(table.objects.moment())
+        self.past = MomentReader(table.objects.moment())
         self.shows = table.now()
 
 
