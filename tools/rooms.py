@@ -18,7 +18,7 @@ PATH: Final = Path(__file__).resolve().parents[1] / "docs/rooms.md"
 
 HEAD: Final = """# Rooms
 
-Drawn from the imports of the code by `python -m tools.rooms`, but for those that only type checkers read.
+Drawn from the imports of the code by `python -m tools.rooms`, those that only type checkers read included.
 An arrow points to what a room knows. Arrows that follow from others are left out.
 [architecture.md](architecture.md#rooms) says what each room is for.
 """
@@ -35,7 +35,7 @@ PACKAGES: Final = ("halog", "mappers", "restore", "spark_jobs")
 def rooms_of(hall: str) -> dict[str, set[str]]:
     """Return the rooms and single modules directly in a hall, each with those of the same hall that it imports. The
     other packages of the repository count as rooms of halog."""
-    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     found: dict[str, set[str]] = {}
     for module in sorted(graph.modules):
         room = _room(module, hall)
