@@ -73,7 +73,7 @@ def _broker(ports: Ports, host: str) -> dict[str, str | int]:
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": "kafka/data",
-        "auto.create.topics.enable": "false",  # a typing error must not become a topic (reliability.md 13)
+        "auto.create.topics.enable": "false",  # a typing error must not become a topic
         "unclean.leader.election.enable": "false",  # a stale leader would cut committed records off
         "default.replication.factor": 1,
         "min.insync.replicas": 1,

@@ -7,8 +7,8 @@ the data are refused before anything is allocated. An encoder raises `Misfit` an
 struct.error, ValueError, OverflowError, which the caller maps). Neither knows type or field names, so the hot path pays
 for none.
 
-Why not fastavro here: it accepts trailing bytes, 51-byte varints and unions out of range, and can be made to segfault
-(reliability.md, fact 10). These functions are faster for flat objects, and the tests hold them to fastavro's bytes.
+Why not fastavro here: it accepts trailing bytes, 51-byte varints and unions out of range, and can be made to segfault.
+These functions are faster for flat objects, and the tests hold them to fastavro's bytes.
 """
 
 from __future__ import annotations

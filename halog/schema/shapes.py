@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 MAX_DEPTH: Final = 32
-"""Deeper nesting is refused: no real class needs it, and attacks use it (reliability.md, fact 10)."""
+"""Deeper nesting is refused: no real class needs it, and attacks use it."""
 MAX_FIELDS: Final = 1_000
 """Most fields of one type, those of nested records included; it bounds the work one definition can cause."""
 

@@ -1,4 +1,4 @@
-"""What must hold after every fault (reliability.md): nothing acknowledged is lost, nothing failed is seen, every copy
+"""What must hold after every fault: nothing acknowledged is lost, nothing failed is seen, every copy
 holds what the log says, what clients saw has an explanation, and no thread, file or znode is left over.
 
 The log, its lsns and hash chain, and the copies are compared by the integration tests' judge, which shares no code with

@@ -1,7 +1,7 @@
 """Mutants of commits that wait for the logs of other sites (M5). The play of `tests.unit.core.sites.sync_sites_model`
-notices those of the active node. So does the simulation of two sites, which also notices those of who tells and takes
-over. The one that waits for nobody is also noticed by two sites in this process, of which one is lost amid traffic.
-"""
+notices those of the active node, and so does the simulation of two sites, which also notices those of who tells and
+takes over; of the one that waits for nobody two sites in this process do, too, of which one is lost in the middle of
+traffic."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def kafka(target: DoctorTarget) -> Iterator[Finding]:
 
 
 def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
-    """Yield the settings that halog refuses to rely on (reliability.md 13)."""
+    """Yield the settings that halog refuses to rely on."""
     if settings.get("unclean.leader.election.enable") == "true":
         yield _unsafe(
             "unclean.leader.election.enable", "true", "set it to false: a stale leader cuts committed records off"

@@ -46,8 +46,7 @@ def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
     from halog.errors import UnknownNameError
 
     return UnknownNameError(
-        f"the logs{of(tables)} have no merge {said} any more, or never had it: `halog conflicts show` lists those they "
-        "have, for --merge",
+        f"there is no merge {said} in the logs{of(tables)}: `halog conflicts show` lists those they have, for --merge",
         kind="merge",
         name=said,
     )

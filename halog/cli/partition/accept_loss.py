@@ -44,7 +44,7 @@ def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions)
     with options.connect() as connection:
         policy = connection.config.policies.get(connection.table(name).policy)
         if policy is not None and not policy.unlogged:
-            raise RefusedError(f"{name} waits for nobody's memory: its commits wait for the log", partition=name)
+            raise RefusedError(f"{name} has nothing to give up: its commits wait for the log", partition=name)
         up = {name_: info.incarnation for name_, info in connection.nodes.items()}
         _check_confirmed(connection, name, confirmed, up)
         giving_up = GiveUpUnlogged(up)

@@ -208,6 +208,6 @@ def test_what_cannot_be_read_for_a_while_is_told_once(
     for name in NAMES:
         restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=now_ms(), undo="00"))
     wait_until(lambda: min(looks.count(name) for name in NAMES) >= 5, "it is looked at")
-    assert [text.split(":")[0] for text in told()] == NAMES
+    assert [text.split(":")[0] for text in told()] == [f"partition {name}" for name in NAMES]
     away[0] = False
     assert {r.phase for r in ended(west).values()} == {FAILED}

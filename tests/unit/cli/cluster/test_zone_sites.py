@@ -129,7 +129,7 @@ def test_a_quorum_is_switched_off_at_one_site(
 
 def test_a_zone_of_another_site_has_no_switch_here(halog: Halog, files: dict[str, Path]) -> None:
     ran = halog("zone", "quorum", "east", "--config", files["west"])
-    assert (ran.code, "zone east has no node at site west: say it with" in ran.err) == (5, True)
+    assert (ran.code, "zone east has no node at site west: give the command with" in ran.err) == (5, True)
     assert halog("zone", "show", "eats", "--config", files["west"]).code == 2
 
 

@@ -107,4 +107,4 @@ def test_commands_take_what_the_table_shows(
     missing = run(halog, merged, "restore", "undo", "--merge", "00ff", at="east")
     assert missing.code == 2
     assert "the logs of test-0" in missing.err
-    assert "have no merge 00ff any more" in missing.err
+    assert "there is no merge 00ff" in missing.err

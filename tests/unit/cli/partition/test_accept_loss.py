@@ -82,7 +82,7 @@ def test_what_gives_up_nothing_is_refused_and_not_told(unlogged: Cluster, halog:
     assert halog("partition", "accept-loss", "p-0", "--cluster", "ops").code == 0
     for _ in range(2):
         ran = halog("partition", "accept-loss", "p-0", "--cluster", "ops")
-        assert (ran.code, "p-0 waits for nobody's memory" in ran.err) == (5, True), ran
+        assert (ran.code, "p-0 has nothing to give up" in ran.err) == (5, True), ran
     assert len(told(halog)) == 1
 
 

@@ -86,7 +86,7 @@ def test_a_definition_that_brings_a_copy_ends_it(cluster: Any, halog: Run) -> No
 def test_what_an_undo_does_nothing_with_is_refused(cluster: Any, halog: Run, other: tuple[str, ...]) -> None:
     drain(halog, "A")
     ran = halog("drain", "A", "--undo", *other)
-    assert (ran.code, f"leave {other[0]} away" in ran.err) == (2, True), ran
+    assert (ran.code, f"leave out {other[0]}" in ran.err) == (2, True), ran
     assert cluster.tree.children("drained") == ["A"]
 
 

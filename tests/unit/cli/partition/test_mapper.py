@@ -223,7 +223,7 @@ def test_another_mapper_is_refused_by_name(mapped: Cluster, halog: Run, monkeypa
     """Another version, name or ring: neither a node nor a tool works with it, and nothing changes."""
     before = {p: mapped.tree.get(f"policies/{p}") for p in ("p", "few", "fixed")}
     monkeypatch.setattr(placing.by_region, "version", 4)
-    with pytest.raises(ConfigError, match=r"policies\.fixed is another one .* mapper_version is 4 here, 3 there"):
+    with pytest.raises(ConfigError, match=r"policies\.fixed differs from what .* mapper_version is 4 here, 3 there"):
         mapped.start("client")
     ran = halog("get", "Flight", "eu-1", "7")
     assert (ran.code, "mapper_version is 4 here, 3 there" in ran.err) == (2, True), ran

@@ -116,7 +116,7 @@ def test_a_refusal_behind_a_lost_answer_says_nothing(cluster: Cluster, arrives: 
     create(cluster, names)
     client: Any = cluster.client()
     lose(client, QuorumError("too few", partition="p"), arrives=arrives)
-    client.backend._spanning._waits = lambda partition: False
+    client.backend._half.spanning._waits = lambda partition: False
     try:
         with client.transaction() as tx:
             for n in names:

@@ -189,7 +189,7 @@ def test_in_a_block_it_is_a_conflict(cluster: Cluster, monkeypatch: pytest.Monke
     create(cluster, names)
     nothing_in_doubt(cluster, names)
     client: Any = cluster.client()
-    monkeypatch.setattr(client.backend._spanning._initiating, "_turn", lambda now: None)
+    monkeypatch.setattr(client.backend._half.spanning._initiating, "_turn", lambda now: None)
     Away(client, cluster.partition_of(Counter, names[0]))
     with pytest.raises(ConflictError, match="given up") as told, client.transaction() as tx:
         for name in names:
