@@ -4,8 +4,7 @@ Law:
 
 - An outcome is answered from the accepted history, never from what is in flight.
 - A `Prepare` is appended only where versions hold and no other transaction holds its objects. Its own are held from
-  that
-  moment, before the log has it.
+  that moment, before the log has it.
 - Only the first partition decides, by the first valid `Outcome` in its log; the others copy it.
 - A participant that is in doubt for too long, and has not been asked for its vote again for as long, asks the first to
   abort. The first aborts what it is in doubt of itself. So asking finds the decision, or makes sure that there is one.
