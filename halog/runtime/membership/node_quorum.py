@@ -100,7 +100,10 @@ class Zoning:
     # --- judging ---
 
     def judge(self, sight: NodeContacts) -> str:
-        """Return why this node is offline, seeing these others; "": it is not. One thread calls it at a time."""
+        """Return why this node is offline, seeing these others; "": it is not, or it does not know yet how the switches
+        stand. One thread calls it at a time."""
+        if self._watching is None:
+            return ""
         self._sight = sight
         for s in self._standings.values():
             s.counted = count(s.zone, self._me, sight)
@@ -133,13 +136,14 @@ class Zoning:
     # --- the switch ---
 
     def watch(self, coordinator: Coordinator, changed: Callable[[], None]) -> None:
-        """Learn how the switches stand now, and call `changed` when one moves."""
-        self._watching = _Watching(coordinator, changed)
+        """Learn how the switches stand now, and call `changed` when one moves. The coordinator tells of the first ones
+        before the last ones are learnt: until then nothing is judged, and `changed` is not called."""
         for s in self._standings.values():
             if s.zone.guarded:
                 s.switch = read_switch(coordinator, s.zone.name)
                 s.state = first_state(s.zone, off=s.switch.off)
                 self._watch_switch(coordinator, s.zone.name)
+        self._watching = _Watching(coordinator, changed)
 
     def _watch_switch(self, coordinator: Coordinator, name: str) -> None:
         if name not in self._watched:

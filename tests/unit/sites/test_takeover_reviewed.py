@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory.broker import MemoryBroker
 from halog.adapters.memory.coordinator import MemoryCoordinator
+from halog.adapters.memory.log import MemoryLog
 from halog.adapters.memory.tree import MemoryTree
 from halog.core import effects as fx, events as ev
 from halog.core.settings import Settings, SiteVotes
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
 from halog.ports import LogSession
+from halog.runtime.host.assignment import Placing
 from halog.runtime.sites.switchover import Switchover
 from halog.runtime.sites.voting import THREADS, SiteContact, SiteContacts, SiteVoting
 from halog.runtime.support.adapters import Remote
@@ -75,6 +78,33 @@ def test_a_vote_that_cannot_be_read_costs_its_own_partition_only(
     said = [r.getMessage() for r in caplog.records if "is no vote" in r.getMessage()]
     assert 1 <= len(said) <= 4
     assert all(text.startswith("site east: znode site_votes/test-0 is no vote") for text in said)
+
+
+def test_a_start_that_fails_leaves_no_connection_to_another_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies ask for votes as soon as they are open, before all of them are."""
+    made: list[MemoryCoordinator] = []
+
+    def reach(name: str) -> Remote:
+        coordinator = MemoryCoordinator()
+        coordinator.connect(lambda state: None)
+        made.append(coordinator)
+        return Remote(name, MemoryLog(MemoryBroker()), coordinator)
+
+    def begin(placing: Placing, tables: object) -> None:
+        copy: Any = SimpleNamespace(name="test-0", post=lambda event: None)
+        before = len(made)
+        placing._host.ask_vote(copy, fx.AskVote(1, "east"))
+        wait_until(lambda: len(made) > before, "it is asked")
+        raise UnreachableError("Kafka does not answer")
+
+    west = site("west", "quorum", EASTS)
+    monkeypatch.setattr(west, "_reach", reach)
+    monkeypatch.setattr(Placing, "begin", begin)
+    with pytest.raises(UnreachableError, match="Kafka"):
+        west.start()
+    for coordinator in made:
+        with pytest.raises(UnreachableError):
+            coordinator.get("site_votes")
 
 
 # --- a site whose log is lost ---

@@ -139,6 +139,12 @@ def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: fr
     assert "no object has a key that fits no record" in str(error)
 
 
+def test_what_fits_no_frame_is_named_as_on_the_wire() -> None:
+    frame = frames.PrepareRequest("p", b"tx", "p", ("p", "q"), b"", WORK)
+    error = too_large(frame, FrameError("a frame", size=19, limit=16, sent=False))
+    assert error.evidence["frame"] == "Prepare"
+
+
 def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
     node: Any = Outsized(res.Unknown("its epoch ended"))
     commits = Commits(node, 7, lambda partition: False, DeliveryReports(lambda: node, list))

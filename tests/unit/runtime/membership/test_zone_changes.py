@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.core.table.zones import NodeContacts, Zone
 from halog.errors import UnreachableError
 from halog.metadata.zone_switches import ZoneSwitch, set_switch
+from halog.ports import Versioned
 from halog.runtime.membership.node_quorum import Zoning
 
 pytestmark = pytest.mark.feature("P11", "Q1")
@@ -35,8 +36,14 @@ class Told:
 class Node:
     """Zoning as a node has it: it is judged anew whenever something changed."""
 
-    def __init__(self, tree: MemoryTree, zones: list[Zone], sight: NodeContacts) -> None:
-        self.coordinator = MemoryCoordinator(tree)
+    def __init__(
+        self,
+        tree: MemoryTree,
+        zones: list[Zone],
+        sight: NodeContacts,
+        coordinator: Callable[[MemoryTree], MemoryCoordinator] = MemoryCoordinator,
+    ) -> None:
+        self.coordinator = coordinator(tree)
         self.coordinator.connect(lambda state: None)
         self.told = Told()
         self.sight = sight
@@ -64,6 +71,24 @@ def node(tree: MemoryTree) -> Iterator[Node]:
     yield made
     made.zoning.close()
     made.coordinator.close()
+
+
+class Prompt(MemoryCoordinator):
+    """Tells of a watched znode before the next one is watched."""
+
+    def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
+        changed(path, self.get(path))
+
+
+def test_nothing_is_judged_until_all_switches_are_known(tree: MemoryTree) -> None:
+    """The watch of the first zone's switch tells of it while the second zone's is not known yet."""
+    made = Node(tree, [TWO, Zone("other", VOTES, minimum_votes=2)], PAIR, Prompt)
+    try:
+        assert (made.why, made.state) == ("", {"home": "partial", "other": "partial"})
+        assert made.told.names == ["zone quorum restored"] * 2, "each zone is told of once"
+    finally:
+        made.zoning.close()
+        made.coordinator.close()
 
 
 def test_a_quorum_that_holds_disturbs_nobody(node: Node) -> None:
