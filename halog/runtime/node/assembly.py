@@ -142,6 +142,12 @@ class OtherSites(CopyRequests):
             takeovers = Takeovers(host, assignments, desks, a.reach, c.site_votes, by_vote.after, rules)
             host.keep_on("takeovers", takeovers.turn, desks.close)
 
+    def close(self) -> None:
+        """Leave the other sites. Copies may have asked for votes in a start that failed before `tend`, so that the host
+        closes nothing there."""
+        if self._elections is not None:
+            self._elections.desks.close()
+
 
 def tend_sync_sites(c: Config, a: Adapters, host: Host, assignments: MirrorDuties) -> None:
     """Begin to tell other sites what arrives from there, and to hear what arrives there, where commits wait for it."""

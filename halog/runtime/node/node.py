@@ -307,6 +307,8 @@ class Runtime:
         self._membership.close()
         if self.host is not None:
             self.host.close()
+        if self._others is not None:
+            self._others.close()
         self._registration.unregister()
         if self._joined and self.copies:
             self.telling.left()

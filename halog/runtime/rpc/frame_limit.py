@@ -26,7 +26,7 @@ def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError |
         f"nothing was changed; {remedy}",
         size=size,
         limit=limit,
-        frame=type(frame).__name__,
+        frame=frame.__struct_config__.tag,
         sent=not asked,
     )
     said.evidence |= {name: value for name, value in error.evidence.items() if name not in said.evidence}
