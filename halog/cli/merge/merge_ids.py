@@ -6,10 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from halog.core.table.table import PartitionTable
-
-
-if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
     from halog.errors import UnknownNameError

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class RunningNode(Verbs):
-    """A `Node` is a node of a running cluster; `runtime` is for operators and tests."""
+    """A `RunningNode` is a node of a running cluster; `runtime` is for operators and tests."""
 
     def __init__(self, runtime: Runtime, registry: Registry, definitions: schemas.Definitions) -> None:
         """Hold a runtime. `definitions` are those that are stored, for objects written by older classes."""

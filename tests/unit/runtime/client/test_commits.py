@@ -131,6 +131,18 @@ def test_a_tool_that_could_not_send_it_again_does_not_know_either(evidence: dict
     assert says_nothing(error) is bool(evidence)
 
 
+@pytest.mark.parametrize(
+    ("frame", "named"),
+    [
+        (frames.Submit("p", b"tx", WORK), "Submit"),
+        (frames.PrepareRequest("p", b"tx", "p", ("p", "q"), b"digest", WORK), "Prepare"),
+    ],
+)
+def test_the_error_names_the_frame_as_the_wire_does(frame: frames.Submit | frames.PrepareRequest, named: str) -> None:
+    error = too_large(frame, FrameError("a frame", size=9, limit=8, sent=False))
+    assert error.evidence["frame"] == named
+
+
 @pytest.mark.parametrize("frame", [frames.Fetch("p", [b"k" * 17], 0), frames.Leased("p", [b"k" * 17])])
 def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: frames.Fetch | frames.Leased) -> None:
     error = too_large(frame, FrameError("a frame", size=19, limit=16, sent=False))

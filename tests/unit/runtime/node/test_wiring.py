@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -24,15 +26,18 @@ from halog.config import (
     RemoteSiteConfig,
     SiteConfig,
     TimingConfig,
+    ZoneConfig,
 )
+from halog.core import effects as fx
 from halog.embedded import datadir
 from halog.embedded.model import SiteInfo
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
+from halog.runtime.host.assignment import Placing
 from halog.runtime.node.assembly import copy_policy, core_settings
 from halog.runtime.node.open import node
 from halog.runtime.node.wiring import open_store, reach, remote_site
-from halog.runtime.support.adapters import Adapters
+from halog.runtime.support.adapters import Adapters, Remote
 
 
 def test_a_damaged_store_is_set_aside_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -102,6 +107,42 @@ def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
     for tail in made:
         with pytest.raises(ClosedError):
             tail.poll(0)
+
+
+@pytest.mark.nodes
+def test_other_sites_that_copies_asked_in_a_start_that_failed_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy asks for a vote as soon as it is open, before there is anything that closes with the host."""
+    config = Config(
+        ClusterConfig("test"),
+        SiteConfig("east", "memory:1", "memory:1"),
+        ApplicationConfig(()),
+        sites={"west": RemoteSiteConfig("w:1", "w:2")},
+        nodes={"A": NodeConfig(Path("/nonexistent"))},
+        zones={"z": ZoneConfig(("A",))},
+        policies={"p": PolicyConfig("z", 1, 0, 0, home="east", takeover="always")},
+    )
+    reached: list[MemoryCoordinator] = []
+    answered = threading.Event()
+
+    def reach(site: str) -> Remote:
+        reached.append(MemoryCoordinator(MemoryTree()))
+        reached[-1].connect(lambda state: None)
+        return Remote(site, MemoryLog(MemoryBroker()), reached[-1])
+
+    def begin(self: Placing, tables: object) -> None:
+        reached.clear()
+        core = SimpleNamespace(leading=None, state=SimpleNamespace(table=SimpleNamespace(policy="p")))
+        copy: Any = SimpleNamespace(name="p-0", core=core, post=lambda event: answered.set())
+        self._host.ask_vote(copy, fx.AskVote(1, "west"))
+        assert answered.wait(5)
+        raise UnreachableError("away")
+
+    monkeypatch.setattr(Placing, "begin", begin)
+    own = MemoryLog(MemoryBroker()), MemoryCoordinator(MemoryTree()), MemoryChannel(), MemoryStore()
+    with pytest.raises(UnreachableError, match="away"):
+        node(config, "A", adapters=lambda *_: Adapters(*own, reach))
+    assert [coordinator.is_connected for coordinator in reached] == [False]
+    assert not [t for t in threading.enumerate() if t.name.startswith("halog-votes")]
 
 
 def test_a_store_that_can_be_opened_and_not_be_read_is_made_anew(tmp_path: Path) -> None:
