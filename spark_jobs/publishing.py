@@ -182,8 +182,8 @@ class Publishing:
         return HistoryState.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
 
     def _decide(self, place: Place, undecided: UndecidedTransaction) -> int | None:
-        """Return when it was committed, or None. The branch of its first partition decides what was in doubt at the end
-        of a branch."""
+        """Decide what was in doubt at the end of a branch, as the branch of its first partition says. Return the
+        time of this branch's last record if it was committed, else None."""
         side = self._closed.get(place.name)
         if side is None or not self._elsewhere.committed(side, undecided):
             return None

@@ -144,7 +144,7 @@ def count(
 
 
 def mapping_of(site: Site, policy: str) -> Config:
-    """Return the file, where it says anything of the policy; else the active version."""
+    """Return the file's configuration if it says anything of the policy, else the active version's."""
     return site.own if policy in site.own.policies else site.config
 
 

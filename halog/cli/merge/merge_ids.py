@@ -56,7 +56,9 @@ def meant(connection: ClusterConnection, tables: Iterable[PartitionTable], said:
 
     tables = list(tables)
     if not said or any(c not in "0123456789abcdef" for c in said):
-        raise ConfigError(f"{said!r} is no id of a merge: give its hex digits, as `halog conflicts show` lists them")
+        raise ConfigError(
+            f"{said!r} is no id of a merge: give its hex digits, or the first, as `halog conflicts show` lists them"
+        )
     if is_whole(said):
         return dict.fromkeys((t.name for t in tables), said)
     found = [(t.name, r.name.hex()) for t in tables for r in reports(connection, t) if r.name.hex().startswith(said)]

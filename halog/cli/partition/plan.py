@@ -159,8 +159,8 @@ def apply(at_once: int, copy_rate: int | None, options: ClusterOptions) -> None:
 
     It moves them under traffic, as `halog partition migrate` does. It may be interrupted: the nodes finish what was
     begun, and the next `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are
-    left alone. Exit code 5 if a move was refused. Also if a node that should get copies was drained since the plan was
-    made; then nothing moves.
+    left alone. Exit code 5 if a move was refused. It is the same if a node that should get copies was drained since the
+    plan was made; then nothing moves.
 
     \b
     Examples:

@@ -111,14 +111,14 @@ class Verifying:
         """Check that the lines are all of an export, or of a file without a checksum line. RecordFormatError."""
         if not self.lines and self._sum is None:
             raise RecordFormatError(
-                f"{self._source}: the file is empty: not even the checksum line is there, which every export has; "
+                f"{self._source}: the file is empty: it has not even the checksum line, the last line of every export; "
                 "nothing was imported"
             )
         if not self._strict:
             return
         if self._sum is None:
             if self._numbered:
-                raise self._wrong("it is cut: the checksum line is missing, which every export has")
+                raise self._wrong("it is cut: the checksum line is missing, the last line of every export")
         elif self._sum.objects != self.lines:
             raise self._wrong(f"it has {self.lines:,} of the {self._sum.objects:,} objects that were exported")
         elif self._sum.sha256 != self._hash.hexdigest():

@@ -14,7 +14,8 @@ from halog.runtime.rpc.pages import ITEM_BYTES
 
 
 def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError | FrameError:
-    """`error` says what it met: of the request itself where that was not sent, else of its answer."""
+    """Return the error in the words of the application; `error` itself for what an application cannot make large. It is
+    about the request if that was not sent, else about its answer."""
     size, limit = error.evidence.get("size", 0), error.evidence["limit"]
     asked = error.evidence.get("sent", True) is False
     told = _told(frame, asked=asked)
@@ -26,7 +27,7 @@ def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError |
         f"nothing was changed; {remedy}",
         size=size,
         limit=limit,
-        frame=frame.__struct_config__.tag,
+        frame=frame.__struct_config__.tag,  # the name that the wire has: a class may get another one
         sent=not asked,
     )
     said.evidence |= {name: value for name, value in error.evidence.items() if name not in said.evidence}
@@ -58,7 +59,7 @@ def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str] | None:
         longest = max(map(len, frame.keys))
         return (
             f"the question for a key of {longest:,} bytes in partition {frame.partition}",
-            "no object has a key that fits no record",
+            "there is no object with this key, since no record takes it",
         )
     return None
 
