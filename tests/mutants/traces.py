@@ -14,9 +14,9 @@ import pytest
 
 from halog.core.log.chain import Chain, Verdict
 from halog.core.log.records import EpochStarted, Record, SiteSwitched
-from halog.metadata import restore_requests as restores
 from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
+from halog.runtime.merge import closed_branch
 from halog.runtime.sites.relinquish import Relinquishment
 from halog.runtime.support.adapters import Remote
 from restore.branch import Side
@@ -179,7 +179,7 @@ def _take_its_word() -> None:
         at = closed.checkpoint
         return Side(remote.name, remote.log, tp, at.state, at.offset, closed.in_doubt)
 
-    patch(restores, "closed_side", closed_side)
+    patch(closed_branch, "closed_side", closed_side)
 
 
 def _switched(one: Relinquishment, head: Any) -> Record:
