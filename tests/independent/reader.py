@@ -214,7 +214,10 @@ class History:
 
     def _begin(self, epoch: Epoch, *, opened: bool) -> None:
         self.parts.clear()
-        self.epoch, self.opened, self.over, self.handed_to = epoch, opened, False, ""
+        self.epoch = epoch
+        self.opened = opened
+        self.over = False
+        self.handed_to = ""
 
     def _continues(self, record: Mapping[str, Any]) -> bool:
         return bool(record["lsn"] == self.lsn + 1 and record["prev"] == self.hash)
@@ -224,9 +227,11 @@ class History:
         return "voided"
 
     def _accept(self, kind: str, record: dict[str, Any], hash_: bytes) -> str:
-        self.lsn, self.hash = record["lsn"], hash_
+        self.lsn = record["lsn"]
+        self.hash = hash_
         if kind == "HandedOver":
-            self.over, self.handed_to = True, record["to"]
+            self.over = True
+            self.handed_to = record["to"]
         self._apply(kind, record)
         return "accepted"
 
@@ -242,7 +247,8 @@ class History:
 
     def _stand(self, record: dict[str, Any], hash_: bytes, lineage: Iterable[Place]) -> str:
         self._begin(_epoch(record), opened=True)
-        self.lsn, self.hash = record["lsn"], hash_
+        self.lsn = record["lsn"]
+        self.hash = hash_
         self.lineage = [*lineage, (self.epoch, self.lsn)]
         return "opened"
 
@@ -253,7 +259,10 @@ class History:
             return "skipped"
         if _place(record["lineage_head"]) != self.head:
             return self._void()
-        self.owner, self.fenced, self.over, self.opened = record["to"], self.epoch[0], False, True
+        self.owner = record["to"]
+        self.fenced = self.epoch[0]
+        self.over = False
+        self.opened = True
         return "switched"
 
     def _read_mirrored(self, kind: str, record: dict[str, Any], hash_: bytes) -> str:
@@ -268,7 +277,8 @@ class History:
             return (self._merge(record, hash_) if known else None) or "skipped"
         if kind == "EpochStarted" and own:
             self._begin(epoch, opened=False)
-            self.owner, self.fenced = "", 0
+            self.owner = ""
+            self.fenced = 0
             return "started"
         if not self._continues(record):
             return "skipped"
@@ -303,7 +313,8 @@ class History:
         self._stand(record, hash_, [_place(at) for at in branches[0]["lineage"]])
         self.in_doubt.clear()
         self.decided.clear()
-        self.horizon, self.mapping = record["horizon"] or -1, record["mapper_version"]
+        self.horizon = record["horizon"] or -1
+        self.mapping = record["mapper_version"]
         for _, part in parts:
             self.decided |= {item["tx"]: item["commit"] for item in part["decided"]}
             self._put(part["merged"], record["lsn"])

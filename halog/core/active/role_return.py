@@ -37,7 +37,8 @@ class RoleReturn:
 
     def failed(self, now: int) -> None:
         """Note that a hand-over was called off."""
-        self._moved_at, self._patience = now, min(2 * self._patience, MOST_PATIENCE)
+        self._moved_at = now
+        self._patience = min(2 * self._patience, MOST_PATIENCE)
 
     def due(self, now: int, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
         """Return the hand-over that is due now, if any."""

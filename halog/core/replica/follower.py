@@ -170,7 +170,8 @@ class Follower:
 
     def flushed(self, e: ev.Flushed) -> None:
         """Tell that the disk has it, and see whether another flush was asked for meanwhile."""
-        self._flushing, self._flushed = 0, max(self._flushed, e.lsn)
+        self._flushing = 0
+        self._flushed = max(self._flushed, e.lsn)
         if self._asked is not None:
             last = self._asked[1]
             self._asked = (self._flushed + 1, last) if last > self._flushed else None

@@ -70,7 +70,8 @@ class PushedStore:
     def stowed(self, e: ev.Stowed) -> None:
         """Note that the disk has it."""
         if e.epoch == self._epoch:
-            self._flushing, self._flushed = False, max(self._flushed, e.upto)
+            self._flushing = False
+            self._flushed = max(self._flushed, e.upto)
 
     # --- for whom the store stands ---
 

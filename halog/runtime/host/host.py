@@ -163,7 +163,9 @@ class Host:
     def start(self, members: Membership) -> None:
         """Start the threads, once the topics exist, behind `prepare`; copies are added one by one."""
         self.members = members
-        self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
+        session = self.log.session()
+        self._tail = Tails(*(made.result() for made in self._tails_made))
+        self._session = session
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._batch_read)
         self.spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (

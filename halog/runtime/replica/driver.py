@@ -54,7 +54,9 @@ class Copy(CopyReader):
     def __init__(self, node: HostPort, version: int, table: PartitionTable) -> None:
         lock = threading.RLock()
         super().__init__(table.name, ObjectTable(node.store, bytes.fromhex(table.log_id), lock), lock)
-        self.node, self.tally, self.consistency = node, ObjectCount(self.objects), Consistency(table.name, self.objects)
+        self.node = node
+        self.tally = ObjectCount(self.objects)
+        self.consistency = Consistency(table.name, self.objects)
         self.tp = TopicPartition(table.topic, table.index)
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None

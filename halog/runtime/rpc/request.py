@@ -217,7 +217,8 @@ class Request:
             self._silent = e
             self._perhaps(e)
         except ZoneQuorumError as e:
-            self._hint, self._refused = None, self._quorum_lost(e)
+            self._refused = self._quorum_lost(e)
+            self._hint = None
         except _SILENCE as e:
             self._hint = None
             self._unanswered(where, target, e)
