@@ -1,4 +1,4 @@
-# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 min on 2 cores)
+# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (3 to 4 min on 2 cores)
 # make test    check + nodes in one process + simulation at length + contract + integration without the tests marked long
 #              + the quick faults + a few tests on containers, where Docker runs
 # make integration   contract + integration, all of it (25 min)
@@ -6,14 +6,13 @@
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
-# make features · sim SEEDS=40000 (40 min) · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
+# make features · sim (four times the simulation of make test, 40 min) · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
 # make bench-rebalance ARGS='--objects 100000'   Spark moves objects under traffic, its driver is killed at half way
 SHELL := /bin/sh
 # Where this is set, as in many images, each of a run's hundred processes compiles everything anew: 4 s for pytest's workers.
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
-SEEDS ?= 40000
 ARGS ?=
 PACKAGES = $(wildcard halog mappers restore spark_jobs)
 TYPED = $(PACKAGES) $(wildcard tools benchmarks examples)
@@ -30,14 +29,12 @@ WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 NODE_WORKERS := $(shell echo $$((4 * $$(nproc))))
 # Each with servers and nodes of its own, 3 GB of memory; what shares servers stays together (tests/workers.py).
 LANES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-TEST_SEEDS := 10000
+SEEDS ?= 10000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
 # defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that
 # hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
 # that wait.
 OTHER_SEEDS := moves:1000 banks:500 shops:500 lives:500 markets:500 sites:1000 late:500 stowed:500 rough:500 outages:500 parted:500 silences:500 twice:250 stills:500 patient:250
-# `make sim` plays four times as many of each.
-MORE_SEEDS := moves:4000 banks:2000 shops:2000 lives:2000 markets:2000 sites:4000 late:2000 stowed:2000 rough:2000 outages:2000 parted:2000 silences:2000 twice:1000 stills:2000 patient:1000
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 
@@ -61,7 +58,7 @@ fresh-outcomes:
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
 	$(PYTEST) $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal --durations 40
-	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
+	$(PY) -m tests.sim.run --seeds $(SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PY) -m tools.warm
 	$(PYTEST) $(SLOW) -m "not long" -n $(LANES) --dist loadfile --durations 60
 	$(PYTEST) tests/faults -m quick_fault -n $(LANES) --dist loadfile
@@ -90,7 +87,7 @@ features: setup
 	@$(PY) -m tools.features
 
 sim: setup
-	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(MORE_SEEDS:%=--also %) --processes $(CORES) $(ARGS)
+	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(OTHER_SEEDS:%=--also %) --times 4 --processes $(CORES) $(ARGS)
 
 mutants: setup
 	@$(PY) -m tests.mutants.run $(ARGS)

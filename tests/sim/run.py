@@ -217,27 +217,29 @@ def main(argv: list[str] | None = None) -> int:
         metavar="KIND:N",
         action="append",
         default=[],
-        type=_own_range,
+        type=_kind_and_count,
         help=f"and so many of a kind that has seeds of its own: {', '.join(OWN_RANGES)}",
     )
+    parser.add_argument("--times", type=int, default=1, help="play so many times as many, of every kind")
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the story of the seed")
     parser.add_argument("--step", type=int, default=1, help="every so many: 7 with --start 5 is local NO_SYNC only")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("-k", "--keep-going", action="store_true", help="go on after a failure")
     args = parser.parse_args(argv)
-    first, count = (args.start, args.seeds) if args.seed is None else (args.seed, 1)
-    seeds = [*range(first, first + count * args.step, args.step), *itertools.chain(*args.also)]
+    first, count = (args.start, args.seeds * args.times) if args.seed is None else (args.seed, 1)
+    also = [OWN_RANGES[kind][: number * args.times] for kind, number in args.also]
+    seeds = [*range(first, first + count * args.step, args.step), *itertools.chain(*also)]
     if args.verbose and args.seed is not None:
         print("\n".join(run_seed(args.seed, verbose=True).lines))
     return _run(seeds, keep_going=args.keep_going, processes=args.processes)
 
 
-def _own_range(given: str) -> range:
+def _kind_and_count(given: str) -> tuple[str, int]:
     kind, _, count = given.partition(":")
     if kind not in OWN_RANGES or not count.isdecimal():
         raise argparse.ArgumentTypeError(f"{given!r} is not one of {', '.join(OWN_RANGES)}, a colon and a number")
-    return OWN_RANGES[kind][: int(count)]
+    return kind, int(count)
 
 
 def _run(seeds: Sequence[int], *, keep_going: bool, processes: int) -> int:
