@@ -12,7 +12,7 @@ TESTS = Path(__file__).resolve().parents[2]
 
 
 LEFT = {
-    "integration/sites/test_going_on_alone.py": "unit/sites/test_hindered.py",
+    "integration/sites/test_going_on_alone.py": "unit/sites/test_takeover.py",
     "integration/sites/test_merging_by_spark.py": "unit/cli/merge/test_restore_by_spark.py",
     "integration/sites/test_one_file.py": "unit/sites/test_one_tree.py",
     "integration/sites/test_settling.py": "unit/cli/merge/test_settle.py",

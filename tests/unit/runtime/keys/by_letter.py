@@ -1,4 +1,4 @@
-"""The mapper of the application in test_shut_partition.py, and the one that takes a partition out of it."""
+"""The mapper of the application in test_disabled_partition.py, and the one that takes a partition out of it."""
 
 from __future__ import annotations
 
