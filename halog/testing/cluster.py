@@ -51,7 +51,7 @@ WAIT_S: Final = 20.0
 longer has failed."""
 
 
-class _Running(msgspec.Struct):
+class Running(msgspec.Struct):
     """Holds a running node with what it takes to kill or pause it."""
 
     node: RunningNode
@@ -132,10 +132,10 @@ class Cluster:
             own = replace(self.config.site, votes=votes.get(site, 1))
             self.config = replace(self.config, site=own, sites=reached)
         self.config = self.config.validate()
-        self._broker = MemoryBroker()
-        self._tree = MemoryTree()
-        self._disks = {name: MemoryDisk(name) for name in self.names}
-        self._running: dict[str, _Running] = {}
+        self.broker = MemoryBroker()
+        self.tree = MemoryTree()
+        self.disks = {name: MemoryDisk(name) for name in self.names}
+        self.running: dict[str, Running] = {}
         self._clients: list[RunningNode] = []
 
     # --- life ---
@@ -149,7 +149,7 @@ class Cluster:
     def start(self) -> Cluster:
         """Start every node that is not running, and wait until all partitions have an active node and replicas."""
         for name in self.names:
-            if name not in self._running:
+            if name not in self.running:
                 self._start(name)
         self.settle()
         return self
@@ -160,24 +160,24 @@ class Cluster:
             return
         for client in self._clients:
             client.close()
-        for name in list(self._running):
+        for name in list(self.running):
             self.resume(name)
-        for name in list(self._running):
-            self._running.pop(name).node.close()
+        for name in list(self.running):
+            self.running.pop(name).node.close()
 
     def _start(self, name: str) -> None:
-        gate, coordinator, channel = Gate(), MemoryCoordinator(self._tree), self._channel()
-        store = MemoryStore(self._disks[name])
+        gate, coordinator, channel = Gate(), MemoryCoordinator(self.tree), self._channel()
+        store = MemoryStore(self.disks[name])
 
         def adapters(config: Config, name: str) -> Adapters:
-            log = MemoryLog(self._broker)
+            log = MemoryLog(self.broker)
             lined: Any = _Lined(channel, self._is_cut)
             return Adapters(
                 Gated(log, gate), Gated(coordinator, gate), Gated(lined, gate), Gated(store, gate), self._reach
             )
 
         opened = node(self.config, name, registry=self.registry, adapters=adapters)
-        self._running[name] = _Running(opened, gate, coordinator, channel)
+        self.running[name] = Running(opened, gate, coordinator, channel)
 
     def _channel(self) -> MemoryChannel:
         return MemoryChannel(self.config.limits.max_frame_bytes)
@@ -186,10 +186,10 @@ class Cluster:
         there, gate = self._others.get(site), Gate()
         if there is None or site in self._cut:
             raise UnreachableError(f"site {site} cannot be reached", site=site)
-        coordinator = MemoryCoordinator(there._tree)
+        coordinator = MemoryCoordinator(there.tree)
         coordinator.connect(lambda state: None)
         self._lines.setdefault(site, []).append((gate, coordinator))
-        return Remote(site, Gated(MemoryLog(there._broker), gate), Gated(coordinator, gate))
+        return Remote(site, Gated(MemoryLog(there.broker), gate), Gated(coordinator, gate))
 
     def _is_cut(self, address: str) -> bool:
         """Is this the address of a node of another site, and the line to it cut?"""
@@ -197,21 +197,21 @@ class Cluster:
             address == running.node.runtime.info.address
             for name, there in self._others.items()
             if name in self._cut
-            for running in list(there._running.values())
+            for running in list(there.running.values())
         )
 
     # --- using it ---
 
     def node(self, name: str) -> RunningNode:
         """Return a running node by name."""
-        return self._running[name].node
+        return self.running[name].node
 
     def client(self) -> Verbs:
         """Open a process that only uses objects: a node in no zone. It is closed with the cluster."""
 
         def adapters(config: Config, name: str) -> Adapters:
             lined: Any = _Lined(self._channel(), self._is_cut)
-            return Adapters(MemoryLog(self._broker), MemoryCoordinator(self._tree), lined, None, self._reach)
+            return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), lined, None, self._reach)
 
         opened = node(self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters)
         self._clients.append(opened)
@@ -220,8 +220,8 @@ class Cluster:
     def tables(self) -> dict[str, PartitionTable]:
         """Return every partition's table, as the coordinator has it."""
         found = {}
-        for name in self._tree.children("partitions"):
-            value = self._tree.get(f"partitions/{name}")
+        for name in self.tree.children("partitions"):
+            value = self.tree.get(f"partitions/{name}")
             if value is not None:
                 found[name] = PartitionTable.from_bytes(value.data)
         return found
@@ -229,7 +229,7 @@ class Cluster:
     def partition_of(self, cls: type[Any], *key: Any) -> str:
         """Return the partition that owns this key."""
         info = self.registry.info(cls)
-        some = next(iter(self._running.values())).node
+        some = next(iter(self.running.values())).node
         return some.runtime.partition_of(info.name, info.routing_key(info.check_key(key)))
 
     def active_for(self, cls: type[Any], *key: Any) -> str:
@@ -240,7 +240,7 @@ class Cluster:
 
     def settle(self, seconds: float = WAIT_S) -> None:
         """Wait until every partition is served by a running node and has as many replicas as nodes allow."""
-        alive = {n: r for n, r in self._running.items() if not r.paused}
+        alive = {n: r for n, r in self.running.items() if not r.paused}
 
         def follows(name: str, table: PartitionTable) -> bool:
             copies = [alive[n].node.runtime.copies.get(name) for n in table.configured if n in alive]
@@ -296,14 +296,14 @@ class Cluster:
 
     def kill(self, name: str) -> None:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
-        hurt = self._running.pop(name)
+        hurt = self.running.pop(name)
         hurt.gate.kill()
         hurt.channel.close()
         hurt.coordinator.expire(reconnect=False)
         hurt.coordinator.close()
         hurt.node.runtime.close(hand_over=False)  # its threads end; nothing they do gets past the gate
         hurt.node.abandon()
-        self._disks[name] = _left_behind(self._disks[name])
+        self.disks[name] = _left_behind(self.disks[name])
 
     def restart(self, name: str) -> RunningNode:
         """Start a killed node again on the disk it left behind, and return it."""
@@ -312,7 +312,7 @@ class Cluster:
 
     def pause(self, name: str) -> None:
         """Stop a node as SIGSTOP does. Its session ends when the session timeout has passed."""
-        hurt = self._running[name]
+        hurt = self.running[name]
         hurt.gate.shut()
         hurt.paused = True
 
@@ -326,7 +326,7 @@ class Cluster:
 
     def resume(self, name: str) -> None:
         """Wake a paused node."""
-        hurt = self._running[name]
+        hurt = self.running[name]
         if hurt.paused:
             hurt.paused = False
             hurt.coordinator.resume()

@@ -80,7 +80,7 @@ def active(cluster: Cluster, partition: str) -> str:
 
 def copies(cluster: Cluster, partition: str) -> set[str]:
     """The running nodes with a copy."""
-    return {n for n in cluster._running if partition in cluster.node(n).runtime.copies}
+    return {n for n in cluster.running if partition in cluster.node(n).runtime.copies}
 
 
 def change(node: Node, cls: type[Any], name: str, field: str) -> int:
@@ -194,7 +194,7 @@ def see_all(cluster: Cluster, name: str) -> bool:
 
 def used(cluster: Cluster, *partitions: str) -> None:
     """From everywhere."""
-    for name in cluster._running:
+    for name in cluster.running:
         for partition in partitions:
             assert change(cluster.node(name), Order, one_of(cluster, partition), "amount") > 0
 

@@ -103,15 +103,15 @@ class Runtime:
         self.lives = known.lives
         self.router = known.router
         self._afar = known.afar
-        self._asker = make_asker(config, run, known.router, copies)
-        self._ballots = Ballots(self._asker)
+        self.asker = make_asker(config, run, known.router, copies)
+        self.ballots = Ballots(self.asker)
         context = NodeContext(run.member, config.site.name, adapters.coordinator)
         self._others = (
             OtherSites(config, adapters, context, lambda: compensate(self.routing))
             if hosts and config.other_sites
             else None
         )
-        settling = DecisionDelivery(self._ballots)
+        settling = DecisionDelivery(self.ballots)
         self.host: Host | None = make_host(
             config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen
         )
@@ -133,11 +133,11 @@ class Runtime:
 
     def _offer(self, config: Config, run: NodeRun, places: Places, execute: Execute, counting: Counting) -> None:
         """Make what the application uses; its methods are those of `Backend`."""
-        host, asker = self.host, self._asker
+        host, asker = self.host, self.asker
         rules = PartitionRules(self.configured, self.router)
         here, deliveries = (None, None) if host is None else (counting, host.deliveries)
         half = self._half = ClientHalf(
-            config, run, asker, self._ballots, rules, places, self._known, here, deliveries, execute
+            config, run, asker, self.ballots, rules, places, self._known, here, deliveries, execute
         )
         self.states: Mapping[str, object] = {} if host is None else host.states
         self.deadline_of = asker.call_of
@@ -179,14 +179,14 @@ class Runtime:
         hosts, me = host is not None, run.member
         info = NodeInfo(*me, "", run.installation, hosts, self.pid, halog.__version__, registered, machine(), types)
         wait_s = 2 * config.timing.session_timeout_ms / 1000
-        self._registration = Registration(a.coordinator, info, wait_s, self._asker, host)
+        self._registration = Registration(a.coordinator, info, wait_s, self.asker, host)
         self._hello = frames.Hello(config.cluster.name, *me)
         self._membership = NodeMembership(
             config, a, self._hello, self._known, host, self.zoning, self._registration, self.telling
         )
         self.members = self._membership.members
         members = None if host is None else self.members
-        self._watch = CoordinatorWatch(a.coordinator, self._hello, self._asker, self._known, members, witness)
+        self._watch = CoordinatorWatch(a.coordinator, self._hello, self.asker, self._known, members, witness)
 
     def _listen_by(self, config: Config, execute: Execute, counting: Counting) -> None:
         """Make what answers other nodes, and what carries out changes of mappings."""
@@ -297,11 +297,11 @@ class Runtime:
     def close(self, hand_over: bool = True) -> None:
         """Hand over what this node is active for, leave, and let go of everything. In a forked child nothing of it is
         there to be let go of."""
-        if self._asker.closed or os.getpid() != self.pid:
+        if self.asker.closed or os.getpid() != self.pid:
             return
         if hand_over and self.host is not None:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
-        self._asker.close()
+        self.asker.close()
         self._half.close()
         self._afar.close()
         self._membership.close()

@@ -118,7 +118,7 @@ def prepared(node: Node, names: list[str]) -> tuple[bytes, tuple[str, ...]]:
     parts = tuple(sorted(presented.works))
     for part in parts:
         vote = frames.PrepareRequest(part, tx.id, parts[0], parts, b"digest", presented.works[part])
-        node.backend._ballots.prepare(vote, time.monotonic() + 10)  # type: ignore[attr-defined]
+        node.backend.ballots.prepare(vote, time.monotonic() + 10)  # type: ignore[attr-defined]
     return tx.id, parts
 
 
@@ -134,7 +134,7 @@ def test_an_active_node_killed_between_the_votes_and_the_outcome(cluster: Cluste
             node.create(Aircraft(tail=name))
     tx, parts = prepared(node, names)
     decide = frames.Decide(parts[0], tx, True, True)
-    ballots = node.backend._ballots  # type: ignore[attr-defined]
+    ballots = node.backend.ballots  # type: ignore[attr-defined]
     if decided == "decided":
         assert ballots.decide(decide, time.monotonic() + 10)[0] == "committed"
     active = cluster.table(parts[0] if victim == "first" else parts[1]).active

@@ -155,7 +155,7 @@ def test_names_with_dots_are_no_namespaces() -> None:
 def logs(cluster: Cluster) -> dict[str, tuple[reader.History, Counter[str]]]:
     """Each partition's log, read by the reader, and how many of its records counted how."""
     found = {}
-    log = MemoryLog(cluster._broker)
+    log = MemoryLog(cluster.broker)
     for name, table in cluster.tables().items():
         tp = TopicPartition(table.topic, table.index)
         start, end = log.bounds(tp)
@@ -169,7 +169,7 @@ def logs(cluster: Cluster) -> dict[str, tuple[reader.History, Counter[str]]]:
 
 
 def types(cluster: Cluster, decimal: str = reader._WRITTEN) -> reader.Types:
-    return reader.Types(MemoryLog(cluster._broker).read_keyed(TopicPartition("test.schemas", 0)), decimal)
+    return reader.Types(MemoryLog(cluster.broker).read_keyed(TopicPartition("test.schemas", 0)), decimal)
 
 
 def shown(cluster: Cluster, partition: str) -> dict[bytes, reader.Row]:
@@ -275,7 +275,7 @@ def leave_in_doubt(cluster: Cluster, *, decided: bool) -> bytes:
     assert presented.works is not None
     assert tx.id is not None
     parts = tuple(sorted(presented.works))
-    ballots, until = client.backend._ballots, time.monotonic() + 5  # type: ignore[attr-defined]
+    ballots, until = client.backend.ballots, time.monotonic() + 5  # type: ignore[attr-defined]
     for name in parts:
         ballots.prepare(frames.PrepareRequest(name, tx.id, parts[0], parts, b"x", presented.works[name]), until)
     if decided:
@@ -284,7 +284,7 @@ def leave_in_doubt(cluster: Cluster, *, decided: bool) -> bytes:
 
 
 def decide(cluster: Cluster, tx: bytes, first: str) -> None:
-    ballots = cluster.client().backend._ballots  # type: ignore[attr-defined]
+    ballots = cluster.client().backend.ballots  # type: ignore[attr-defined]
     assert ballots.decide(frames.Decide(first, tx, True, True), time.monotonic() + 5)[0] == "committed"
 
 
@@ -337,7 +337,7 @@ def test_transactions_over_several_partitions_that_nobody_ended(cluster: Cluster
 
 def test_a_failover_and_records_that_do_not_count(cluster: Cluster) -> None:
     fill(cluster)
-    log = MemoryLog(cluster._broker)
+    log = MemoryLog(cluster.broker)
     lost = cluster.active_for(Pilot, "Ada")
     cluster.kill(lost)
     cluster.settle()
@@ -346,8 +346,8 @@ def test_a_failover_and_records_that_do_not_count(cluster: Cluster) -> None:
     table = cluster.tables()[cluster.partition_of(Pilot, "Ada")]
     tp = TopicPartition(table.topic, table.index)
     values = [entry.value for entry in log.read(tp, 0, log.bounds(tp)[1])]
-    cluster._broker.overtake(tp, values[1])  # late, of an epoch that is over
-    cluster._broker.overtake(tp, values[-1])  # of the epoch that is open: it does not continue, and the epoch is void
+    cluster.broker.overtake(tp, values[1])  # late, of an epoch that is over
+    cluster.broker.overtake(tp, values[-1])  # of the epoch that is open: it does not continue, and the epoch is void
 
     @cluster.client().transactional()
     def go_on() -> None:
@@ -373,7 +373,7 @@ def test_a_log_whose_beginning_is_gone() -> None:
     with made.start() as cluster:
         fill(cluster)
         tx = leave_in_doubt(cluster, decided=False)
-        log = MemoryLog(cluster._broker)
+        log = MemoryLog(cluster.broker)
         places = [TopicPartition(table.topic, table.index) for table in cluster.tables().values()]
 
         def trimmed() -> bool:

@@ -88,14 +88,14 @@ def trimmed(west: Cluster, east: Cluster, flown: int = 0) -> int:
 def lose(cluster: Cluster, name: str) -> None:
     """A node is killed, and comes back with an empty disk."""
     cluster.kill(name)
-    cluster._disks[name] = MemoryDisk(name)
+    cluster.disks[name] = MemoryDisk(name)
     cluster.restart(name)
     cluster.settle()
 
 
 def newest(cluster: Cluster, partition: str) -> ChainState:
     """Of all its copies: a replica may be a moment behind."""
-    found = [cluster.node(n).runtime.copies[partition].core.state.chain.state for n in cluster._running]
+    found = [cluster.node(n).runtime.copies[partition].core.state.chain.state for n in cluster.running]
     return max(found, key=lambda state: state.lsn)
 
 

@@ -81,7 +81,7 @@ def test_nodes_that_lost_only_their_sessions_acknowledge_nothing_that_is_lost(we
     fly(west, *range(20))
     level(west, east)
     for name in west.names:
-        west._running[name].coordinator.expire(reconnect=False)
+        west.running[name].coordinator.expire(reconnect=False)
     stop, acknowledged = threading.Event(), set()
 
     def traffic() -> None:
@@ -115,13 +115,13 @@ def test_a_log_that_is_ahead_of_its_znode_is_fenced_too(west: Cluster, east: Clu
     fly(west, *range(20))
     level(west, east)
     for name in west.names:
-        west._running[name].coordinator.expire(reconnect=False)
+        west.running[name].coordinator.expire(reconnect=False)
     for name in NAMES:
         table = west.tables()[name]
-        version = west._tree.get(f"partitions/{name}")
+        version = west.tree.get(f"partitions/{name}")
         assert version is not None
         older = msgspec.structs.replace(table, epoch=NO_EPOCH, active=None)
-        west._tree.set(f"partitions/{name}", older.to_bytes(), version.version)
+        west.tree.set(f"partitions/{name}", older.to_bytes(), version.version)
     switching(east).promote(NAMES)
     east.settle()
     with pytest.raises(HalogError):
@@ -280,9 +280,9 @@ def test_one_partition_that_cannot_be_mirrored_holds_up_no_other(
     for name in east.names:
         east.kill(name)
     change_table(coordinator(west), "test-0", lambda t: t)
-    broken = east._tree.get("mirrors/test-0")
+    broken = east.tree.get("mirrors/test-0")
     if broken is not None:
-        east._tree.set("mirrors/test-0", b"{}", broken.version)
+        east.tree.set("mirrors/test-0", b"{}", broken.version)
     east.start()
     fly(west, *range(5, 40))
     others = {n: s for n, s in heads(west).items() if n != "test-0"}

@@ -139,7 +139,7 @@ def test_what_is_of_one_site_alone_is_used_there() -> None:
         put(south, Southern, 1)
         with pytest.raises(UnknownTypeError, match="Southern is bound to policy southern, whose nodes are at site"):
             put(north, Southern, 2)
-        assert north._tree.get("policies/southern") is None
+        assert north.tree.get("policies/southern") is None
         with pytest.raises(ConfigError, match="node south-A is of site south, and this is site north"):
             open_node(north.config, "south-A", registry=registry, adapters=lambda *_: pytest.fail("nothing is opened"))
 

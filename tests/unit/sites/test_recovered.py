@@ -40,7 +40,7 @@ def add_all(cluster: Cluster) -> list[int]:
 def ends(cluster: Cluster) -> dict[str, int]:
     """The last lsn of each partition, as every copy of this site has it; 0 where they differ."""
     found: dict[str, set[int]] = {}
-    for running in cluster._running.values():
+    for running in cluster.running.values():
         for name, copy in running.node.runtime.copies.items():
             found.setdefault(name, set()).add(copy.core.state.chain.state.lsn)
     return {name: lsns.pop() if len(lsns) == 1 else 0 for name, lsns in found.items()}
@@ -55,9 +55,9 @@ def test_the_site_that_mirrors_goes_on_mirroring(sites: tuple[Cluster, Cluster],
     west, east = sites
     wait_until(lambda: level(west, east), "east has it all")
     stop(east)
-    before, east._tree = east.tables(), MemoryTree()
+    before, east.tree = east.tables(), MemoryTree()
     if forgets:
-        for disk in east._disks.values():
+        for disk in east.disks.values():
             disk.data.clear()
     plan = Tool(east).recover()
     assert not plan.problems
@@ -74,7 +74,7 @@ def test_the_site_that_mirrors_goes_on_mirroring(sites: tuple[Cluster, Cluster],
 def test_the_site_that_serves_goes_on_serving(sites: tuple[Cluster, Cluster]) -> None:
     west, east = sites
     stop(west)
-    west._tree = MemoryTree()
+    west.tree = MemoryTree()
     assert not Tool(west).recover().problems
     west.start()
     assert add_all(west) == [2] * len(KEYS)

@@ -244,7 +244,7 @@ def test_a_site_nobody_asks_any_more_is_let_go_of(
 def test_partitions_settle_among_each_other_inside_a_site_only(west: Cluster, east: Cluster) -> None:
     """Behind a split the other site's history may have decided otherwise, or never heard of it."""
     fly(west, 1)
-    ballots = east.client().runtime._ballots  # type: ignore[attr-defined]
+    ballots = east.client().runtime.ballots  # type: ignore[attr-defined]
     asked = frames.Decide(west.partition_of(Flight, 1), bytes(16), False, True)
     with pytest.raises(PartitionUnavailableError, match="served by site west"):
         ballots.decide(asked, time.monotonic() + 5.0)
@@ -303,6 +303,6 @@ def test_whoever_answers_at_a_nodes_address_without_being_active_is_named(west: 
     here = east.node(east.names[0]).runtime.info.address
     there = client.runtime._afar._sites["west"]
     there._addresses = dict.fromkeys(west.names, here)
-    client.runtime._asker.call_s = 0.5
+    client.runtime.asker.call_s = 0.5
     with pytest.raises(PartitionUnavailableError, match=f"site west, whose node west-.*was asked at {here}"):
         note(client, 1)

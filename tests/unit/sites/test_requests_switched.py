@@ -223,7 +223,7 @@ def test_nor_is_one_that_rests_on_nothing_presented_at_both(west: Cluster, east:
 def test_a_cut_in_the_middle_of_a_commit_is_unknown_when_its_time_is_up(west: Cluster, east: Cluster) -> None:
     fly(west, 1)
     client = east.client()
-    client.runtime._asker.call_s = 1.0
+    client.runtime.asker.call_s = 1.0
     _lose_answers(client, east.cut)
     with pytest.raises(OutcomeUnknownError):
         rename(client, 1, "arrived")

@@ -83,7 +83,7 @@ def test_a_marker_that_the_coordinator_does_not_know_yet_counts(
     with pytest.raises(RefusedError, match="behind its snapshot"):
         taker.take(copy)
     assert topic(calm) == after[0]
-    assert calm._tree.get("snapshots/test-0") is None
+    assert calm.tree.get("snapshots/test-0") is None
 
 
 @pytest.mark.feature("N4", "R1")
@@ -162,13 +162,13 @@ def test_of_two_that_would_mirror_the_one_that_is_told_takes_snapshots(west: Clu
     found = stands(east)
     assert found is not None
     for said in ({"error": "its line is cut"}, {"site": "north"}, {"by": other}):
-        at = east._tree.get("mirrors/test-0")
+        at = east.tree.get("mirrors/test-0")
         assert at is not None
         east.cut()
         wait_until(lambda: mirrors.is_told(copy), "as before")
-        now = east._tree.get("mirrors/test-0")
+        now = east.tree.get("mirrors/test-0")
         assert now is not None
-        east._tree.set("mirrors/test-0", msgspec.json.encode(msgspec.structs.replace(found, **said)), now.version)
+        east.tree.set("mirrors/test-0", msgspec.json.encode(msgspec.structs.replace(found, **said)), now.version)
         assert not mirrors.is_told(copy)
         east.mend()
         wait_until(lambda: mirrors.is_told(copy), "it mirrors, and says so")

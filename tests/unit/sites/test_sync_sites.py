@@ -86,7 +86,7 @@ def seen(cluster: Cluster) -> set[int]:
 
 def logged(cluster: Cluster, partition: str) -> int:
     """The last lsn that this site's log has accepted."""
-    table, log = cluster.tables()[partition], MemoryLog(cluster._broker)
+    table, log = cluster.tables()[partition], MemoryLog(cluster.broker)
     chain, tp = Chain(table.beginning(cluster.site)), TopicPartition(table.topic, table.index)
     for entry in log.read(tp, *log.bounds(tp)):
         chain.read(records.decode(entry.value), digest(entry.value))
@@ -248,7 +248,7 @@ def test_the_node_that_confirms_is_killed_and_the_next_one_does(west: Cluster, e
 
 def test_what_is_no_word_of_a_site_is_passed_over(west: Cluster, east: Cluster) -> None:
     """Nor does it count what a site says that is not waited for, or of what there is not."""
-    session = MemoryLog(west._broker).session()
+    session = MemoryLog(west.broker).session()
     epoch = states(west)["test-0"].epoch
     far = [(name, epoch, 1_000_000) for name in (*NAMES, "no-such-partition")]
     for data in (

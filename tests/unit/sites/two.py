@@ -70,7 +70,7 @@ def level(*clusters: Cluster) -> None:
     def apart() -> dict[str, set[tuple[object, ...]]]:
         found: dict[str, set[tuple[object, ...]]] = {}
         for cluster in clusters:
-            for name in cluster._running:
+            for name in cluster.running:
                 for partition, copy in list(cluster.node(name).runtime.copies.items()):
                     state, doubts = copy.core.state.chain.state, len(copy.core.state.ledger.undecided)
                     found.setdefault(partition, set()).add((state.lsn, state.hash, state.lineage, doubts))

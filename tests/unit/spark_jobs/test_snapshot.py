@@ -52,7 +52,7 @@ class Account(NamedTuple):
 
     @property
     def log(self) -> MemoryLog:
-        return MemoryLog(self.cluster._broker)
+        return MemoryLog(self.cluster.broker)
 
     @property
     def place(self) -> Place:
@@ -72,10 +72,10 @@ class Account(NamedTuple):
     def newer_rows(self) -> None:
         """What a snapshot that was not finished leaves in the state topic: objects, and no marker; an older row of
         the same key may be compacted away at any time, and is."""
-        shelf = self.cluster._broker.shelf(TopicPartition(self.place.state, 0))
+        shelf = self.cluster.broker.shelf(TopicPartition(self.place.state, 0))
         now = objects_at(self.log, self.place, b"", NOW).found
         keys = {b"k" + key for key in now}
-        with self.cluster._broker.lock:
+        with self.cluster.broker.lock:
             shelf.rows[:] = [TopicRow(r.offset, None, None, {}, 0) if r.key in keys else r for r in shelf.rows]
         rows = [(b"k" + f.key, pack_object(f.version, f.ref, f.value), {}) for f in now.values()]
         self.log.transaction("another").write(TopicPartition(self.place.state, 0), rows)

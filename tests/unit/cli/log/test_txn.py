@@ -33,7 +33,7 @@ def half_done(cluster: Any, *, skip: int = 0) -> tuple[str, tuple[str, ...]]:
     parts = tuple(sorted(presented.works))
     for part in parts[: len(parts) - skip]:
         vote = frames.PrepareRequest(part, tx.id, parts[0], parts, b"digest", presented.works[part])
-        node.runtime._ballots.prepare(vote, time.monotonic() + 5)
+        node.runtime.ballots.prepare(vote, time.monotonic() + 5)
     return tx.id.hex(), parts
 
 

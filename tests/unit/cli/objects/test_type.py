@@ -211,7 +211,7 @@ def test_what_is_in_doubt_counts_as_an_object_until_it_is_decided(
     assert len(parts) == 2
     for part in parts:
         vote = frames.PrepareRequest(part, tx.id, parts[0], parts, b"digest", presented.works[part])
-        client.runtime._ballots.prepare(vote, time.monotonic() + 5)
+        client.runtime.ballots.prepare(vote, time.monotonic() + 5)
     client.close()
     del site.nodes["client-1"]
     retire = "type", "retire", "Gadget", id_of(wider)

@@ -38,7 +38,7 @@ def configured(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest
 
     def adapters(config: Config, name: str, **_: float) -> Adapters:
         at = sites[config.site.name]
-        return Adapters(MemoryLog(at._broker), MemoryCoordinator(at._tree), MemoryChannel(), None, at._reach)
+        return Adapters(MemoryLog(at.broker), MemoryCoordinator(at.tree), MemoryChannel(), None, at._reach)
 
     monkeypatch.setattr("halog.cli.shared.connection.adapters_for", adapters)
     made = {}

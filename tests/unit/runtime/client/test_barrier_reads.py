@@ -49,7 +49,7 @@ def value(node: Node) -> int:
 
 def barriers(cluster: Cluster) -> list[records.Commit]:
     """Those in the log."""
-    log = [row.value for row in cluster._broker.shelf(TopicPartition("test.test.log", 0)).rows]
+    log = [row.value for row in cluster.broker.shelf(TopicPartition("test.test.log", 0)).rows]
     found = [r for r in (records.decode(data) for data in log if data) if isinstance(r, records.Commit)]
     return [r for r in found if r.header.tx == barrier_id(r.header.lsn)]
 
@@ -137,7 +137,7 @@ def test_who_lacks_the_lsn_answers_no_read(cluster: Cluster) -> None:
         with pytest.raises(NotActiveError, match="does not have lsn 900"):
             router.request(active, request, 5.0)
     here = cluster.node(active)
-    here.runtime._asker.call_s = 0.1
+    here.runtime.asker.call_s = 0.1
     with pytest.raises(DeadlineError, match="did not reach lsn 900"):
         here.backend.fetch("test-0", [key], least=900)
 
@@ -155,7 +155,7 @@ def test_what_is_shown_before_the_log_has_it_is_not_what_a_barrier_showed(
         router.request(active, frames.Fetch("test-0", [b"k"], 0, 900), 5.0)
     router.request(active, frames.Reach("test-0", 900), 5.0)
     here = cluster.node(active)
-    here.runtime._asker.call_s = 0.1
+    here.runtime.asker.call_s = 0.1
     with pytest.raises(DeadlineError, match="did not reach lsn 900"):
         here.backend.fetch("test-0", [b"k"], least=900)
 

@@ -63,11 +63,11 @@ def replicas(cluster: Cluster) -> list[str]:
 def log_held(cluster: Cluster) -> Iterator[None]:
     """The log takes what is sent, and shows it to nobody."""
     tp = copy_of(cluster, active(cluster)).tp
-    cluster._broker.hold(tp)
+    cluster.broker.hold(tp)
     try:
         yield
     finally:
-        cluster._broker.release(tp)
+        cluster.broker.release(tp)
 
 
 def add(node: Node, durability: Durability | None = None, key: str = "c") -> int:
@@ -150,15 +150,15 @@ def test_what_was_shown_and_lost_is_gone_and_who_read_it_conflicts() -> None:
     with running() as cluster:
         old, client = active(cluster), cluster.client()
         tp = copy_of(cluster, old).tp
-        cluster._broker.hold(tp)
+        cluster.broker.hold(tp)
         for key in KEYS:
             add(client, LESS, key)
         stale = client.transaction()
         stale.begin()
         stale.get(Counter, "d").value += 10
         cluster.kill(old)
-        cluster._broker.drop_held(tp)
-        cluster._broker.release(tp)
+        cluster.broker.drop_held(tp)
+        cluster.broker.release(tp)
         wait_until(lambda: active(cluster) != old, "the other one leads")
         with client.transaction() as tx:
             assert [tx.get(Counter, key).value for key in KEYS] == [0, 0]

@@ -42,7 +42,7 @@ def is_late(client: Any, then: Any = None, meanwhile: Callable[[], object] = lam
         return real(address, data, timeout) if then is None else frames.encode(to_frame(then))
 
     channel.request = request
-    client.backend._asker.locked_s = 0.05
+    client.backend.asker.locked_s = 0.05
     return lambda: frames.decode_reply(real(*late[0], 2.0))
 
 

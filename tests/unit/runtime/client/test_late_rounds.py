@@ -33,7 +33,7 @@ from halog.runtime.rpc.result_errors import to_error
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.client.test_late_requests import in_a_thread
-from tests.unit.runtime.client.test_outcome_by_id import elect_another
+from tests.unit.runtime.client.test_outcome_by_id import add_one, elect_another
 from tests.unit.runtime.client.test_spanning import apart, create, values
 
 pytestmark = pytest.mark.feature("R5")
@@ -59,7 +59,6 @@ def turns(client: Any, *then: Callable[[frames.Submit], Any]) -> tuple[list[fram
         return frames.encode(to_frame(said))
 
     channel.request = request
-    client.backend._asker.call_s = 0.6
     return asked, lambda: frames.decode_reply(real(*late[0], 2.0))
 
 
@@ -103,7 +102,7 @@ def test_whatever_ends_a_later_turn_says_nothing_of_a_late_request(
     client: Any = cluster.client()
     _, arrives = turns(client, refused, then)
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
+        add_one(client, tx, name)
     assert tx.outcome == "unknown"
     assert isinstance(arrives(), frames.Committed)
     assert values(cluster, [name]) == [101]
@@ -121,7 +120,7 @@ def test_a_refusal_of_a_later_turn_in_a_later_epoch_is_believed(cluster: Cluster
 
     asked, arrives = turns(client, fails_over, says(QuorumError("1 of 2 nodes; nothing was done")))
     with pytest.raises(QuorumError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
+        add_one(client, tx, name)
     assert asked[0].epoch == asked[1].epoch < asked[2].epoch
     assert tx.outcome == "rolled back"
     assert arrives().error == "NotActiveError"
@@ -138,8 +137,8 @@ def test_a_refusal_of_this_nodes_own_copy_in_a_later_epoch_is_believed(cluster: 
 
     def comes_here(r: frames.Submit) -> HalogError:
         in_a_thread(hand_over, cluster, partition, was, me)
-        wait_until(lambda: node.backend._asker.serving(partition) is not None, "it does not serve")
-        copy = node.backend._asker.serving(partition)
+        wait_until(lambda: node.backend.asker.serving(partition) is not None, "it does not serve")
+        copy = node.backend.asker.serving(partition)
         copy.submit = lambda tx, work, answer, *args: answer(res.TooFew(1, 2)) or 0
         return LockedError("an object is held")
 
@@ -181,7 +180,7 @@ def test_a_site_switch_behind_a_late_request_says_nothing_of_it(cluster: Cluster
 
     commits._once = once
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
+        add_one(client, tx, name)
     assert tx.outcome == "unknown"
     assert isinstance(arrives(), frames.Committed)
     assert values(cluster, [name]) == [101]
@@ -222,7 +221,7 @@ def test_an_active_node_that_cannot_look_says_nothing_of_an_answer_lost_in_an_ea
     asked, arrives = turns(client, says(error))
     router.epoch = lambda partition: led if not asked else led + 1
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
+        add_one(client, tx, name)
         real = router.channel.request
 
         def request(address: str, data: bytes, timeout: float) -> Any:

@@ -48,7 +48,7 @@ def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
 
 def closed(client: Any, *, node_too: bool) -> Any:
     def then(ask: Any) -> Any:
-        client.backend._asker.closed = node_too
+        client.backend.asker.closed = node_too
         raise ClosedError("the channel is closed")
 
     return then
@@ -59,12 +59,12 @@ def test_a_transaction_is_unknown_if_the_node_closes_while_it_is_decided(cluster
     names = apart(cluster)
     create(cluster, names)
     client: Any = cluster.client()
-    client.backend._asker.call_s = 2.0
+    client.backend.asker.call_s = 2.0
     loses_answer(client, frames.PrepareRequest, closed(client, node_too=node_too))
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
-    client.backend._asker.closed = False
+    client.backend.asker.closed = False
     assert tx.outcome == "unknown"
     nothing_in_doubt(cluster, names)
     assert values(cluster, names) == [101, 101]
@@ -74,7 +74,7 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
     names = apart(cluster)
     create(cluster, names)
     client: Any = cluster.client()
-    ballots = client.backend._ballots
+    ballots = client.backend.ballots
     real = ballots.prepare
 
     def prepare(r: frames.PrepareRequest, until: float, *args: Any) -> Any:
@@ -93,7 +93,7 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
 
 def lose(client: Any, then: HalogError, *, arrives: bool) -> None:
     """The last vote is asked for twice: the answer to the first request is lost, and the second is refused."""
-    ballots = client.backend._ballots
+    ballots = client.backend.ballots
     real, asked = ballots.prepare, list[frames.PrepareRequest]()
 
     def prepare(r: frames.PrepareRequest, until: float, *args: Any) -> Any:
@@ -187,7 +187,7 @@ def test_nobody_is_there_to_say_how_the_last_vote_ended(cluster: Cluster) -> Non
     create(cluster, names)
     client: Any = cluster.client()
     lose(client, PartitionUnavailableError("nobody", partition="p"), arrives=True)
-    client.backend._ballots.decide = unheard
+    client.backend.ballots.decide = unheard
     with pytest.raises(OutcomeUnknownError) as caught, client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1

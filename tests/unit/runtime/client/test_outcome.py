@@ -31,7 +31,7 @@ from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.testing.nodes import MemoryNode
 from tests.unit.counting import REGISTRY, Counter
-from tests.unit.runtime.client.test_outcome_by_id import elect_another
+from tests.unit.runtime.client.test_outcome_by_id import add_one, elect_another
 from tests.unit.runtime.client.test_spanning import apart, create, nothing_in_doubt, values
 from tests.unit.runtime.conftest import started
 
@@ -70,15 +70,15 @@ def mute(client: Any, *, arrives: bool) -> list[bool]:
         raise DeadlineError("did not reply in 1 s")
 
     channel.request = request
-    client.backend._asker.call_s = 0.6
     return muted
 
 
 def unknown(client: Any, names: list[str], muted: list[bool]) -> tuple[Any, OutcomeUnknownError]:
     with pytest.raises(OutcomeUnknownError, match=r"node\.outcome") as told, client.transaction() as tx:
-        for name in names:
-            tx.get(Counter, name).value += 1
+        usual = client.backend.asker.call_s
+        add_one(client, tx, *names)
     muted.clear()
+    client.backend.asker.call_s = usual
     assert tx.outcome == "unknown"
     return tx, told.value
 
@@ -126,6 +126,7 @@ def test_within_one_it_is_unknown_until_another_epoch(cluster: Cluster) -> None:
     create(cluster, names)
     client: Any = cluster.client()
     tx, _ = unknown(client, names, mute(client, arrives=False))
+    client.backend.asker.call_s = 0.6
     began = time.monotonic()
     assert client.outcome(tx) == "unknown"
     assert 0.4 < time.monotonic() - began < 3, "it is waited for"
@@ -140,7 +141,6 @@ def test_it_is_waited_for(cluster: Cluster) -> None:
     create(cluster, names)
     client: Any = cluster.client()
     tx, _ = unknown(client, names, mute(client, arrives=False))
-    client.backend._asker.call_s = 15.0
     other = threading.Timer(0.5, lambda: elect_another(cluster, names[0], cluster.client()))
     other.start()
     began = time.monotonic()
@@ -310,7 +310,7 @@ def test_where_this_node_becomes_active_before_anything_was_sent_a_refusal_is_on
     names = apart(cluster)[:1]
     create(cluster, names)
     node: Any = cluster.node(cluster.active_for(Counter, names[0]))
-    asker, real = node.backend._asker, node.backend._asker.serving
+    asker, real = node.backend.asker, node.backend.asker.serving
     turns: list[None] = []
     monkeypatch.setattr(asker, "serving", lambda partition: turns.pop() if turns else real(partition))
     monkeypatch.setattr(Commits, "_here", lambda *args: res.Busy(1, "commits"))
@@ -341,9 +341,11 @@ def test_what_ended_with_an_answer_asks_nobody() -> None:
 
 def test_a_load_that_is_unknown_can_be_asked_about(cluster: Cluster) -> None:
     client: Any = cluster.client()
-    muted = mute(client, arrives=True)
+    usual, muted = client.backend.asker.call_s, mute(client, arrives=True)
+    client.backend.asker.call_s = 0.6
     with pytest.raises(OutcomeUnknownError) as told:
         client.load([Counter("a", 1)])
     muted.clear()
+    client.backend.asker.call_s = usual
     assert client.outcome(told.value) == "happened"
     wait_until(lambda: values(cluster, ["a"]) == [1], "it is not there")

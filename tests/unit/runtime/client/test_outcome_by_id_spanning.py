@@ -15,7 +15,7 @@ from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.client.test_late_requests import in_a_thread
-from tests.unit.runtime.client.test_outcome_by_id import elect_another
+from tests.unit.runtime.client.test_outcome_by_id import add_one, elect_another
 from tests.unit.runtime.client.test_spanning import apart, create, nothing_in_doubt, values
 from tests.unit.runtime.conftest import started
 
@@ -81,10 +81,8 @@ def unknown(cluster: Cluster, *, landed: bool, elects: bool = False) -> Unknown:
         raise DeadlineError("did not reply in 1 s")
 
     channel.request = request
-    client.backend._asker.call_s = 0.6
     with pytest.raises(OutcomeUnknownError) as caught, client.transaction() as tx:
-        for n in names:
-            tx.get(Counter, n).value += 1
+        add_one(client, tx, *names)
     assert tx.outcome == "unknown"
     first = cluster.partition_of(Counter, names[0])
     assert caught.value.evidence["partition"] == first

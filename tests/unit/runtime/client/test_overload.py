@@ -73,7 +73,7 @@ def full(cluster: Cluster) -> list[tuple[str, HalogError | None]]:
     """The log answers nothing, and as much as may be is on its way to it. What is told of that."""
     copy = cluster.node(cluster.active_for(Photo, "a")).runtime.copies[NAME]
     told: list[tuple[str, HalogError | None]] = []
-    cluster._broker.hold(copy.tp)
+    cluster.broker.hold(copy.tp)
     for number, name in enumerate(("a", "b"), 1):
         creates(cluster.node(cluster.active_for(Photo, "a")), name, told)
         wait_until(lambda n=number: len(copy.core.leading.writer.queue) >= n, "it is not given to the log")  # type: ignore[misc]
@@ -87,7 +87,7 @@ def test_who_commits_waits_while_too_much_is_in_flight(limited: tuple[Cluster, s
     threads = [creates(cluster.client(), "c", told), creates(cluster.node(cluster.active_for(Photo, "a")), "d", told)]
     time.sleep(0.3)
     assert told == []
-    cluster._broker.release(cluster.node(cluster.active_for(Photo, "a")).runtime.copies[NAME].tp)
+    cluster.broker.release(cluster.node(cluster.active_for(Photo, "a")).runtime.copies[NAME].tp)
     for thread in threads:
         thread.join(10)
     wait_until(lambda: sorted(told) == [(name, None) for name in "abcd"], "not all of it happened")
@@ -108,7 +108,7 @@ def test_what_is_refused_in_the_end_names_the_limit_and_what_to_do(
     assert isinstance(error, OverloadedError)
     assert f"(limits.{setting}); nothing happened; try again later, or raise the limit" in error.message
     lsn = active.runtime.copies[NAME].core.leading.writer.last_lsn
-    cluster._broker.release(active.runtime.copies[NAME].tp)
+    cluster.broker.release(active.runtime.copies[NAME].tp)
     wait_until(lambda: active.runtime.copies[NAME].core.state.chain.state.lsn == lsn, "it is not in the log")
     with active.transaction() as tx:
         assert tx.find(Photo, "c") is None

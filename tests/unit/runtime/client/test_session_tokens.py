@@ -89,7 +89,7 @@ def test_an_extent_waits_too(cluster: Cluster, replica: Any) -> None:
 
 
 def test_a_position_that_is_never_reached_is_refused_in_time(cluster: Cluster, replica: Any) -> None:
-    replica.runtime._asker.call_s = 0.2
+    replica.runtime.asker.call_s = 0.2
     with pytest.raises(DeadlineError, match="did not reach lsn 900000"):
         value(replica, after=Token({"test-0": 900_000}))
     assert value(replica, after=Token({"elsewhere-7": 5})) >= 0, "of a partition that is not read"

@@ -80,7 +80,7 @@ def half_done(cluster: Cluster, names: list[str], *, decided: bool = False, skip
     assert presented.works is not None
     assert tx.id is not None
     parts = tuple(sorted(presented.works))
-    ballots, until = client.backend._ballots, time.monotonic() + 5  # type: ignore[attr-defined]
+    ballots, until = client.backend.ballots, time.monotonic() + 5  # type: ignore[attr-defined]
     for part in parts[: len(parts) - skip]:
         ballots.prepare(frames.PrepareRequest(part, tx.id, parts[0], parts, b"x", presented.works[part]), until)
     if decided:
@@ -156,7 +156,7 @@ def test_what_is_held_for_too_long_is_a_conflict(cluster: Cluster) -> None:
     names = apart(cluster)
     create(cluster, names)
     client = cluster.client()
-    client.backend._asker.locked_s = 0.05  # type: ignore[attr-defined]
+    client.backend.asker.locked_s = 0.05  # type: ignore[attr-defined]
     with pytest.raises(LockedError), client.transaction() as tx:
         counter = tx.get(Counter, names[0])
         half_done(cluster, names)
@@ -229,7 +229,7 @@ def test_a_token_waits_for_what_it_may_have_seen_and_for_nothing_else(cluster: C
     create(cluster, [other])
     half_done(cluster, names)
     node = cluster.node(cluster.active_for(Counter, names[1]))
-    node.runtime._asker.call_s = 1.0
+    node.runtime.asker.call_s = 1.0
     with node.transaction() as tx:
         tx.get(Counter, other).value += 1
     with node.transaction(read=read, after=tx.token) as seen:

@@ -104,14 +104,14 @@ def test_a_snapshot_holds_what_is_in_doubt(cluster: Cluster) -> None:
     host.snapshots.take(copy)
     other = next(n for n in cluster.names if n != copy.node.me.node and copy.name in cluster.node(n).runtime.copies)
     cluster.kill(other)
-    cluster._disks[other].data.clear()
+    cluster.disks[other].data.clear()
     cluster.restart(other)
     wait_until(lambda: copy.name in cluster.node(other).runtime.copies, "no copy")
     restored = cluster.node(other).runtime.copies[copy.name]
     assert restored.began_at > 0
     assert set(restored.core.state.ledger.undecided) == {tx}
     client = cluster.client()
-    ballots, parts = client.backend._ballots, sorted({cluster.partition_of(Counter, n) for n in names})  # type: ignore[attr-defined]
+    ballots, parts = client.backend.ballots, sorted({cluster.partition_of(Counter, n) for n in names})  # type: ignore[attr-defined]
     assert ballots.decide(frames.Decide(parts[0], tx, True, True), time.monotonic() + 5)[0] == "committed"
     cluster.settle()
     wait_until(lambda: tx in restored.core.state.ledger.decided, "the replica did not hear")

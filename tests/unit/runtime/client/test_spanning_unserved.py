@@ -40,7 +40,7 @@ class Unserved:
 
     def __init__(self, client: Any, partition: str) -> None:
         self.partition = partition
-        ballots = client.backend._ballots
+        ballots = client.backend.ballots
         self._prepare = ballots.prepare
         self._decide = ballots.decide
         ballots.prepare, ballots.decide = self.prepare, self.decide
@@ -87,7 +87,7 @@ def one_unserved(cluster: Cluster, said: list[Any]) -> tuple[Any, list[str], lis
     names = apart(cluster, 3)
     create(cluster, names)
     client: Any = cluster.client()
-    client.backend._asker.call_s = PATIENCE_S
+    client.backend.asker.call_s = PATIENCE_S
     parts = [cluster.partition_of(Counter, n) for n in names]
     Unserved(client, parts[0])
     return client, names, many(cluster, client, set(parts[:2]), said)
@@ -133,7 +133,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
     names = apart(cluster)
     create(cluster, names)
     client: Any = cluster.client()
-    client.backend._asker.call_s = 6.0
+    client.backend.asker.call_s = 6.0
     router, dead = client.backend.router, cluster.partition_of(Counter, names[1])
     real = router._once
 
@@ -158,7 +158,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
 
 def settled(cluster: Cluster, tx: bytes, parts: Sequence[str], *, commit: bool) -> set[str]:
     """What each partition says when it is told so, the first one first."""
-    ballots: Any = cluster.client().backend._ballots  # type: ignore[attr-defined]
+    ballots: Any = cluster.client().backend.ballots  # type: ignore[attr-defined]
     asked = [frames.Decide(part, tx, commit, part == parts[0], tuple(parts)) for part in parts]
     return {ballots.decide(decide, time.monotonic() + 5)[0] for decide in asked}
 

@@ -51,7 +51,7 @@ def partition(cluster: Cluster, node: str) -> Any:
 
 
 def states(cluster: Cluster) -> set[str]:
-    return {partition(cluster, n).state for n in cluster.names if n in cluster._running}
+    return {partition(cluster, n).state for n in cluster.names if n in cluster.running}
 
 
 def test_a_failover_is_migrating_for_every_node_clients_included(cluster: Cluster) -> None:

@@ -201,8 +201,8 @@ def test_nodes_that_are_closed_while_appends_are_under_way_end_in_order(
     """Their sessions fail what they still hold when they are abandoned, and nothing reads any more by then: no copy
     takes that for a log that is lost."""
     node = cluster.node(cluster.active_for(Counter, "c"))
-    copies = [copy_on(cluster, name) for name in cluster._running]
-    cluster._broker.hold(copies[0].tp)
+    copies = [copy_on(cluster, name) for name in cluster.running]
+    cluster.broker.hold(copies[0].tp)
 
     def commit() -> None:
         with suppress(HalogError), node.transaction() as tx:
@@ -210,8 +210,8 @@ def test_nodes_that_are_closed_while_appends_are_under_way_end_in_order(
 
     waiting = threading.Thread(target=commit)
     waiting.start()
-    for name in list(cluster._running):
-        cluster._running.pop(name).node.close()
+    for name in list(cluster.running):
+        cluster.running.pop(name).node.close()
     waiting.join()
     assert [copy.error for copy in copies] == [None] * 3
     assert not [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]

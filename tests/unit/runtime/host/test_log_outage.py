@@ -55,12 +55,12 @@ class Away:
     def goes(self, cluster: Cluster) -> None:
         self.away = True
         for t in cluster.tables().values():
-            cluster._broker.hold(TopicPartition(t.topic, t.index))
+            cluster.broker.hold(TopicPartition(t.topic, t.index))
 
     def returns(self, cluster: Cluster) -> None:
         self.away = False
         for t in cluster.tables().values():
-            cluster._broker.release(TopicPartition(t.topic, t.index))
+            cluster.broker.release(TopicPartition(t.topic, t.index))
 
 
 @pytest.fixture

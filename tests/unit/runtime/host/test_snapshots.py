@@ -151,8 +151,8 @@ def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) 
         taker.take(copy)
     topic = taker._tp(copy).topic
     for forgetful in (False, True):  # the node that took it, and one that only reads ZooKeeper
-        cluster._broker._topics.pop(topic)
-        cluster._broker.ensure(topic, 1, True)
+        cluster.broker._topics.pop(topic)
+        cluster.broker.ensure(topic, 1, True)
         put(cluster, 2)
         if forgetful:
             taker._retire(copy)

@@ -140,7 +140,7 @@ def test_a_node_killed_behind_a_step_of_its_snapshot_starts_again_with_all_that_
 
 def restart(cluster: Cluster, *, lost: bool) -> None:
     if lost:
-        cluster._disks["A"] = MemoryDisk("A")
+        cluster.disks["A"] = MemoryDisk("A")
     cluster.restart("A")
     cluster.settle()
 

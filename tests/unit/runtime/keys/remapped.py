@@ -71,7 +71,7 @@ def changed(config: Config, **values: Any) -> Config:
 
 
 def mapping(cluster: Cluster) -> PolicyMapping:
-    name = next(iter(cluster._running))
+    name = next(iter(cluster.running))
     return mapped_policies.read(cluster.node(name).runtime.adapters.coordinator, POLICY).mapping
 
 

@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def told(cluster: Cluster, code: str) -> list[Event]:
-    log = MemoryLog(cluster._broker)
+    log = MemoryLog(cluster.broker)
     found = [Event.from_bytes(e.value) for e in log.read(EVENTS, *log.bounds(EVENTS))]
     return [e for e in found if e.code == code]
 
@@ -167,13 +167,13 @@ def test_a_takeover_says_how_the_active_was_lost(cluster: Cluster) -> None:
 @pytest.mark.feature("O2")
 def test_a_log_that_takes_no_events_keeps_nobody_from_taking_over(cluster: Cluster) -> None:
     """The topic of the history hangs; an election goes on as ever, and the events come when it is back."""
-    cluster._broker.hold(EVENTS)
+    cluster.broker.hold(EVENTS)
     dead = cluster.tables()["test-0"].active
     assert dead is not None
     cluster.kill(dead.node)
     cluster.settle(12.0)
     assert not [e for e in told(cluster, "HALOG-1010") if e.epoch == 2]
-    cluster._broker.release(EVENTS)
+    cluster.broker.release(EVENTS)
     wait_until(lambda: [e for e in told(cluster, "HALOG-1010") if e.epoch == 2], "the takeover was not told")
 
 

@@ -118,10 +118,10 @@ def test_the_lease_is_renewed_while_the_coordinator_answers_and_no_longer(cluste
     wait_until(lambda: copy.leased, "leased")
     time.sleep(2 * TTL_MS / 1000)
     assert copy.leased
-    cluster._running[name].coordinator.suspend()
+    cluster.running[name].coordinator.suspend()
     wait_until(lambda: not copy.leased, "its lease ends", 2 * TTL_MS / 1000)
     assert value(cluster.client(), "barrier") == 0
-    cluster._running[name].coordinator.resume()
+    cluster.running[name].coordinator.resume()
     wait_until(lambda: copy.leased, "leased again")
 
 

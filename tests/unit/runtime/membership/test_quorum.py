@@ -58,7 +58,7 @@ def operators_leave() -> Iterator[None]:
 
 def operator(cluster: Cluster) -> MemoryCoordinator:
     """An operator's connection: a coordinator of its own."""
-    made = MemoryCoordinator(cluster._tree)
+    made = MemoryCoordinator(cluster.tree)
     _OPERATORS.append(made)
     made.connect(lambda state: None)
     return made
@@ -204,7 +204,7 @@ def test_an_override_lets_the_last_node_go_on_and_ends_by_itself(cluster: Cluste
 
 def cut_off(cluster: Cluster, active: str) -> MemoryCoordinator:
     """The active node's coordinator answers nothing any more, and tells it of nothing."""
-    coordinator = cluster._running[active].coordinator
+    coordinator = cluster.running[active].coordinator
     coordinator.suspend()
     return coordinator
 
@@ -251,13 +251,13 @@ def test_a_commit_in_flight_at_the_end_of_an_override_is_unknown_where_no_coordi
         copy = node.runtime.copies[NAME]
         before, told = copy.core.state.chain.state.lsn, []
         wait_until(lambda: wall_ms() > until - 800, "the time stands still")  # the caller waits longer than that
-        cluster._broker.hold(copy.tp)
+        cluster.broker.hold(copy.tp)
         thread = threading.Thread(target=lambda: told.append(_outcome(node)))
         thread.start()
         wait_until(lambda: copy.core.leading.writer.queue, "it is not given to the log")
         assert wall_ms() < until, "this machine was too slow for the test"
         wait_until(lambda: wall_ms() > until + 20, "the time stands still")
-        cluster._broker.release(copy.tp)
+        cluster.broker.release(copy.tp)
         thread.join(10)
         assert isinstance(told[0], OutcomeUnknownError), told
         assert copy.core.state.chain.state.lsn == before + 1, "it is not in the log"

@@ -57,7 +57,7 @@ def test_one_that_was_offline_for_longer_than_the_log_is_kept_is_rebuilt(
 
     def trimmed() -> bool:
         add(cluster.client())
-        return MemoryLog(cluster._broker).bounds(old.tp)[0] > old.core.state.next_offset
+        return MemoryLog(cluster.broker).bounds(old.tp)[0] > old.core.state.next_offset
 
     wait_until(trimmed, "the log is not trimmed")
     heal()

@@ -79,7 +79,7 @@ def is_online(cluster: Cluster, name: str) -> bool:
 
 
 def told(cluster: Cluster) -> list[Event]:
-    log = MemoryLog(cluster._broker)
+    log = MemoryLog(cluster.broker)
     return [Event.from_bytes(e.value) for e in log.read(EVENTS, *log.bounds(EVENTS))]
 
 

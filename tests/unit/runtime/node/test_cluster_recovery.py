@@ -56,7 +56,7 @@ def noted_all(cluster: Cluster) -> None:
             for p in tables
         )
 
-    wait_until(lambda: all(noted(name) for name in cluster._running), "they have noted it")
+    wait_until(lambda: all(noted(name) for name in cluster.running), "they have noted it")
 
 
 class Tool:
@@ -65,9 +65,9 @@ class Tool:
     def __init__(self, cluster: Cluster, *, without: tuple[str, ...] = ()) -> None:
         self.cluster = cluster
         self.without = without
-        self.coordinator = MemoryCoordinator(cluster._tree)
+        self.coordinator = MemoryCoordinator(cluster.tree)
         self.coordinator.connect(lambda state: None)
-        self.log = MemoryLog(cluster._broker)
+        self.log = MemoryLog(cluster.broker)
 
     def look(self) -> RecoveryPlan:
         with self.stores() as stores:
@@ -75,7 +75,7 @@ class Tool:
             return RecoverySurvey(self.log, self.coordinator, self.cluster.config, stores, missing).plan()
 
     def stores(self) -> Any:
-        made = {n: MemoryStore(d) for n, d in self.cluster._disks.items() if n not in self.without}
+        made = {n: MemoryStore(d) for n, d in self.cluster.disks.items() if n not in self.without}
 
         class Open:
             def __enter__(self) -> dict[str, Store]:
@@ -97,7 +97,7 @@ def lose(cluster: Cluster) -> dict[str, PartitionTable]:
     """All nodes are stopped, and the coordinator's data are gone; the tables it had."""
     stop(cluster)
     tables = cluster.tables()
-    cluster._tree = MemoryTree()
+    cluster.tree = MemoryTree()
     return tables
 
 
@@ -112,8 +112,8 @@ def test_everything_is_there_again(cluster: Cluster) -> None:
     assert all(tables[n].epoch.number > before[n].epoch.number for n in before)
     assert not plan.problems
     assert not plan.needs
-    assert cluster._tree.get(belonging.RECOVERY) is None
-    assert cluster._tree.get(recovering.ALONE) is None
+    assert cluster.tree.get(belonging.RECOVERY) is None
+    assert cluster.tree.get(recovering.ALONE) is None
     cluster.start()
     assert add_all(cluster) == [2] * len(KEYS)
 
@@ -121,7 +121,7 @@ def test_everything_is_there_again(cluster: Cluster) -> None:
 def test_what_the_logs_tell_is_enough_for_the_objects(cluster: Cluster) -> None:
     """No node's disk is left: partitions are placed as in the configuration, and what is lost is named."""
     lose(cluster)
-    for disk in cluster._disks.values():
+    for disk in cluster.disks.values():
         disk.data.clear()
     plan = Tool(cluster).recover()
     assert any("priorities" in text for text in plan.lost)
@@ -133,13 +133,13 @@ def test_what_operators_had_decided_is_there_again(cluster: Cluster) -> None:
     """A partition that was moved, a priority, a drained node, a zone without its quorum, the bindings."""
     operators = cluster.node("A").runtime.operators
     operators.migrate("test-0", ("B",), 0, wait_s=20.0)
-    cluster._tree.create("drained/A", b'{"by":"me","at_ms":5}', 0)
-    cluster._tree.create("zones/test", b'{"off":true}', 0)
+    cluster.tree.create("drained/A", b'{"by":"me","at_ms":5}', 0)
+    cluster.tree.create("zones/test", b'{"off":true}', 0)
     table = cluster.tables()["test-1"]
     raised = msgspec.structs.replace(table.group, priorities={"B": 2})
-    version = cluster._tree.get("partitions/test-1").version  # type: ignore[union-attr]
-    cluster._tree.set("partitions/test-1", msgspec.structs.replace(table, group=raised).to_bytes(), version)
-    bindings = cluster._tree.get("bindings").data  # type: ignore[union-attr]
+    version = cluster.tree.get("partitions/test-1").version  # type: ignore[union-attr]
+    cluster.tree.set("partitions/test-1", msgspec.structs.replace(table, group=raised).to_bytes(), version)
+    bindings = cluster.tree.get("bindings").data  # type: ignore[union-attr]
     noted_all(cluster)
     wait_until(lambda: "zones/test" in remembering.noted(cluster.node("B").runtime.adapters.store), "it is noted")  # type: ignore[arg-type]
     lose(cluster)
@@ -147,14 +147,14 @@ def test_what_operators_had_decided_is_there_again(cluster: Cluster) -> None:
     tables = cluster.tables()
     assert tables["test-0"].configured == ("B",)
     assert tables["test-1"].group.priorities == {"B": 2}
-    found = {path: cluster._tree.get(path) for path in ("drained/A", "zones/test", "bindings")}
+    found = {path: cluster.tree.get(path) for path in ("drained/A", "zones/test", "bindings")}
     assert [f.data for f in found.values() if f is not None] == [b'{"by":"me","at_ms":5}', b'{"off":true}', bindings]
 
 
 def test_a_coordinator_that_has_lost_everything_makes_no_node_forget(cluster: Cluster) -> None:
     """While the nodes still run: what they have noted is all there is."""
     noted_all(cluster)
-    tree = cluster._tree
+    tree = cluster.tree
     for path in sorted(tree._nodes, key=len, reverse=True):
         if not path.startswith("nodes"):
             tree.delete(path, -1)
@@ -196,27 +196,27 @@ def test_it_is_repeated_after_a_death_at_any_step(cluster: Cluster) -> None:
     noted_all(cluster)
     before = lose(cluster)
     whole = Tool(cluster)
-    nodes, broker = dict(cluster._tree._nodes), cluster._broker
+    nodes, broker = dict(cluster.tree._nodes), cluster.broker
     taken = steps(whole, 1_000)
     whole.recover()
     for at in range(1, len(taken) + 1):
-        cluster._tree = MemoryTree()
-        cluster._tree._nodes.update(nodes)
+        cluster.tree = MemoryTree()
+        cluster.tree._nodes.update(nodes)
         dying = Tool(cluster)
         steps(dying, at)
         with pytest.raises(KeyboardInterrupt):
             dying.recover()
         dying.coordinator.expire(reconnect=False)
-        if cluster._tree.get(belonging.RECOVERY) is not None:
+        if cluster.tree.get(belonging.RECOVERY) is not None:
             with pytest.raises(RefusedError):
                 cluster._start("A")
-            cluster._tree.delete("nodes/A", -1)
+            cluster.tree.delete("nodes/A", -1)
         plan = Tool(cluster).look()
         if not plan.nothing:
             Tool(cluster).recover(plan)
         assert {n: t.log_id for n, t in cluster.tables().items()} == {n: t.log_id for n, t in before.items()}
-        assert cluster._tree.get(belonging.RECOVERY) is None
-        assert cluster._broker is broker
+        assert cluster.tree.get(belonging.RECOVERY) is None
+        assert cluster.broker is broker
     cluster.start()
     assert add_all(cluster) == [2] * len(KEYS)
 
@@ -234,7 +234,7 @@ def test_it_is_refused_while_a_node_runs(cluster: Cluster) -> None:
     tool = Tool(cluster)
     with pytest.raises(RefusedError, match="A run: stop all nodes"):
         tool.recover(plan)
-    assert cluster._tree.get(belonging.RECOVERY) is None
+    assert cluster.tree.get(belonging.RECOVERY) is None
 
 
 def test_tables_that_an_older_halog_made_anew_over_the_logs_are_replaced(cluster: Cluster) -> None:
@@ -243,7 +243,7 @@ def test_tables_that_an_older_halog_made_anew_over_the_logs_are_replaced(cluster
     before = lose(cluster)
     for name, table in before.items():
         anew = msgspec.structs.replace(table, log_id="ab" * 16, epoch=NO_EPOCH, active=None, replicas=())
-        cluster._tree.create(f"partitions/{name}", anew.to_bytes(), 0)
+        cluster.tree.create(f"partitions/{name}", anew.to_bytes(), 0)
     Tool(cluster).recover()
     assert {n: t.log_id for n, t in cluster.tables().items()} == {n: t.log_id for n, t in before.items()}
     cluster.start()
@@ -254,11 +254,11 @@ def test_tables_that_an_older_halog_made_anew_over_the_logs_are_replaced(cluster
 def test_a_part_of_it_is_lost(cluster: Cluster, lost: str) -> None:
     noted_all(cluster)
     stop(cluster)
-    before = cluster._tree.get(lost)
+    before = cluster.tree.get(lost)
     assert before is not None
-    cluster._tree.delete(lost, -1)
+    cluster.tree.delete(lost, -1)
     Tool(cluster).recover()
-    after = cluster._tree.get(lost)
+    after = cluster.tree.get(lost)
     assert after is not None
     if not lost.startswith("partitions/"):
         assert after.data == before.data
@@ -269,9 +269,9 @@ def test_a_part_of_it_is_lost(cluster: Cluster, lost: str) -> None:
 def test_a_table_of_another_history_that_was_served_is_left_alone(cluster: Cluster) -> None:
     stop(cluster)
     before = cluster.tables()["test-2"]
-    version = cluster._tree.get("partitions/test-2").version  # type: ignore[union-attr]
+    version = cluster.tree.get("partitions/test-2").version  # type: ignore[union-attr]
     foreign = msgspec.structs.replace(before, log_id="ab" * 16, epoch=EpochId(3, "", 1))
-    cluster._tree.set("partitions/test-2", foreign.to_bytes(), version)
+    cluster.tree.set("partitions/test-2", foreign.to_bytes(), version)
     (problem,) = Tool(cluster).look().problems
     assert "one of the two is another cluster's" in problem
 
@@ -297,7 +297,7 @@ def test_a_mapping_that_has_changed_is_restored_from_a_store_or_not_guessed(clus
 def test_more_partitions_than_the_file_knows_are_no_reason_to_forget_them(cluster: Cluster) -> None:
     """The mapping was given more of them, and no store is left that knows."""
     lose(cluster)
-    for disk in cluster._disks.values():
+    for disk in cluster.disks.values():
         disk.data.clear()
     smaller = replace(cluster.config.policies["test"], partitions=3)
     cluster.config = replace(cluster.config, policies={"test": smaller})
@@ -315,22 +315,22 @@ def test_a_snapshot_and_a_trimmed_log_are_gone_on_from(cluster: Cluster) -> None
     host.snapshots.take(copy)
     table = cluster.tables()[name]
     tp = TopicPartition(table.topic, table.index)
-    assert MemoryLog(cluster._broker).bounds(tp)[0] > 0
+    assert MemoryLog(cluster.broker).bounds(tp)[0] > 0
     lose(cluster)
-    for disk in cluster._disks.values():
+    for disk in cluster.disks.values():
         disk.data.clear()
     Tool(cluster).recover()
-    assert cluster._tree.get(f"snapshots/{name}") is not None
-    assert cluster._tree.get(f"trimmed/{name}") is not None
+    assert cluster.tree.get(f"snapshots/{name}") is not None
+    assert cluster.tree.get(f"trimmed/{name}") is not None
     cluster.start()
     assert add_all(cluster) == [2] * len(KEYS)
 
 
 def test_a_log_that_goes_back_to_nothing_known_is_named(cluster: Cluster) -> None:
     lose(cluster)
-    broker: MemoryBroker = cluster._broker
+    broker: MemoryBroker = cluster.broker
     broker.trim(TopicPartition("test.test.log", 0), 2)
-    for disk in cluster._disks.values():
+    for disk in cluster.disks.values():
         disk.data.clear()
     (problem,) = Tool(cluster).look().problems
     assert "neither a snapshot nor a store has what is missing" in problem
@@ -353,7 +353,7 @@ def test_what_no_node_has_made_yet_is_in_nobodys_way(cluster: Cluster) -> None:
 def test_fewer_partitions_than_the_file_says_are_not_looked_through_by_the_file(cluster: Cluster) -> None:
     """Keys that were spread over four are not where a ring of six has them, and no store is left that knows."""
     lose(cluster)
-    for disk in cluster._disks.values():
+    for disk in cluster.disks.values():
         disk.data.clear()
     more = replace(cluster.config.policies["test"], partitions=6)
     cluster.config = replace(cluster.config, policies={"test": more})
@@ -365,7 +365,7 @@ def test_a_log_that_is_gone_as_well_is_named(cluster: Cluster) -> None:
     """Or the file has the address of other brokers: nothing is begun over what a node remembers."""
     noted_all(cluster)
     lose(cluster)
-    cluster._broker = MemoryBroker()
+    cluster.broker = MemoryBroker()
     problems = Tool(cluster).look().problems
     assert len(problems) == 4
     assert "Kafka's data were lost, too" in problems[0]
@@ -373,7 +373,7 @@ def test_a_log_that_is_gone_as_well_is_named(cluster: Cluster) -> None:
 
 def test_a_state_topic_that_nobody_has_made_is_none_to_go_on_from(cluster: Cluster) -> None:
     lose(cluster)
-    del cluster._broker._topics["test.test.state"]
+    del cluster.broker._topics["test.test.state"]
     Tool(cluster).recover()
     cluster.start()
     assert add_all(cluster) == [2] * len(KEYS)

@@ -22,7 +22,7 @@ def lose(cluster: Cluster) -> None:
         client.close()
     cluster._clients.clear()
     all_end(cluster)
-    cluster._tree = MemoryTree()
+    cluster.tree = MemoryTree()
 
 
 def start(cluster: Cluster, *names: str) -> None:
@@ -60,7 +60,7 @@ def test_a_store_that_is_not_there_may_hold_what_nobody_else_has(policy: str) ->
         plan = Tool(cluster, without=(holder,)).look()
         assert "it may hold commits of policy test that the log lacks" in plan.needs[holder]
         Tool(cluster, without=(holder,)).recover(plan)
-        cluster._disks[holder].data.clear()
+        cluster.disks[holder].data.clear()
         start(cluster)
         cluster.settle()
         assert add(cluster) == 2, "what it held is lost, as was accepted"
@@ -79,16 +79,16 @@ def test_it_is_repeated_after_a_death_at_any_step_those_in_the_log_too() -> None
     """Each death is in front of one change of the coordinator, or one append, and finds what there was at first."""
     with counting("SYNC") as cluster:
         assert [add(cluster) for _ in range(3)] == [2, 3, 4]
-        rows = cluster._broker.shelf(log_of(cluster)).rows
+        rows = cluster.broker.shelf(log_of(cluster)).rows
         lose(cluster)
-        nodes, logged = dict(cluster._tree._nodes), list(rows)
+        nodes, logged = dict(cluster.tree._nodes), list(rows)
         whole = Tool(cluster)
         taken = steps(whole, 1_000)
         whole.recover()
         assert taken.count("append") == 5, "EpochStarted, three commits, EpochOpened"
         for at in range(1, len(taken) + 1):
-            cluster._tree = MemoryTree()
-            cluster._tree._nodes.update(nodes)
+            cluster.tree = MemoryTree()
+            cluster.tree._nodes.update(nodes)
             rows[:] = logged
             dying = Tool(cluster)
             steps(dying, at)
@@ -99,7 +99,7 @@ def test_it_is_repeated_after_a_death_at_any_step_those_in_the_log_too() -> None
             if not plan.nothing:
                 Tool(cluster).recover(plan)
             assert appended_again(cluster) == 3, "all of them, and none twice"
-            assert cluster._tree.get(belonging.RECOVERY) is None
+            assert cluster.tree.get(belonging.RECOVERY) is None
         start(cluster)
         cluster.settle()
         assert add(cluster) == 5
@@ -109,10 +109,10 @@ def test_what_the_log_has_got_meanwhile_is_not_appended_again() -> None:
     """The broker had taken it, and nobody was told."""
     with counting("SYNC") as cluster:
         add(cluster)
-        cluster._broker.release(log_of(cluster))
+        cluster.broker.release(log_of(cluster))
         wait_until(lambda: appended_again(cluster) == 0, "it is in the log")
         for name in cluster.names:
             cluster.kill(name)
-        cluster._tree = MemoryTree()
+        cluster.tree = MemoryTree()
         plan = Tool(cluster).look()
         assert [p.again for p in plan.partitions] == [0]

@@ -43,7 +43,7 @@ def test_a_node_says_how_it_is_while_it_starts(cluster: Cluster, monkeypatch: py
         told.append(caller.status())
         return real(*args, **named)
 
-    cluster._running.pop("A").node.close()
+    cluster.running.pop("A").node.close()
     monkeypatch.setattr(on, step, asked)
     cluster._start("A")
     assert [(status["node"], status["hosts"]) for status in told] == [("A", True)]
@@ -52,7 +52,7 @@ def test_a_node_says_how_it_is_while_it_starts(cluster: Cluster, monkeypatch: py
 def test_what_fails_while_the_node_starts_is_told_by_name_with_its_first_word(cluster: Cluster) -> None:
     """A log that cannot be read: everybody's copies of it stop, the others serve."""
     stop(cluster)
-    broker: MemoryBroker = cluster._broker
+    broker: MemoryBroker = cluster.broker
     for index in (1, 2):
         broker.overtake(TopicPartition("test.test.log", index), b"no record")
     for name in cluster.names:

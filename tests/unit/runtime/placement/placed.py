@@ -49,12 +49,12 @@ def is_on(cluster: Cluster, *nodes: str) -> bool:
 
 def copies(cluster: Cluster) -> set[str]:
     """Nodes with a copy."""
-    return {n for n in cluster.names if n in cluster._running and P in cluster.node(n).runtime.copies}
+    return {n for n in cluster.names if n in cluster.running and P in cluster.node(n).runtime.copies}
 
 
 def told(cluster: Cluster, *codes: str) -> list[Event]:
     """Of the event history."""
-    log, topic = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
+    log, topic = MemoryLog(cluster.broker), TopicPartition("test.events", 0)
     found = [Event.from_bytes(e.value) for e in log.read(topic, *log.bounds(topic))]
     return [e for e in found if e.code in codes]
 

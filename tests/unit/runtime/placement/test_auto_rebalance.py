@@ -69,7 +69,7 @@ def hosts(cluster: Cluster) -> Count[str]:
 
 
 def counted(cluster: Cluster) -> set[str]:
-    found = cluster._tree.get("rebalanced/test")
+    found = cluster.tree.get("rebalanced/test")
     return set() if found is None else set(rebalancing._counted("rebalanced/test", found).nodes)
 
 
@@ -78,7 +78,7 @@ def told(cluster: Cluster) -> list[str]:
 
 
 def events(cluster: Cluster, kind: Kind) -> list[Event]:
-    log, history = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
+    log, history = MemoryLog(cluster.broker), TopicPartition("test.events", 0)
     found = [Event.from_bytes(e.value) for e in log.read(history, *log.bounds(history))]
     return [e for e in found if e.code == kind.code]
 

@@ -147,7 +147,7 @@ def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) 
         assert is_on(cluster, "B")
         wait_until(lambda: copies(cluster) == {"B"}, "A deletes its copy")
         prefix = bytes.fromhex(cluster.tables()[P].log_id)[:8]
-        assert not [k for k in cluster._disks["A"].data if k.startswith(prefix)]
+        assert not [k for k in cluster.disks["A"].data if k.startswith(prefix)]
         wait_until(lambda: at(cluster, "A").status == "LocalDisabled", "it is told")
         counting.goes_on()
         with pytest.raises(RefusedError, match="p is disabled on A: enable it there first"):

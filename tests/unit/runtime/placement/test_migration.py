@@ -95,7 +95,7 @@ def test_a_partition_moves_from_a_b_to_c_b_under_traffic(cluster: Cluster) -> No
         assert [r.kind for r in table.replicas] == ["sync"]
         wait_until(lambda: P not in copies(cluster, "A"), "A lets go of its copy")
         prefix = bytes.fromhex(table.log_id)[:8]
-        assert not [k for k in cluster._disks["A"].data if k.startswith(prefix)]
+        assert not [k for k in cluster.disks["A"].data if k.startswith(prefix)]
         counting.goes_on()
     assert counting.errors == []
     node = cluster.node("A")
@@ -126,7 +126,7 @@ def test_a_migration_goes_on_when_the_active_node_dies(cluster: Cluster) -> None
         counting.goes_on()
         assert P not in copies(cluster, "A"), "what A had is deleted when it starts"
         prefix = bytes.fromhex(cluster.tables()[P].log_id)[:8]
-        assert not [k for k in cluster._disks["A"].data if k.startswith(prefix)]
+        assert not [k for k in cluster.disks["A"].data if k.startswith(prefix)]
     assert counting.errors == []
 
 

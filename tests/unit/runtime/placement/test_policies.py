@@ -114,7 +114,7 @@ def written(cluster: Cluster, partition: str) -> list[Commit | Prepare]:
 
 def logged(cluster: Cluster, partition: str) -> list[Record]:
     table = cluster.tables()[partition]
-    return [decode(row.value) for row in cluster._broker.shelf(TopicPartition(table.topic, table.index)).rows]
+    return [decode(row.value) for row in cluster.broker.shelf(TopicPartition(table.topic, table.index)).rows]
 
 
 def prepares(cluster: Cluster, partition: str) -> list[Prepare]:
@@ -248,7 +248,7 @@ def test_a_barrier_and_what_is_in_doubt_are_waited_for_as_long_as_the_policy_say
     backend: Any = two.client().backend
     assert (backend.deadline_of("short-0"), backend.deadline_of("test-0")) == (0.3, 15.0)
     assert backend.deadline_of("unheard of") == 15.0
-    assert (backend._asker.locked_of("short-0"), backend._asker.locked_of("test-0")) == (0.2, 4.0)
+    assert (backend.asker.locked_of("short-0"), backend.asker.locked_of("test-0")) == (0.2, 4.0)
     two.kill("A")
     began = time.monotonic()
     with pytest.raises(DeadlineError, match=r"within 0\.3 s|no node") as caught:

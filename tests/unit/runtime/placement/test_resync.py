@@ -79,7 +79,7 @@ def test_a_replica_whose_disk_lost_something_has_it_again(cluster: Cluster) -> N
     copy = cluster.node(name).runtime.copies[P]
     wait_until(lambda: held(cluster, name) == held(cluster, leads), "the copies are level")
     copy.save()
-    disk = cluster._disks[name].data
+    disk = cluster.disks[name].data
     for key in [k for k in disk if k.startswith(bytes.fromhex(cluster.tables()[P].log_id)[:8])]:
         del disk[key]
     copy.objects.cache.clear()

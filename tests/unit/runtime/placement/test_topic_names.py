@@ -106,12 +106,12 @@ def test_it_is_not_activated_either() -> None:
 def test_a_cluster_that_comes_to_the_topics_of_an_older_one_is_refused() -> None:
     """Those of a policy whose name has a dot: its logs have a history, and this cluster knows nothing of it."""
     with Cluster(2, partitions=2, registry=REGISTRY) as old:
-        tree, broker = old._tree, old._broker
+        tree, broker = old.tree, old.broker
         with old.client().transaction() as tx:
             tx.create(Counter("c"))
         other = Cluster(2, partitions=2, registry=REGISTRY)
         other.config = replace(other.config, cluster=ClusterConfig(old.config.cluster.name))
-        other._broker, other._tree = broker, MemoryTree()
+        other.broker, other.tree = broker, MemoryTree()
         with pytest.raises(RefusedError, match="another cluster and policy have the same topics"):
             other._start("A")
         assert tree.children("partitions")

@@ -158,7 +158,7 @@ def test_a_node_that_lost_its_disk_still_refuses_what_was_routed_before() -> Non
         topics = [TopicPartition("test.test.log", i) for i in range(2)]
         wait_until(lambda: all(log.bounds(tp)[0] > 5 for tp in topics), "nothing is trimmed")
         cluster.kill("A")
-        cluster._disks["A"] = MemoryDisk("A")
+        cluster.disks["A"] = MemoryDisk("A")
         copies = cluster.restart("A").runtime.copies
         cluster.settle()
         assert {c.core.state.ledger.mapping for c in copies.values()} == {1}

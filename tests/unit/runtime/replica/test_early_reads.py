@@ -48,13 +48,13 @@ def read_at(node: Node, after: halog.Token | None = None) -> tuple[int, halog.To
 def test_a_local_read_shows_what_was_acknowledged_while_the_log_is_away(cluster: Cluster) -> None:
     copy, there = replica_of(cluster)
     logged = copy.core.state.chain.state.lsn
-    cluster._broker.hold(log_of(cluster))
+    cluster.broker.hold(log_of(cluster))
     assert [add(cluster) for _ in range(3)] == [1, 2, 3]
     wait_until(lambda: read_at(there)[0] == 3, "it shows the last one, too", seconds=2)
     assert copy.core.state.chain.state.lsn == logged
     assert not copy.has(logged + 1), "a barrier's reader needs what the log has"
     assert next(iter(copy.objects.scan(b""))).version == logged + 3
-    cluster._broker.release(log_of(cluster))
+    cluster.broker.release(log_of(cluster))
     wait_until(lambda: copy.has(logged + 3), "the log has it")
     assert read_at(there)[0] == 3
 
@@ -64,7 +64,7 @@ def test_a_session_need_not_wait_for_the_log(cluster: Cluster) -> None:
     """It is served by the replica as soon as that shows what the session has seen, at whichever node; and waits in vain
     for what nobody shows."""
     copy, there = replica_of(cluster)
-    cluster._broker.hold(log_of(cluster))
+    cluster.broker.hold(log_of(cluster))
     with cluster.client().transaction() as tx:
         tx.get(Counter, "c").value += 1
     value, token = read_at(there, tx.token)
@@ -72,18 +72,18 @@ def test_a_session_need_not_wait_for_the_log(cluster: Cluster) -> None:
     assert copy.core.state.chain.state.lsn < tx.token.positions[copy.name]
     with pytest.raises(DeadlineError, match="did not reach"):
         read_at(there, halog.Token({copy.name: tx.token.positions[copy.name] + 1}))
-    cluster._broker.release(log_of(cluster))
+    cluster.broker.release(log_of(cluster))
 
 
 @pytest.mark.feature("P10")
 def test_whoever_takes_over_has_stored_what_it_showed(cluster: Cluster) -> None:
     copy, there = replica_of(cluster)
-    cluster._broker.hold(log_of(cluster))
+    cluster.broker.hold(log_of(cluster))
     assert [add(cluster) for _ in range(2)] == [1, 2]
     wait_until(lambda: read_at(there)[0] == 2, "shown", seconds=2)
     shown = read_at(there)[1]
     cluster.kill(cluster.active_for(Counter, "c"))
-    cluster._broker.drop_held(log_of(cluster))
+    cluster.broker.drop_held(log_of(cluster))
     wait_until(lambda: copy.serving, "it takes over")
     assert copy.has(shown.positions[copy.name])
     assert read_at(there)[0] == 2

@@ -44,12 +44,12 @@ def test_a_copy_that_holds_what_the_log_lost_is_kept_though_others_went_on(clust
     copy_on(cluster, behind).save()
     cluster.kill(behind)
     cluster.settle()
-    end = cluster._broker.shelf(tp).end
+    end = cluster.broker.shelf(tp).end
     assert [add(cluster) for _ in range(10)][-1] == 10
     for other in others:
         copy_on(cluster, other).save()
         cluster.kill(other)
-    cluster._broker.truncate(tp, end)
+    cluster.broker.truncate(tp, end)
     cluster.restart(behind)
     cluster.settle()
     assert [add(cluster) for _ in range(more)][-1] == more

@@ -33,11 +33,11 @@ def counting(remote_sync: str, silent_ms: int = 5_000) -> Iterator[Cluster]:
         assert add(cluster) == 1
         level(cluster)
         log = log_of(cluster)
-        cluster._broker.hold(log)
+        cluster.broker.hold(log)
         try:
             yield cluster
         finally:
-            cluster._broker.drop_held(log)  # else nodes wait for it before they close
+            cluster.broker.drop_held(log)  # else nodes wait for it before they close
 
 
 def replica(cluster: Cluster) -> Copy:
@@ -48,7 +48,7 @@ def replica(cluster: Cluster) -> Copy:
 def all_end(cluster: Cluster) -> None:
     for name in cluster.names:
         cluster.kill(name)
-    cluster._broker.drop_held(log_of(cluster))
+    cluster.broker.drop_held(log_of(cluster))
 
 
 def all_start(cluster: Cluster) -> None:
@@ -58,7 +58,7 @@ def all_start(cluster: Cluster) -> None:
 
 
 def appended_again(cluster: Cluster) -> int:
-    rows = (row.value for row in cluster._broker.shelf(log_of(cluster)).rows)
+    rows = (row.value for row in cluster.broker.shelf(log_of(cluster)).rows)
     had = [records.decode(value) for value in rows if value is not None]
     return sum(isinstance(r, records.Commit) and r.origin is not None for r in had)
 
@@ -122,7 +122,7 @@ def test_a_machine_that_is_lost_takes_its_store_with_it(policy: str, caplog: pyt
         assert add(cluster) == 2
         lost = replica(cluster).core.state.me.node
         all_end(cluster)
-        cluster._disks[lost] = MemoryDisk(lost)
+        cluster.disks[lost] = MemoryDisk(lost)
         all_start(cluster)
         assert add(cluster) == 2
         assert "HALOG-1019" in caplog.text
@@ -134,9 +134,9 @@ def test_of_a_machine_that_is_lost_alone_the_active_node_has_it(policy: str, cap
         assert add(cluster) == 2
         lost = replica(cluster).core.state.me.node
         cluster.kill(lost)
-        cluster._disks[lost] = MemoryDisk(lost)
+        cluster.disks[lost] = MemoryDisk(lost)
         cluster.restart(lost)
-        cluster._broker.release(log_of(cluster))
+        cluster.broker.release(log_of(cluster))
         cluster.settle()
         assert add(cluster) == 3
         assert "HALOG-1019" not in caplog.text
@@ -171,7 +171,7 @@ def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
         assert add(cluster) == 2
         copy = replica(cluster)
         assert len(stowed_of(copy)) == 1
-        cluster._broker.release(log_of(cluster))
+        cluster.broker.release(log_of(cluster))
         wait_until(lambda: stowed_of(copy) == [], "the position has passed it")
 
 
@@ -192,5 +192,5 @@ def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatc
         wait_until(lambda: copy.core.state.role is Role.FAILED, "the copy has stopped")
         assert "the disk is full" in str(copy.error)
         assert not counted.done()
-        cluster._broker.release(log_of(cluster))
+        cluster.broker.release(log_of(cluster))
         assert counted.result(20) == 2

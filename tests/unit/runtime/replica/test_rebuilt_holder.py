@@ -32,6 +32,6 @@ def test_a_copy_that_is_rebuilt_does_not_forget_what_its_node_acknowledged(remot
             "it is rebuilt",
         )
         cluster.kill(active)
-        cluster._broker.drop_held(log_of(cluster))
+        cluster.broker.drop_held(log_of(cluster))
         wait_until(lambda: cluster.active_for(Counter, "c") == replica, "it takes over")
         assert add(cluster) == 9

@@ -48,7 +48,7 @@ def stick(cluster: Cluster) -> str:
     with client.transaction():
         client.create(Thing("N"))
     stuck, before = cluster.partition_of(Thing, "N"), numbers(cluster)
-    cluster._broker.hold(place(cluster, stuck))
+    cluster.broker.hold(place(cluster, stuck))
     with suppress(HalogError), client.transaction():
         client.get(Thing, "N").n += 1
     wait_until(lambda: numbers(cluster)[stuck] > before[stuck], "it is claimed again")
@@ -78,7 +78,7 @@ def test_a_partition_that_takes_nothing_costs_the_others_one_epoch(
     assert {name for name in before if name != stuck and after[name] > before[name] + 1} == set()
     assert f"HALOG-1126 partition {stuck}: " in caplog.text
     assert caplog.text.count("HALOG-1126") <= 2, "by each node once"
-    cluster._broker.release(place(cluster, stuck))
+    cluster.broker.release(place(cluster, stuck))
     cluster.settle()
     client: Any = cluster.client()
     with client.transaction():

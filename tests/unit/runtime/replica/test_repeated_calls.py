@@ -128,7 +128,7 @@ def test_each_call_runs_though_another_one_like_it_is_under_way(cluster: Cluster
 
 
 def test_a_method_that_takes_longer_than_anybody_waits_has_not_happened(cluster: Cluster, client: Any) -> None:
-    client.backend._asker.call_s = 3 * ATTEMPT_S
+    client.backend.asker.call_s = 3 * ATTEMPT_S
     began = time.monotonic()
     said = r"not done with method slow .* nothing was changed"
     with pytest.raises(DeadlineError, match=said) as told, client.transaction() as tx:

@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.nodes, pytest.mark.feature("R6", "P10")]
 
 def sets_aside(cluster: Cluster, name: str) -> MemoryDisk:
     """As `halog.runtime.node.wiring.open_store`, of a damaged store; the old disk."""
-    old, new = cluster._disks[name], MemoryDisk(name)
+    old, new = cluster.disks[name], MemoryDisk(name)
     store = MemoryStore(new)
     replaced.note(store, "a table cannot be read", None)
     store.close()
-    cluster._disks[name] = new
+    cluster.disks[name] = new
     return old
 
 
@@ -41,7 +41,7 @@ def test_the_partition_waits_and_an_operator_may_give_it_up(policy: str, caplog:
         assert "HALOG-1019" not in caplog.text
         assert not any(copy_on(cluster, name).serving for name in cluster.names)
         runtime = cluster.node("A").runtime
-        up = {name: running.node.runtime.incarnation for name, running in cluster._running.items()}
+        up = {name: running.node.runtime.incarnation for name, running in cluster.running.items()}
         change_table(runtime.adapters.coordinator, "test-0", GiveUpUnlogged(up))
         cluster.settle()
         assert add(cluster) == 2, "what was set aside is lost, as was said"
@@ -59,7 +59,7 @@ def test_the_disk_that_was_set_aside_is_put_back(policy: str, caplog: pytest.Log
             cluster.restart(name)
         wait_until(lambda: "HALOG-1018" in caplog.text, "it says whom it waits for")
         cluster.kill(damaged)
-        cluster._disks[damaged] = old
+        cluster.disks[damaged] = old
         cluster.restart(damaged)
         cluster.settle()
         assert add(cluster) == 3

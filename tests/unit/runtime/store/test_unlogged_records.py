@@ -86,15 +86,15 @@ def acknowledged_and_not_in_the_log(cluster: Cluster) -> None:
     """Counted to 5 in the log, and on to 8 in memory."""
     assert [add(cluster) for _ in range(5)][-1] == 5
     level(cluster)
-    cluster._broker.hold(log_of(cluster))
+    cluster.broker.hold(log_of(cluster))
     assert [add(cluster) for _ in range(3)] == [6, 7, 8]
 
 
 def lose_the_end(cluster: Cluster) -> None:
     """The log goes back to what its brokers had flushed; both copies stop."""
     tp = log_of(cluster)
-    cluster._broker.truncate(tp, cluster._broker.shelf(tp).end - 4)
-    cluster._broker.drop_held(tp)
+    cluster.broker.truncate(tp, cluster.broker.shelf(tp).end - 4)
+    cluster.broker.drop_held(tp)
     for name in cluster.names:
         wait_until(lambda n=name: "nothing was deleted here" in str(copy_on(cluster, n).error), f"{name} says so")
 
@@ -102,7 +102,7 @@ def lose_the_end(cluster: Cluster) -> None:
 def test_what_the_log_lost_is_put_back_and_what_it_never_had_is_appended() -> None:
     with running() as cluster:
         acknowledged_and_not_in_the_log(cluster)
-        shelf = cluster._broker.shelf(log_of(cluster))
+        shelf = cluster.broker.shelf(log_of(cluster))
         rows = list(shelf.rows)
         lose_the_end(cluster)
         for name in cluster.names:
@@ -148,7 +148,7 @@ def test_a_store_that_fails_keeps_no_copy_from_stopping(monkeypatch: pytest.Monk
         monkeypatch.setattr(copy.objects.store, "write", fails)
         copy.fail(StoreError("no space left on device"))
         assert copy.core.state.role is Role.FAILED
-        cluster._broker.drop_held(log_of(cluster))
+        cluster.broker.drop_held(log_of(cluster))
         wait_until(lambda: cluster.active_for(Counter, "c") != name, "it gave the partition up")
         monkeypatch.undo()
         assert add(cluster) == 9, "the replica had it all"
