@@ -13,7 +13,7 @@ session, a broker or a channel (`halog.adapters.memory.faults`).
 from __future__ import annotations
 
 from halog.adapters.memory.broker import MemoryBroker
-from halog.adapters.memory.channel import MemoryChannel
+from halog.adapters.memory.channel import MemoryChannel, SentFrame
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.adapters.memory.faults import Attempt, Fault, Faults
 from halog.adapters.memory.log import MemoryLog
@@ -30,4 +30,5 @@ __all__ = [
     "MemoryLog",
     "MemoryStore",
     "MemoryTree",
+    "SentFrame",
 ]

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from halog.adapters.memory.faults import Faults
 from halog.adapters.tcp.channel import TcpChannel
 from halog.adapters.tcp.framing import MAX_FRAME
 
 
-class MemoryChannel(TcpChannel):
-    """A `MemoryChannel` is the real channel, on loopback, whose requests may meet faults. What a request is about is
-    its frame."""
+class SentFrame(NamedTuple):
+    """Holds what a request sends, and where."""
 
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+    address: str
+    frame: bytes
+
+
+class MemoryChannel(TcpChannel):
+    """A `MemoryChannel` is the real channel, on loopback, whose requests may meet faults. A request is about a
+    `SentFrame`. `faults`: those that several channels share."""
+
+    def __init__(self, max_frame: int = MAX_FRAME, faults: Faults | None = None) -> None:
         super().__init__(max_frame)
-        self.faults = Faults()
+        self.faults = Faults() if faults is None else faults
 
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
-        ask = super().request
-        return self.faults.perform("request", frame, lambda: ask(address, frame, timeout_s))
+        sent = SentFrame(address, frame)
+        return self.faults.perform("request", sent, lambda: self.deliver(sent, timeout_s))
+
+    def deliver(self, sent: SentFrame, timeout_s: float) -> bytes:
+        """Have a request arrive that met a fault, past all faults; return its answer."""
+        return super().request(sent.address, sent.frame, timeout_s)

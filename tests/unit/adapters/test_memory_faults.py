@@ -178,9 +178,9 @@ def test_a_request_is_lost_on_its_way_there_or_back_or_is_answered_by_the_test()
         peer.send(b"yes")
 
     address = server.listen("127.0.0.1:0", answers, lambda peer: None)
-    channel.faults.fail("request", DeadlineError("lost"), lambda frame: frame == b"there", times=1)
-    channel.faults.fail("request", DeadlineError("lost"), lambda frame: frame == b"back", lands=True, times=1)
-    channel.faults.add("request", lambda attempt: b"no", lambda frame: frame == b"mine")
+    channel.faults.fail("request", DeadlineError("lost"), lambda sent: sent.frame == b"there", times=1)
+    channel.faults.fail("request", DeadlineError("lost"), lambda sent: sent.frame == b"back", lands=True, times=1)
+    channel.faults.add("request", lambda attempt: b"no", lambda sent: sent.frame == b"mine")
     for lost in (b"there", b"back"):
         with pytest.raises(DeadlineError, match="lost"):
             channel.request(address, lost, 5.0)
