@@ -157,16 +157,17 @@ def cli() -> None:
     """
 
 
-def main(args: list[str] | None = None) -> int:
+def main(args: list[str] | None = None, around: object = None) -> int:
     """Run a command line and return the exit code. (The installed script passes it to sys.exit.)
 
-    Without arguments it is the process's own command line. Then the process is halog's: no signal is lost.
+    `around`: the `Surroundings` of the command; by default this machine's. Without arguments it is the process's own
+    command line. Then the process is halog's: no signal is lost.
     """
     if args is None:
         _open_standard_files()
         relay()
     try:
-        return _run(args)
+        return _run(args, around)
     except (_SeenEnough, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -174,11 +175,11 @@ def main(args: list[str] | None = None) -> int:
         return _fault(e)
 
 
-def _run(args: list[str] | None) -> int:
+def _run(args: list[str] | None, around: object) -> int:
     """Run the command, and tell its errors. An exception comes out only if stdout takes nothing more, or if nobody
     expected it."""
     try:
-        result = cli.main(args=args, prog_name="halog", standalone_mode=False)
+        result = cli.main(args=args, prog_name="halog", standalone_mode=False, obj=around)
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
         with suppress(OSError):  # stderr may take nothing

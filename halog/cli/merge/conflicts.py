@@ -138,7 +138,6 @@ def _deciding(connection: ClusterConnection) -> tuple[Compensations, str]:
     from halog.errors import ConfigError
     from halog.runtime.merge.compensation import Compensation, most_of, undecided
     from halog.runtime.node.wiring import import_modules
-    from halog.schema.registry import DEFAULT
 
     try:
         import_modules(connection.config)
@@ -150,7 +149,7 @@ def _deciding(connection: ClusterConnection) -> tuple[Compensations, str]:
         return connection.owner(type_name).partition(type_name, routing_key)
 
     most = most_of(connection.config, connection.places.policy_of)
-    return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide, ""
+    return lambda: Compensation(connection.definitions, connection.around.registry, most, place).decide, ""
 
 
 def _other(connection: ClusterConnection, source: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from halog.backend import Found, Work
+from halog.cli.shared.surroundings import Surroundings, of_command
 from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table.table import PartitionTable
@@ -36,7 +36,6 @@ from halog.runtime.keys.key_owners import Owner, Places
 from halog.runtime.keys.policy_agreement import check_mapping
 from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.live_config import in_force, of_file
-from halog.runtime.node.wiring import adapters_for
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_OBJECTS, first_of, room_in
 from halog.runtime.rpc.request import Open
@@ -58,8 +57,16 @@ R = TypeVar("R")
 class ClusterConnection:
     """Holds everything a command may ask of a cluster. Use `connect`."""
 
-    def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        config: Config,
+        adapters: Adapters,
+        name: str,
+        timeout_s: float,
+        around: Surroundings | None = None,
+    ) -> None:
         self.config = config
+        self.around = around or Surroundings()
         self.adapters = adapters
         self.name = name
         self.timeout_s = timeout_s
@@ -272,8 +279,10 @@ def _ignore(state: SessionState) -> None:
 def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) -> Iterator[ClusterConnection]:
     """Keep a connection open for the length of a command."""
     config = load_config(config_path)
-    name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
-    connection = ClusterConnection(config, adapters_for(config, name, answer_s=timeout_s), name, timeout_s)
+    around = of_command()
+    name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', around.machine)[:60]}-{os.getpid()}"
+    adapters = around.adapters(config, name, answer_s=timeout_s)
+    connection = ClusterConnection(config, adapters, name, timeout_s, around)
     try:
         connection.open(as_in_file=as_in_file)
         yield connection

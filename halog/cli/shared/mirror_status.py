@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.core.table.table import PartitionTable
 
-STALE_S = 10.0
-"""A standing older than this says nothing of now: mirrors write theirs every two seconds."""
-
 ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serves"
 """This text stands behind the state of a log that is compared. That lasts only where the other site does not take it,
 or cannot be asked."""
@@ -36,7 +33,7 @@ def mirrors(connection: ClusterConnection, tables: Iterable[PartitionTable]) -> 
             why = "not begun"
         elif now is not None and now.error:
             why = now.error + (ENDS.format(site=table.owner) if now.error == COMPARES else "")
-        elif table.owner and age_s > STALE_S:
+        elif table.owner and age_s > connection.around.mirror_stale_s:
             why = f"nobody has mirrored it for {age_s:.0f} s: is a node with a copy up, and site {table.owner} reached?"
         found.append(
             {

@@ -33,9 +33,6 @@ from halog.runtime.support.clock import wall_ms
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
 
-NODE_ANSWER_S = 1.0
-"""A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
-
 UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
 OK, NO_ACTIVE, NO_QUORUM, TOO_FEW, UNPLACED = "ok", "no active", "no quorum", "replicas missing", "not placed"
 MIRRORED = "mirrored"
@@ -261,7 +258,7 @@ def plan_of(connection: ClusterConnection) -> PlanView | None:
 def ask_nodes(connection: ClusterConnection) -> dict[str, Said]:
     """Return what each hosting node says of itself."""
     hosting = [n.name for n in connection.nodes.values() if n.hosts]
-    timeout = min(NODE_ANSWER_S, connection.timeout_s)
+    timeout = min(connection.around.node_answer_s, connection.timeout_s)
 
     def ask(node: str) -> Said:
         try:
@@ -351,7 +348,7 @@ def partition_view(
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
     told = _of_active(table, said.get(active.node, {})) if serving and active else {}
     sites = tuple(SiteView(name, *how) for name, how in told.get("sites", {}).items())
-    state = _health(table, active.node if serving and active else None, counted, sites)
+    state = health(table, active.node if serving and active else None, counted, sites)
     outvoted = not told.get("quorum_of_sites", True)
     state = OUTVOTED if outvoted else state
     state = PARTED if table.name in split else state
@@ -393,7 +390,7 @@ def _of_active(table: PartitionTable, said: Said) -> Said:
     return next((c for c in said.get("copies", ()) if c["partition"] == table.name), {})
 
 
-def _health(table: PartitionTable, active: str | None, counted: set[str], sites: tuple[SiteView, ...] = ()) -> str:
+def health(table: PartitionTable, active: str | None, counted: set[str], sites: tuple[SiteView, ...] = ()) -> str:
     """Return the partition's state with these replicas."""
     if not table.configured:
         return UNPLACED

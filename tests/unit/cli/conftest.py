@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from halog.adapters.memory import (
+    Faults,
     MemoryBroker,
     MemoryChannel,
     MemoryCoordinator,
@@ -24,6 +25,7 @@ from halog.adapters.memory import (
     MemoryTree,
 )
 from halog.cli import main as frame
+from halog.cli.shared.surroundings import Surroundings
 from halog.config import Config, load_config
 from halog.core.table.table import PartitionTable
 from halog.runtime.node.live_config import Activated, for_node
@@ -114,21 +116,26 @@ class Cluster:
 
     Aircraft, Seaplane, Flight, Kind = Aircraft, Seaplane, Flight, Kind
 
-    def __init__(self, directory: Path, toml: str | None = None) -> None:
+    def __init__(self, directory: Path, toml: str = TOML, registry: Registry = FLEET) -> None:
         self.directory = directory
+        self.registry = registry
         self.path = directory / "halog.toml"
-        self.path.write_text(toml or TOML)  # as a test may have replaced it
+        self.path.write_text(toml)
         self.broker = MemoryBroker()
         self.tree = MemoryTree()
+        self.commands_faults = Faults()
+        """What the requests of commands meet."""
         self.nodes: dict[str, RunningNode] = {}
 
     def adapters(self, config: Config, name: str, **_: float) -> Adapters:
         store = MemoryStore(MemoryDisk(name)) if name in config.nodes else None
-        return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), MemoryChannel(), store)
+        channel = MemoryChannel(faults=self.commands_faults if name.startswith("halog-cli") else None)
+        return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), channel, store)
 
-    def start(self, name: str, registry: Registry = FLEET) -> RunningNode:
+    def start(self, name: str, registry: Registry | None = None) -> RunningNode:
+        of = registry or self.registry
         self.nodes[name] = running = node(
-            load_config(self.path), name, registry=registry, adapters=self.adapters, activated=self.activated
+            load_config(self.path), name, registry=of, adapters=self.adapters, activated=self.activated
         )
         return running
 
@@ -181,6 +188,15 @@ BUSY_S = 10.0
 """A node of these tests shares its two cores with eight other test files: slow is not silent."""
 
 
+AROUND = {"commands": Surroundings()}
+"""What commands of the test that runs find around them."""
+
+
+def find_around(monkeypatch: pytest.MonkeyPatch, around: Surroundings) -> None:
+    """Until the end of the test, commands find this."""
+    monkeypatch.setitem(AROUND, "commands", around)
+
+
 def wait_until(holds: Callable[[], object], seconds: float = 10.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
@@ -198,9 +214,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 @contextmanager
 def running(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Its nodes up and settled, and commands pointed at it."""
-    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", made.adapters)
+    find_around(monkeypatch, Surroundings(made.adapters, node_answer_s=BUSY_S))
     monkeypatch.setenv("HALOG_CONFIG", str(made.path))
-    monkeypatch.setattr("halog.cli.shared.survey.NODE_ANSWER_S", BUSY_S)
     try:
         for name in "ABC":
             made.start(name)
@@ -211,12 +226,18 @@ def running(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]
 
 
 @pytest.fixture
+def commands_faults() -> Faults:
+    """What the requests of commands at sites meet."""
+    return Faults()
+
+
+@pytest.fixture
 def halog(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Run a command line in this process."""
 
     def run(*args: object) -> Ran:
         capsys.readouterr()
-        code = frame.main([str(a) for a in args])
+        code = frame.main([str(a) for a in args], AROUND["commands"])
         said = capsys.readouterr()
         return Ran(code, said.out, said.err)
 

@@ -8,8 +8,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from halog.cli.shared import connection
+from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryLog
 from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, cluster_options_after
+from halog.cli.shared.surroundings import Surroundings
+from halog.config import Config
+from halog.runtime.support.adapters import Adapters
+from tests.unit.cli.conftest import TOML
 from tests.unit.cli.every_command import commands
 
 pytestmark = pytest.mark.feature("O1")
@@ -31,18 +35,23 @@ def test_their_values_arrive_as_one() -> None:
 
 
 def test_a_command_may_wait_for_longer_by_default_and_its_requests_no_longer_than_others(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(connection, "connect", lambda path, timeout_s, as_in_file: waits.append(timeout_s))
+    file = tmp_path / "halog.toml"
+    file.write_text(TOML)
+
+    def adapters(config: Config, name: str, *, answer_s: float) -> Adapters:
+        waits.append(answer_s)
+        return Adapters(MemoryLog(), MemoryCoordinator(), MemoryChannel(), None)
 
     @click.command()
     @cluster_options_after(60.0, "Wait.")
     def command(options: ClusterOptions) -> None:
-        options.connect()
-        options.connect(at_most_s=10.0)
+        with options.connect(as_in_file=True), options.connect(at_most_s=10.0, as_in_file=True):
+            pass
 
-    assert CliRunner().invoke(command, []).exit_code == 0
+    assert CliRunner().invoke(command, ["--config", str(file)], obj=Surroundings(adapters)).exit_code == 0
     assert waits == [60.0, 10.0]
 
 

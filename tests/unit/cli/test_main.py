@@ -20,15 +20,18 @@ def every_error(root: type[errors.HalogError]) -> list[type[errors.HalogError]]:
     return [root, *(e for child in root.__subclasses__() for e in every_error(child))]
 
 
+@click.command()
+@click.pass_obj
+def fail(error: BaseException) -> None:
+    raise error
+
+
 @pytest.mark.parametrize("kind", every_error(errors.HalogError))
 def test_each_error_is_one_line_and_its_exit_code(
     kind: type[errors.HalogError], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(**_: object) -> None:
-        raise kind("first\nsecond")
-
-    monkeypatch.setattr(frame.cli, "main", fail)
-    assert frame.main([]) == kind.exit_code
+    monkeypatch.setitem(frame.COMMANDS, "fail", (f"{__name__}:fail", "Fail."))
+    assert frame.main(["fail"], kind("first\nsecond")) == kind.exit_code
     assert capsys.readouterr().err == "halog: first second\n"
 
 
@@ -36,7 +39,7 @@ def test_each_error_is_one_line_and_its_exit_code(
     ("error", "code", "line"),
     [
         (KeyboardInterrupt(), 130, "halog: interrupted\n"),
-        (click.UsageError("what?"), 2, "Error: what?\n"),
+        (click.UsageError("what?"), 2, "Usage: halog fail [OPTIONS]\nTry 'halog fail --help' for help.\n\nError: what?\n"),
         (
             ZeroDivisionError("x"),
             1,
@@ -47,13 +50,10 @@ def test_each_error_is_one_line_and_its_exit_code(
 def test_other_endings(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(**_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(frame.cli, "main", fail)
+    monkeypatch.setitem(frame.COMMANDS, "fail", (f"{__name__}:fail", "Fail."))
     monkeypatch.delenv("HALOG_DEBUG", raising=False)
-    assert frame.main([]) == code
-    assert capsys.readouterr().err == line
+    assert frame.main(["fail"], error) == code
+    assert capsys.readouterr().err.lstrip() == line
 
 
 @pytest.mark.parametrize("name", list(frame.COMMANDS))

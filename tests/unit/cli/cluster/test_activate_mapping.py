@@ -82,9 +82,8 @@ def test_a_command_that_died_on_the_way_is_given_again(
     """Between the two steps objects move, nodes start with either file, and the preview says what is left to do."""
     assert halog("config", "activate").code == 0
     new = file(fleet, 5)
-    step = "halog.runtime.remap.remap_request.join" if died == "before it is begun" else versions.__name__
-    with monkeypatch.context() as patched:
-        patched.setattr(step if step.endswith("join") else f"{step}.activate", dies)
+    step = "policies/p" if died == "before it is begun" else versions.ACTIVE
+    with fleet.tree.faults.fail("set", OutcomeUnknownError("the operator's machine is gone"), step):
         assert halog("config", "activate", new).code != 0
     begun = died == "before it is activated"
     assert halog("config", "show", "--format", "json").json["number"] == 1
@@ -98,10 +97,6 @@ def test_a_command_that_died_on_the_way_is_given_again(
     ran = halog("config", "activate", new, "--format", "json")
     assert (ran.code, ran.json["activated"], ran.json["moving"]) == (0, 2, {} if begun else {"p": {"version": 1}}), ran
     assert moved(fleet, halog, 1) & {"p-3", "p-4"}
-
-
-def dies(*args: object) -> None:
-    raise OutcomeUnknownError("the operator's machine is gone")
 
 
 def test_who_wants_to_move_objects_by_hand_is_told_the_command(fleet: Cluster, halog: Run) -> None:
@@ -140,7 +135,7 @@ def test_nodes_that_lack_the_code_of_a_mapper_are_named_and_nothing_happens(
     fleet: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert halog("config", "activate").code == 0
-    monkeypatch.setattr(placing, "spread", lambda type_name, key: "p-1", raising=False)
+    monkeypatch.setitem(placing.DEPLOYED, "spread", lambda type_name, key: "p-1")
     new = file(fleet, 3, 'mapper = "tests.unit.cli.partition.placing:spread"\n')
     new.write_text(new.read_text() + '[application]\nmodules = ["tests.unit.cli.partition.placing"]\n')
     ran = halog("config", "activate", new)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt
+from halog.cli.shared.surroundings import Surroundings
 from halog.metadata import config_versions as versions
-from tests.unit.cli.conftest import wait_until
+from tests.unit.cli.conftest import find_around, wait_until
 
 pytestmark = pytest.mark.feature("P11", "O1")
 
@@ -210,19 +212,17 @@ def test_what_only_the_versions_tell_is_refused(cluster: Any, halog: Run) -> Non
     assert halog("config", "activate", written(cluster)).code == 0, "lower is possible"
 
 
-def test_an_operator_who_comes_second_is_refused(cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_who_comes_second_is_refused(cluster: Any, halog: Run) -> None:
     """Between the look and the compare-and-set another one activated; or --on says on what the comparison rests."""
     halog("config", "activate")
     assert halog("config", "activate", written(cluster, BELOW), "--on", 0).code == 5
-    real, quicker = versions.read, written(cluster, IMAGES, name="quicker.toml")
+    quicker = written(cluster, IMAGES, name="quicker.toml")
 
-    def looked(coordinator: Any) -> Any:
-        standing = real(coordinator)
-        monkeypatch.setattr(versions, "read", real)
+    def second(attempt: Attempt[int]) -> int:
         assert halog("config", "activate", quicker).code == 0
-        return standing
+        return attempt.land()
 
-    monkeypatch.setattr(versions, "read", looked)
+    cluster.tree.faults.add("set", second, versions.ACTIVE, times=1)
     ran = halog("config", "activate", written(cluster, BELOW), "--on", 1)
     assert (ran.code, "activated version 2 meanwhile" in ran.err) == (5, True), ran
     assert halog("config", "history", "--format", "json").json[0]["file"] == str(quicker)
@@ -352,7 +352,7 @@ def test_a_cluster_may_be_configured_before_its_first_node(
     from tests.unit.cli.conftest import Cluster
 
     made = Cluster(tmp_path)
-    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", made.adapters)
+    find_around(monkeypatch, Surroundings(made.adapters))
     monkeypatch.setenv("HALOG_CONFIG", str(made.path))
     assert halog("config", "activate").code == 0
     made.start("A")

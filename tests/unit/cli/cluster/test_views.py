@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryTree
+from tests.unit.cli.conftest import AROUND, find_around
 
 Run = Callable[..., Any]
 
@@ -27,7 +29,7 @@ def test_status_of_a_well_cluster_is_ok(cluster: Any, halog: Run) -> None:
 @pytest.mark.feature("O1", "Q5")
 def test_a_machine_of_any_name_may_ask(cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool's name is made from its machine's, and must be one nodes accept."""
-    monkeypatch.setattr("halog.cli.shared.connection.socket.gethostname", lambda: "büro nr. 3" + "x" * 250)
+    find_around(monkeypatch, replace(AROUND["commands"], machine="büro nr. 3" + "x" * 250))
     ran = halog("status", "--format", "json")
     assert (ran.code, ran.json["nodes"]) == (0, {"A": "up", "B": "up", "C": "up"}), ran
 

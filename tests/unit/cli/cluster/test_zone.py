@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from halog.cli.shared.zone_views import worst
-from tests.unit.cli import conftest
-from tests.unit.cli.conftest import Cluster, wait_until
+from halog.errors import DeadlineError
+from halog.runtime.rpc import frames
+from tests.unit.cli.conftest import AROUND, TOML, Cluster, find_around, running, wait_until
+from tests.unit.requests import asks
 
 Run = Callable[..., Any]
 CONFIRMED = ("--cluster", "ops")
@@ -21,8 +23,7 @@ CONFIRMED = ("--cluster", "ops")
 def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Three nodes; two votes are needed in zone home, none in zone pair."""
     more = "[zones.home.quorum]\nminimum_votes = 2\n[zones.pair]\nnodes = ['[AB]']\n[policies.p]"
-    monkeypatch.setattr(conftest, "TOML", conftest.TOML.replace("[policies.p]", more))
-    for made in conftest.cluster.__wrapped__(tmp_path, monkeypatch):  # type: ignore[attr-defined]
+    with running(Cluster(tmp_path, TOML.replace("[policies.p]", more)), monkeypatch) as made:
         wait_until(lambda made=made: all_are_up(made))
         yield made
 
@@ -209,13 +210,11 @@ def test_a_node_that_does_not_answer_gives_nobody_a_quorum(
 ) -> None:
     """B is registered, was heard a moment ago, and has just frozen."""
     assert reaches(halog) == {"A": ["B", "C"], "B": ["A", "C"], "C": ["A", "B"]}
-    monkeypatch.setattr("halog.cli.shared.survey.NODE_ANSWER_S", 0.5)
-    thawed = threading.Event()
-    monkeypatch.setattr(guarded.nodes["B"].runtime.service, "status", lambda: {"waited": thawed.wait(5)})
-    try:
+    find_around(monkeypatch, replace(AROUND["commands"], node_answer_s=0.5))
+    address = guarded.nodes["B"].runtime.info.address
+    silent = DeadlineError(f"{address} did not reply in 0.5 s")
+    with guarded.commands_faults.fail("request", silent, asks(frames.StatusRequest, at=address)):
         ran = halog("safe-to-stop", "A", "--format", "json")
-    finally:
-        thawed.set()
     assert ran.code == 5, ran
     why = "C would be offline, zone home has 1 votes, 2 needed then: "
     assert [(p["safe"], p["why"].startswith(why)) for p in ran.json["partitions"]] == [(False, True)] * 6

@@ -32,7 +32,6 @@ def sites() -> Iterator[tuple[Cluster, Cluster]]:
 
 @pytest.fixture
 def files(sites: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    monkeypatch.setattr("halog.cli.shared.survey.NODE_ANSWER_S", 10.0)
     return configured(*sites, tmp_path, monkeypatch)
 
 

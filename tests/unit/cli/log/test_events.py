@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import threading
 import time
-from collections.abc import Callable
+from _thread import interrupt_main
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from halog.core.log import records
 from halog.core.table.table import PartitionTable
 from halog.events import REMOVED, ROLE, TRANSFER, At, Event, event
 from halog.ports import TopicPartition
+from tests.unit.cli.conftest import wait_until
 from tests.unit.cli.log.handmade import LOG_ID, Log, epoch_id
 
 Run = Callable[..., Any]
@@ -136,30 +140,39 @@ def test_what_is_no_event_is_passed_over_and_a_repeated_one_counts_once(cluster:
 
 
 @pytest.mark.feature("Q4", "O1")
-def test_events_are_followed_as_lines(cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_followed_as_lines(cluster: Any, halog: Run) -> None:
     """-f shows what was there, then what comes, one document a line, and Ctrl-C ends it with 0."""
     eventually(halog, "events", holds=lambda f: count("HALOG-1005")(f) >= 12)
     before = halog("events", "--format", "json").json
     data = made(REMOVED, 1, 60, node="X", cause="just now")
     write = threading.Timer(0.3, lambda: cluster.broker.write(EVENTS, [(b"", data, {})], marker=False))
     write.start()
-    from halog.cli.log import events as command
-
-    show = command._show
-
-    def show_then_stop(event: Event, format_: str) -> None:
-        show(event, format_)
-        if event.cause == "just now":
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "_show", show_then_stop)
-    ran = halog("events", "-f", "--format", "json")
+    with ctrl_c_behind("just now"):
+        ran = halog("events", "-f", "--format", "json")
     assert ran.code == 0
     told = [line["id"] for line in ran.lines]
     assert set(told) >= {e["id"] for e in before}
     assert (ran.lines[-1]["cause"], len(set(told))) == ("just now", len(told))
-    table = halog("events", "-f", "--partition", "p-0").out
+    with ctrl_c_behind("just now"):
+        table = halog("events", "-f", "--partition", "p-0").out
     assert "HALOG-1006  Z  e1  partition p-0: X leaves the node list: just now" in table
+
+
+@contextmanager
+def ctrl_c_behind(text: str) -> Iterator[None]:
+    """Who sees this on the terminal presses Ctrl-C."""
+
+    def watch() -> None:
+        terminal: Any = sys.stdout
+        wait_until(lambda: text in terminal.getvalue())
+        interrupt_main()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.join()
 
 
 def made(kind: Any, epoch: int, time_ms: int, *, node: str, cause: str, **more: Any) -> bytes:

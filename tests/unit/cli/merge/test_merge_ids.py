@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from halog.cli.merge import merge_ids
 from halog.cli.merge.merge_ids import is_whole, meant, whole
 from halog.errors import ConfigError
 from halog.testing.cluster import Cluster
@@ -22,6 +21,7 @@ pytestmark = pytest.mark.feature("M2", "M3", "X4")
 __all__ = ["east", "files", "merged", "parted", "west"]
 
 FIRST, LIKE, OTHER = b"\x61\x50" + b"a" * 14, b"\x61\x50" + b"b" * 14, b"\x99" * 16
+MANY = [b"\x77" + bytes([n]) * 15 for n in range(12)]
 CONNECTION: Any = None
 TABLES: Any = [SimpleNamespace(name="p-0"), SimpleNamespace(name="p-1")]
 
@@ -29,7 +29,7 @@ TABLES: Any = [SimpleNamespace(name="p-0"), SimpleNamespace(name="p-1")]
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the logs of two partitions still have."""
-    names = {"p-0": [FIRST, undoing(FIRST)], "p-1": [LIKE, OTHER]}
+    names = {"p-0": [FIRST, undoing(FIRST)], "p-1": [LIKE, OTHER, *MANY]}
 
     def reports(connection: object, table: Any) -> list[Any]:
         return [SimpleNamespace(name=name) for name in names[table.name]]
@@ -58,10 +58,9 @@ def test_those_that_several_begin_with_are_refused_with_all_of_them(logs: None) 
     )
 
 
-def test_of_very_many_some_are_listed(logs: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_ids, "LISTED", 1)
-    with pytest.raises(ConfigError, match=rf"{FIRST.hex()} \(p-0\), and 1 more; say more"):
-        whole(CONNECTION, TABLES, "6150")
+def test_of_very_many_some_are_listed(logs: None) -> None:
+    with pytest.raises(ConfigError, match=rf"{MANY[9].hex()} \(p-1\), and 2 more; say more"):
+        whole(CONNECTION, TABLES, "77")
 
 
 def test_what_none_begins_with_stays_as_it_is(logs: None) -> None:

@@ -86,7 +86,6 @@ def test_what_a_verdict_creates_is_shown_before_told_and_undone(
         return KeepSource() if number is None else KeepSource(also=({"number": number, "note": "new"},))
 
     monkeypatch.setitem(registry.triggers, registry.info(Flight).name, trigger)
-    monkeypatch.setattr("halog.schema.registry.DEFAULT", registry)  # of the application's modules, for the command
     before = noted(east)
     dry = run(halog, parted, "restore", "--dry-run")
     assert dry.code == 0, dry.err
@@ -125,7 +124,6 @@ def test_what_a_trigger_cannot_say_where_no_node_is_is_told_as_not_decided(
             return KeepSource() if tx.get(Flight, 4) is None else KeepInitiating()
 
     monkeypatch.setitem(registry.triggers, registry.info(Flight).name, trigger)
-    monkeypatch.setattr("halog.schema.registry.DEFAULT", registry)
     for command in (("restore", "--dry-run"), ("conflicts", "list")):
         dry = run(halog, parted, *command, "--source", "east")
         assert dry.code == 0, dry.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,7 @@ def test_what_makes_no_sense_together_is_refused(
 def test_without_spark_it_says_what_to_install(
     west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else find(name, *a))
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # type: ignore[arg-type]
     ran = run(halog, parted, "restore", "--source", "east", "--spark")
     assert ran.code == 2
     assert "--spark needs pyspark, which is not installed" in ran.err

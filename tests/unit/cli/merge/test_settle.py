@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt, Faults
 from halog.backend import Work
 from halog.cli.merge import settlement as settling
 from halog.cli.shared.connection import ClusterConnection
 from halog.errors import UnreachableError
+from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, Defer, KeepSource, Verdict
 from tests.unit.cli.conftest import Ran
 from tests.unit.cli.merge.test_conflicts import note, parted
 from tests.unit.cli.merge.test_restore import run
 from tests.unit.cli.sites.test_sites import files
+from tests.unit.requests import asks
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_compensation import are_alike, everywhere, home
 from tests.unit.sites.two import east, fly, level, west
@@ -148,23 +150,19 @@ def test_who_was_quicker_is_not_overruled_but_by_force(
 
 
 def test_who_is_quicker_than_the_command_is_not_overruled(
-    west: Cluster, east: Cluster, merged: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster, merged: dict[str, Path], halog: Halog, commands_faults: Faults
 ) -> None:
     """He commits before the objects are looked at, or behind that: one is refused, the others of its commit are not."""
-    both = [n for n in (1, 2, 6, 11) if home(east, n) == home(east, 1)]
-    looks, waited = settling._looked_at, settling._committed
 
-    def slow(connection: ClusterConnection, ready: Any) -> Any:
-        if 1 in both:
-            both.remove(1)
-            note(east, 1, "quicker")
-        return waited(connection, ready)
+    def slow(attempt: Attempt[bytes]) -> bytes:
+        note(east, 1, "quicker")
+        return attempt.land()
 
-    def slower(*args: Any) -> Any:
+    def slower(attempt: Attempt[bytes]) -> bytes:
         note(east, 11, "quickest")
-        return looks(*args)
+        return attempt.land()
 
-    monkeypatch.setattr(settling, "_committed", slow)
+    commands_faults.add("request", slow, asks(frames.Submit), times=1)
     ran = run(halog, merged, "conflicts", "settle", "--all", "--as", "base", at="east")
     assert ran.code == 5
     refused = {d["key"][0]: d["why"] for d in ran.json if not d["settled"]}
@@ -172,7 +170,7 @@ def test_who_is_quicker_than_the_command_is_not_overruled(
     assert "changed just now" in refused[1]
     assert are_alike(west, east) == {1: "quicker", 2: "", 3: "", 4: "west only", 5: "east only", 6: ""}
     assert waiting(halog, merged, "west") == set()
-    monkeypatch.setattr(settling, "_looked_at", slower)
+    commands_faults.add("request", slower, asks(frames.Fetch), times=1)
     fly(east, 11)
     ran = settle(halog, merged, 11, "--as", "base", "--force")
     assert ran.code == 0, ran.err
@@ -180,15 +178,13 @@ def test_who_is_quicker_than_the_command_is_not_overruled(
 
 
 def test_one_that_is_changed_before_it_is_looked_at_is_refused(
-    west: Cluster, east: Cluster, merged: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster, merged: dict[str, Path], halog: Halog, commands_faults: Faults
 ) -> None:
-    looks = settling._looked_at
-
-    def slower(*args: Any) -> Any:
+    def slower(attempt: Attempt[bytes]) -> bytes:
         note(east, 11, "quicker")
-        return looks(*args)
+        return attempt.land()
 
-    monkeypatch.setattr(settling, "_looked_at", slower)
+    commands_faults.add("request", slower, asks(frames.Fetch), times=1)
     ran = settle(halog, merged, 11, "--as", "initiating")
     assert (ran.code, "changed just now" in ran.err) == (5, True), ran.err
     assert are_alike(west, east) == LEFT | {11: "quicker"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.errors import SchemaChangedError
 from halog.runtime.rpc import frames
 from halog.schema import Registry, managed
@@ -54,9 +55,7 @@ STRAY = {"a symbol more": registry(mode=Three), "a field less": registry(label=N
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A and B run the right class, and there is an object; C is down."""
-    made = Cluster(tmp_path, TOML)
-    real = made.start
-    monkeypatch.setattr(made, "start", lambda name, of=RIGHT: real(name, of))
+    made = Cluster(tmp_path, TOML, RIGHT)
     with running(made, monkeypatch):
         made.stop("C")
         node = made.nodes["A"]
@@ -251,34 +250,21 @@ def test_names_that_nothing_has(site: Cluster, halog: Run) -> None:
     assert "label" in halog("type", "list").out
 
 
-def test_a_process_that_begins_to_run_it_just_then_keeps_it(
-    site: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_begins_to_run_it_just_then_keeps_it(site: Cluster, halog: Run) -> None:
     wider, _ = registry(note=(str, "-"))
     site.start("client-1", wider).close()
     del site.nodes["client-1"]
-    real = site.adapters
-    put_by: list[bytes] = []
 
-    def adapters(config: Any, name: str, **_: float) -> Any:
-        made = real(config, name)
-        if name.startswith("halog-cli"):
-            put = made.log.put
+    def behind(attempt: Attempt[None]) -> None:
+        attempt.land()
+        found = site.tree.get("nodes/A")
+        assert found is not None
+        data = found.data.replace(id_of(RIGHT).encode(), id_of(wider).encode())
+        site.tree.create("nodes/late", data.replace(b'"A"', b'"late"'), 0)
 
-            def late(tp: Any, key: bytes, value: bytes | None) -> None:
-                put(tp, key, value)
-                if value is None and not put_by:
-                    put_by.append(key)
-                    found = site.tree.get("nodes/A")
-                    assert found is not None
-                    data = found.data.replace(id_of(RIGHT).encode(), id_of(wider).encode())
-                    site.tree.create("nodes/late", data.replace(b'"A"', b'"late"'), 0)
-
-            monkeypatch.setattr(made.log, "put", late)
-        return made
-
-    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", adapters)
+    taken_back = site.broker.faults.add("put", behind, times=1)
     ran = halog("type", "retire", "Gadget", id_of(wider))
     assert (ran.code, "run by late" in ran.err) == (5, True), ran
+    assert taken_back.ended
     assert id_of(wider) in listed(halog)
     site.tree.delete("nodes/late", -1)

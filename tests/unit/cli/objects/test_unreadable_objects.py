@@ -54,9 +54,7 @@ def spoil(cluster: Cluster, info: Any, key: bytes, routing: bytes, rest: bytes, 
 
 @pytest.fixture
 def tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, TOML)
-    start = made.start
-    monkeypatch.setattr(made, "start", lambda name: start(name, HERE))
+    made = Cluster(tmp_path, TOML, HERE)
     with running(made, monkeypatch):
         made.settle()
         node = made.nodes["B"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 from mappers import NewObject, States, versioned
@@ -9,17 +11,30 @@ from mappers import NewObject, States, versioned
 ASKED: list[tuple[str, tuple[Any, ...]]] = []
 
 
-@versioned(3)
-def by_region(type_name: str, key: tuple[Any, ...]) -> str:
+def region(type_name: str, key: tuple[Any, ...]) -> str:
     """`eu-17` belongs to eu; a region without a partition is the test's mistake."""
     ASKED.append((type_name, key))
     return str(key[0]).partition("-")[0]
 
 
+ANSWERS: dict[str, Iterator[str]] = {"first": repeat("few-0")}
+
+
 class Rules:
     @staticmethod
     def first(type_name: str, key: tuple[Any, ...]) -> str:
-        return "few-0"
+        return next(ANSWERS["first"])
+
+
+DEPLOYED: dict[str, Any] = {"by_region": versioned(3)(region)}
+"""The mappers of this module: what of the application's code is deployed."""
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return DEPLOYED[name]
+    except KeyError:
+        raise AttributeError(name) from None
 
 
 WORD = "not a mapper"

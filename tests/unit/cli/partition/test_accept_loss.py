@@ -15,7 +15,7 @@ from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.events import ROLE, UNLOGGED_LOST, At, Event, event
 from halog.metadata.identity import who
 from tests.unit.cli.conftest import TOML, Cluster, Ran, running
-from tests.unit.cli.log.test_events import Log, eventually, made, table
+from tests.unit.cli.log.test_events import EVENTS, Log, eventually, made, table
 
 pytestmark = pytest.mark.feature("R6", "Q4", "O1")
 Halog = Callable[..., Ran]
@@ -86,10 +86,8 @@ def test_what_gives_up_nothing_is_refused_and_not_told(unlogged: Cluster, halog:
     assert len(told(halog)) == 1
 
 
-def test_where_the_history_does_not_take_it_that_is_said_and_it_is_done(
-    unlogged: Cluster, halog: Halog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("halog.cli.shared.event_log.note", lambda connection, *events: False)
+def test_where_the_history_does_not_take_it_that_is_said_and_it_is_done(unlogged: Cluster, halog: Halog) -> None:
+    unlogged.broker.hold(EVENTS)
     ran = halog("partition", "accept-loss", "p-0", "--cluster", "ops")
     assert (ran.code, "the event history does not have it" in ran.err) == (0, True), ran
     assert unlogged.tables()[0].active is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt, MemoryCoordinator
 from halog.core.table.table import Target
 from halog.errors import RefusedError
 from halog.metadata.drains import mark
@@ -54,8 +55,7 @@ def test_a_drain_that_got_no_farther_than_its_mark_keeps_it_through_another_node
     """p-0 is on A and B. Whoever drains A dies, then B is drained: A has its copy as before, and is to lose it."""
     with running(Cluster(tmp_path, FOUR), monkeypatch) as made:
         made.start("D")
-        with monkeypatch.context() as patch:
-            patch.setattr("halog.cli.partition.drain.ask", died)
+        with made.tree.faults.fail("set", RefusedError("somebody was quicker"), "partitions/"):
             assert halog("drain", "A").code == 5
         assert made.tree.children("drained") == ["A"]
         drain(halog, "B")
@@ -64,10 +64,6 @@ def test_a_drain_that_got_no_farther_than_its_mark_keeps_it_through_another_node
         drain(halog, "A")
         assert made.tree.children("drained") == ["A", "B"]
         assert {*made.tables()[0].configured} == {"C", "D"}
-
-
-def died(*args: object, **kwargs: object) -> None:
-    raise RefusedError("somebody was quicker")
 
 
 @pytest.mark.feature("P7")
@@ -143,20 +139,21 @@ def test_a_plan_that_is_made_when_a_node_is_drained_means_it_until_it_is_drained
 
 
 @pytest.mark.feature("P13")
-def test_what_a_plan_has_not_begun_when_a_node_is_drained_is_refused(
-    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_plan_has_not_begun_when_a_node_is_drained_is_refused(cluster: Any, halog: Run) -> None:
     """What moves there already is the drain's to wait for."""
     planned(cluster, halog)
-    real, calls = plans.begin_some, list[Any]()
 
-    def drained_behind_the_first(*args: Any, **more: Any) -> Any:
-        if calls:
-            mark(args[0], "C", 1)
-        calls.append(real(*args, **more))
-        return calls[-1]
+    def drained_behind_the_first(attempt: Attempt[list[str]]) -> list[str]:
+        first = next(t for t in cluster.tables() if t.name == "p-0")
+        if first.target is None and "C" in first.node_list:
+            looks.end()
+            coordinator = MemoryCoordinator(cluster.tree)
+            coordinator.connect(lambda state: None)
+            mark(coordinator, "C", 1)
+            coordinator.close()
+        return attempt.land()
 
-    monkeypatch.setattr(plans, "begin_some", drained_behind_the_first)
+    looks = cluster.tree.faults.add("children", drained_behind_the_first, "drained")
     ran = halog("plan", "apply", "--at-once", 1, "--timeout", 60, "--format", "json")
     assert ran.code == 5, ran
     states = {m["partition"]: m["state"] for m in ran.json["moves"]}

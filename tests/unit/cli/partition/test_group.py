@@ -155,8 +155,8 @@ def test_an_override_that_is_over_and_that_nobody_took_out_is_shown_as_such() ->
     later = msgspec.structs.replace(table, group=Group(**{**given, "required_until_ms": 1 << 42}))
     assert _needed(later) == "1 (1 required until 2109-05-15 07:35:11 UTC: fire)"
     alone = msgspec.structs.replace(table, active=Member("A", 1))
-    assert survey._health(alone, "A", set()) == survey.NO_QUORUM
-    assert survey._health(msgspec.structs.replace(alone, group=later.group), "A", set()) == survey.TOO_FEW
+    assert survey.health(alone, "A", set()) == survey.NO_QUORUM
+    assert survey.health(msgspec.structs.replace(alone, group=later.group), "A", set()) == survey.TOO_FEW
 
 
 @pytest.mark.feature("Q2", "O1")

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from halog.core.table.table import Group
+from halog.errors import RefusedError
 from halog.events import Event
-from halog.metadata import groups
 from halog.metadata.identity import who
 from halog.ports import TopicPartition, UnknownResult
 from halog.runtime.support.clock import wall_ms
@@ -128,39 +128,19 @@ def test_a_command_for_a_policy_is_told_of_each_partition(quorate: Cluster, halo
         assert (one["node"], one["more"]["level"], one["epoch"]) == ("C", "never", 1)
 
 
-def test_what_was_changed_before_one_failed_is_told(
-    quorate: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = quorate.tree.set
-
-    def away(path: str, data: bytes, version: int) -> int:
-        if path == "partitions/p-1":
-            raise groups.RefusedError("it is away")
-        return real(path, data, version)
-
-    monkeypatch.setattr(quorate.tree, "set", away)
+def test_what_was_changed_before_one_failed_is_told(quorate: Cluster, halog: Run) -> None:
+    quorate.tree.faults.fail("set", RefusedError("it is away"), "partitions/p-1")
     assert halog("partition", "require", "p", "3").code == 5
     assert minimums(halog) == [(3, 2, "an operator's command")]
     assert events(halog, *OF_GROUPS, partition="p-1") == []
 
 
-def test_a_change_whose_answer_was_lost_is_told_once(
-    quorate: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_whose_answer_was_lost_is_told_once(quorate: Cluster, halog: Run) -> None:
     """It is asked for again, and there is nothing to change then."""
-    real, lost = quorate.tree.set, list[str]()
-
-    def silent(path: str, data: bytes, version: int) -> int:
-        now = real(path, data, version)
-        if path == "partitions/p-0" and not lost:
-            lost.append(path)
-            raise UnknownResult
-        return now
-
     all_stop(quorate)
-    monkeypatch.setattr(quorate.tree, "set", silent)
+    lost = quorate.tree.faults.fail("set", UnknownResult(), "partitions/p-0", lands=True, times=1)
     assert halog("partition", "require", "p-0", "3", "--reason", "rack 4").code == 0
-    assert lost
+    assert lost.ended
     assert minimums(halog) == [(3, 2, "rack 4")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from halog.errors import ConfigError, DuplicateKeyError, MapperError, RefusedError
 from halog.schema import managed
-from mappers import ConsistentHash
+from mappers import ConsistentHash, versioned
 from tests.unit.cli.conftest import FLEET, Aircraft, Cluster, Flight, Seaplane, running
 from tests.unit.cli.partition import placing
 
@@ -152,9 +153,8 @@ def test_a_mapper_that_names_no_partition_is_an_error_and_nothing_changes(mapped
 
 
 def test_a_mapper_that_changes_its_mind_is_an_error(mapped: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = iter(["few-0", "few-1"] * 10)
     app(mapped).runtime.routing.mappings.now.owners.clear()
-    monkeypatch.setattr(placing.Rules, "first", staticmethod(lambda name, key: next(turns)))
+    monkeypatch.setitem(placing.ANSWERS, "first", cycle(["few-0", "few-1"]))
     with pytest.raises(MapperError, match="said 'few-0' and then 'few-1': it must look at type and key only"):
         mapped.create(Seaplane("N2"))
 
@@ -222,12 +222,12 @@ def test_one_key_at_two_places_needs_two_transactions(mapped: Cluster) -> None:
 def test_another_mapper_is_refused_by_name(mapped: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version, name or ring: neither a node nor a tool works with it, and nothing changes."""
     before = {p: mapped.tree.get(f"policies/{p}") for p in ("p", "few", "fixed")}
-    monkeypatch.setattr(placing.by_region, "version", 4)
+    monkeypatch.setitem(placing.DEPLOYED, "by_region", versioned(4)(placing.region))
     with pytest.raises(ConfigError, match=r"policies\.fixed differs from what .* mapper_version is 4 here, 3 there"):
         mapped.start("client")
     ran = halog("get", "Flight", "eu-1", "7")
     assert (ran.code, "mapper_version is 4 here, 3 there" in ran.err) == (2, True), ran
-    monkeypatch.setattr(placing.by_region, "version", 3)
+    monkeypatch.setitem(placing.DEPLOYED, "by_region", versioned(3)(placing.region))
     for old, new, said in (
         ("ring_size = 6000", "ring_size = 7000", "ring_size is 7000 here, 6000 there"),
         ('"tests.unit.cli.partition.placing:Rules.first"', '"consistent_hash"', "mapper is "),

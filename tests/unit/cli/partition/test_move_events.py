@@ -123,39 +123,17 @@ def test_what_a_program_wishes_is_told_once_by_its_node(four: Cluster, halog: Ru
     assert [e["by"] for e in told(halog) if e["code"] == MIGRATION] == ["C", "A"]
 
 
-def test_a_wish_whose_answer_was_lost_is_told_once(four: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, lost = four.tree.set, []
-
-    def unanswered(path: str, data: bytes, version: int) -> int:
-        set_ = real(path, data, version)
-        if path == "partitions/p-0" and not lost:
-            lost.append(path)
-            raise UnknownResult("the answer was lost")
-        return set_
-
-    monkeypatch.setattr(four.tree, "set", unanswered)
+def test_a_wish_whose_answer_was_lost_is_told_once(four: Cluster, halog: Run) -> None:
+    lost = four.tree.faults.fail("set", UnknownResult("no answer"), "partitions/p-0", lands=True, times=1)
     assert halog("partition", "migrate", "p-0", "--nodes", "D,A", "--timeout", 60).code == 0
-    assert lost
+    assert lost.ended
     assert end(halog) == [(MIGRATION, "D, A", ASKED), (MIGRATED, "D, A", THERE)]
 
 
-def test_what_was_wished_before_a_command_failed_is_told(
-    four: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_wished_before_a_command_failed_is_told(four: Cluster, halog: Run) -> None:
     """A drain that dies half-way has moved something."""
-    real, done = four.tree.set, set[str]()
-
-    def away(path: str, data: bytes, version: int) -> int:
-        if path.startswith("partitions/") and b'"target"' in data and done - {path}:
-            raise RuntimeError("it is away")
-        if path.startswith("partitions/") and b'"target"' in data:
-            done.add(path)
-        return real(path, data, version)
-
     both_on_a(halog)
-    monkeypatch.setattr(four.tree, "set", away)
-    assert halog("drain", "A", "--timeout", 60).code != 0
-    monkeypatch.setattr(four.tree, "set", real)
-    assert done == {"partitions/p-0"}
+    with four.tree.faults.fail("set", RuntimeError("it is away"), "partitions/p-1"):
+        assert halog("drain", "A", "--timeout", 60).code != 0
     assert [code for code, _, _ in end(halog)] == [MIGRATION, MIGRATED]
     assert len(told(halog, "p-1")) == 2

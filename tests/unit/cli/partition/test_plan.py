@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryCoordinator
 from halog.errors import CoordinatorError
 from halog.ports import UnknownResult
 
@@ -152,22 +151,12 @@ def applied(halog: Run) -> tuple[int, dict[str, str]]:
     return ran.code, {m["partition"]: m["state"] for m in ran.json["moves"]}
 
 
-def test_a_move_that_was_set_is_not_refused_though_the_mark_of_its_node_stays(
-    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_that_was_set_is_not_refused_though_the_mark_of_its_node_stays(cluster: Any, halog: Run) -> None:
     """It is waited for like any other, and what is left to do is said."""
     planned(cluster, halog, "p-0")
     assert halog("drain", "C", "--allow-fewer", "--timeout", 60).code == 0
     assert halog("plan", "create").code == 0
-
-    real = cluster.tree.delete
-
-    def unanswered(path: str, version: int) -> bool:
-        if path == "drained/C":
-            raise UnknownResult("no answer")
-        return bool(real(path, version))
-
-    monkeypatch.setattr(cluster.tree, "delete", unanswered)
+    cluster.tree.faults.fail("delete", UnknownResult("no answer"), "drained/C")
     code, states = applied(halog)
     assert code == 5
     assert len(states) == 6
@@ -178,31 +167,18 @@ def test_a_move_that_was_set_is_not_refused_though_the_mark_of_its_node_stays(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_a_move_of_which_no_answer_came_is_not_known_until_it_is_seen(
-    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch, landed: bool
-) -> None:
+def test_a_move_of_which_no_answer_came_is_not_known_until_it_is_seen(cluster: Any, halog: Run, landed: bool) -> None:
     """And then the coordinator cannot be asked for a while."""
     planned(cluster, halog, "p-0")
-    real_set, real_sync, lost = cluster.tree.set, MemoryCoordinator.sync, list[str]()
+    lost = cluster.tree.faults.fail("set", UnknownResult("no answer"), "partitions/p-0", lands=landed, times=1)
 
-    def unanswered(path: str, data: bytes, version: int) -> int:
-        if path != "partitions/p-0" or lost:
-            return int(real_set(path, data, version))
-        lost.append(path)
-        if landed:
-            real_set(path, data, version)
-        raise UnknownResult("no answer")
+    def asks_behind_it(path: str) -> bool:
+        return lost.ended and path == "partitions/p-0"
 
-    def away(self: MemoryCoordinator, path: str) -> None:
-        if lost == [path]:
-            lost.append("asked")
-            raise CoordinatorError("ZooKeeper is away")
-        real_sync(self, path)
-
-    monkeypatch.setattr(cluster.tree, "set", unanswered)
-    monkeypatch.setattr(MemoryCoordinator, "sync", away)
+    away = cluster.tree.faults.fail("sync", CoordinatorError("ZooKeeper is away"), asks_behind_it, times=1)
     code, states = applied(halog)
-    assert lost == ["partitions/p-0", "asked"]
+    assert lost.ended
+    assert away.ended
     if landed:
         assert (code, states) == (0, {"p-0": "done"})
         return

@@ -90,20 +90,20 @@ def test_another_mapper_its_next_version_and_code_that_lacks_it(
         return "p-1"
 
     file = write(fleet, "custom.toml", mapper="tests.unit.cli.partition.placing:spread")
-    monkeypatch.setattr(placing, "spread", spread, raising=False)
+    monkeypatch.setitem(placing.DEPLOYED, "spread", spread)
     assert halog("rebalance", "--config", file, "--timeout", 30).code == 0
     assert at(halog, fleet) == {f"N{i}": f"p-{i % 3}" for i in SOME}
-    monkeypatch.setattr(placing, "spread", gathered)
+    monkeypatch.setitem(placing.DEPLOYED, "spread", gathered)
     assert at(halog, fleet)["N5"] == "p-2", "newer code goes by the cluster's version"
     fleet.stop("A")
     fleet.start("A")
     assert halog("rebalance", "--config", file, "--timeout", 30).code == 0
     assert set(at(halog, fleet).values()) == {"p-1"}
-    monkeypatch.setattr(placing, "spread", spread)  # the code from before
+    monkeypatch.setitem(placing.DEPLOYED, "spread", spread)  # the code from before
     fleet.stop("A")
     with pytest.raises(Exception, match="version 2 of mapper"):
         fleet.start("A")
-    monkeypatch.setattr(placing, "spread", gathered)
+    monkeypatch.setitem(placing.DEPLOYED, "spread", gathered)
     fleet.start("A")
     assert halog("rebalance", "--config", write(fleet, "back.toml"), "--timeout", 30).code == 0
 
@@ -111,7 +111,7 @@ def test_another_mapper_its_next_version_and_code_that_lacks_it(
 def test_nodes_that_lack_a_mappers_module_are_named_and_nothing_changes(
     cluster: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "spread", lambda type_name, key: "p-1", raising=False)
+    monkeypatch.setitem(placing.DEPLOYED, "spread", lambda type_name, key: "p-1")
     file = cluster.directory / "custom.toml"
     file.write_text(
         CUSTOM.replace("[policies.p]\n", '[policies.p]\nmapper = "tests.unit.cli.partition.placing:spread"\n')
@@ -129,7 +129,7 @@ def test_a_change_under_way_is_shown_and_cancelled(fleet: Cluster, halog: Run, m
     def picky(type_name: str, key: tuple[Any, ...]) -> str:
         return "nowhere" if key[0] == "N7" else "p-0"
 
-    monkeypatch.setattr(placing, "spread", picky, raising=False)
+    monkeypatch.setitem(placing.DEPLOYED, "spread", picky)
     file = write(fleet, "picky.toml", mapper="tests.unit.cli.partition.placing:spread")
     began = halog("rebalance", "--config", file, "--no-wait")
     assert began.code == 0, began

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.runtime.placement import plan as plans
+from halog.cli.main import INTERRUPTED
 from tests.unit.cli.conftest import wait_until
 
 pytestmark = [pytest.mark.feature("X10", "P12"), pytest.mark.timeout(120)]
@@ -126,21 +126,10 @@ def migrate_as_planned(cluster: Any, halog: Run, move: Any) -> None:
     assert halog("partition", "migrate", move["partition"], "--nodes", to, "--sync", sync, "--timeout", 30).code == 0
 
 
-def test_a_command_that_died_half_way_goes_on_when_given_again(
-    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_died_half_way_goes_on_when_given_again(cluster: Any, halog: Run) -> None:
     plan, before = applied(cluster, halog)
-    real, calls = plans.begin_some, []
-
-    def dies(*args: Any, **more: Any) -> dict[str, str]:
-        calls.append(1)
-        if len(calls) > 1:
-            raise KeyboardInterrupt
-        return real(*args, **more)
-
-    monkeypatch.setattr(plans, "begin_some", dies)
-    assert halog("plan", "rollback", "--at-once", 1).code != 0
-    monkeypatch.setattr(plans, "begin_some", real)
+    with cluster.tree.faults.fail("set", KeyboardInterrupt(), "partitions/p-1"):
+        assert halog("plan", "rollback", "--at-once", 1).code == INTERRUPTED
     way = halog("plan", "show", "--format", "json").json
     assert way["undoes"] == plan
     assert states_of(way).count("waiting") == 1

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryLog
+from halog.adapters.memory import Faults, MemoryChannel, MemoryCoordinator, MemoryLog
+from halog.cli.shared.surroundings import Surroundings
 from halog.cli.sites.metrics import of_parted, text
 from halog.config import Config
-from halog.core.table.table import PartitionTable
 from halog.errors import RefusedError
-from halog.runtime.sites import switchover as switching_module
 from halog.runtime.support.adapters import Adapters
 from halog.testing.cluster import Cluster, wait_until
-from tests.unit.cli.conftest import Ran
+from tests.unit.cli.conftest import AROUND, BUSY_S, Ran, find_around
 from tests.unit.sites.test_switching import NAMES, switching
 from tests.unit.sites.two import east, flights, fly, level, west
 
@@ -27,20 +27,26 @@ Halog = Callable[..., Ran]
 
 
 @pytest.fixture
-def files(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+def files(
+    west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands_faults: Faults
+) -> dict[str, Path]:
     """The configuration of each site."""
-    return configured(west, east, tmp_path, monkeypatch)
+    return configured(west, east, tmp_path, monkeypatch, commands_faults)
 
 
-def configured(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+def configured(
+    west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults | None = None
+) -> dict[str, Path]:
+    """`faults`: what the requests of commands meet."""
     west.see(east)
     sites = {cluster.site: cluster for cluster in (west, east)}
 
     def adapters(config: Config, name: str, **_: float) -> Adapters:
         at = sites[config.site.name]
-        return Adapters(MemoryLog(at.broker), MemoryCoordinator(at.tree), MemoryChannel(), None, at._reach)
+        channel = MemoryChannel(faults=faults)
+        return Adapters(MemoryLog(at.broker), MemoryCoordinator(at.tree), channel, None, at._reach)
 
-    monkeypatch.setattr("halog.cli.shared.connection.adapters_for", adapters)
+    find_around(monkeypatch, Surroundings(adapters, registry=west.registry, node_answer_s=BUSY_S))
     made = {}
     for name, cluster in sites.items():
         made[name] = tmp_path / f"{name}.toml"
@@ -130,18 +136,6 @@ def test_nothing_is_given_to_a_site_that_does_not_serve_it(
     assert halog("site", "demote", "--to", "west", "--config", files["east"]).code == 0, "it is the west's already"
 
 
-def refusing(monkeypatch: pytest.MonkeyPatch, partition: str) -> None:
-    """Whoever changes what is said of this one."""
-    change = switching_module.change_table
-
-    def changes(coordinator: Any, name: str, how: Any) -> PartitionTable:
-        if name == partition:
-            raise RefusedError(f"the table of {name} changes too often to be changed; try again")
-        return change(coordinator, name, how)
-
-    monkeypatch.setattr(switching_module, "change_table", changes)
-
-
 def test_what_was_given_up_before_a_failure_is_told(
     west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +145,7 @@ def test_what_was_given_up_before_a_failure_is_told(
     assert halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"]).code == 0
     east.settle()
     east.mend()
-    refusing(monkeypatch, "test-1")
+    west.tree.faults.fail("set", RefusedError("the table of test-1 changes too often"), "partitions/test-1")
     ran = halog("site", "demote", "--to", "east", "--reason", "too late", "--config", files["west"])
     assert (ran.code, "changes too often" in ran.err) == (5, True), ran.err
     assert "partition test-0: stops here, for site east to serve it" in ran.err
@@ -290,7 +284,7 @@ def test_a_mirror_that_brings_nothing_is_degraded_at_both_sites(
     west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line is cut: the site that mirrors says that nothing comes, the one that serves that nothing is fetched."""
-    monkeypatch.setattr("halog.cli.shared.mirror_status.STALE_S", 3.0)
+    find_around(monkeypatch, replace(AROUND["commands"], mirror_stale_s=3.0))
 
     def states(site: str) -> dict[str, Any]:
         ran = halog("status", "--config", files[site], "--format", "json")
