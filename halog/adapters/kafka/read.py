@@ -46,8 +46,16 @@ class Readers:
     """Keeps a little pool of consumers. `answer_s`: nobody waits longer than this for where a log begins and ends."""
 
     def __init__(
-        self, bootstrap: str, admin: Callable[[], Any], admin_failed: Callable[[], None], answer_s: float = math.inf
+        self,
+        bootstrap: str,
+        admin: Callable[[], Any],
+        admin_failed: Callable[[], None],
+        answer_s: float = math.inf,
+        *,
+        make: Callable[[dict[str, Any]], Any] = Consumer,
     ) -> None:
+        """`make`: of a consumer by its settings."""
+        self._make = make
         self._bootstrap = bootstrap
         self._admin = admin
         self._admin_failed = admin_failed
@@ -63,7 +71,7 @@ class Readers:
                 raise ClosedError("the log is closed")
             consumer = self._idle.pop() if self._idle else None
         if consumer is None:
-            consumer = Consumer(kafka_conf.reader(self._bootstrap))
+            consumer = self._make(kafka_conf.reader(self._bootstrap))
         keep = False
         try:
             yield consumer

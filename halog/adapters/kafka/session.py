@@ -48,7 +48,10 @@ class _Run:
 class KafkaSession:
     """Takes appends from several threads; whoever polls runs the deliveries."""
 
-    def __init__(self, bootstrap: str, topics: Iterable[str] = ()) -> None:
+    def __init__(
+        self, bootstrap: str, topics: Iterable[str] = (), *, make: Callable[[dict[str, Any]], Any] = Producer
+    ) -> None:
+        """`make`: of a producer by its settings."""
         self._failed: str | None = None
         self._gathering = GroupCommit[tuple[TopicPartition, bytes, Delivery]]()
         self._runs: dict[int, _Run] = {}
@@ -59,7 +62,7 @@ class KafkaSession:
         self._lock = threading.Lock()
         self._users = 0  # threads inside the producer: it is destroyed when the last has left
         self._bootstrap = bootstrap
-        self._producer: Any = Producer({**kafka_conf.producer(bootstrap), "error_cb": self._on_error})
+        self._producer: Any = make({**kafka_conf.producer(bootstrap), "error_cb": self._on_error})
         self._known: dict[str, int] = {}
         """Topics, each with how many partitions it had when it was looked at. A topic with a partition beyond that is
         looked at first, since an append to an unknown one fails."""

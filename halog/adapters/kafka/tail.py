@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition as Seat
@@ -47,10 +47,20 @@ class _Place:
 class KafkaTail:
     """Follows partitions. One thread polls; `follow`, `unfollow` and `wake` come from any thread."""
 
-    def __init__(self, bootstrap: str, conf: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        conf: dict[str, Any] | None = None,
+        *,
+        make: Callable[[dict[str, Any]], Any] = Consumer,
+        quiet_s: float = QUIET_S,
+    ) -> None:
+        """`make`: of a consumer by its settings."""
+        self._make = make
+        self._quiet_s = quiet_s
         self._bootstrap = bootstrap
         self._conf = conf or kafka_conf.consumer(bootstrap)
-        self._consumer: Any = Consumer(self._conf)
+        self._consumer: Any = make(self._conf)
         self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
         self._counted_at = self._looked_at  # when it was last looked for what the consumer has lost
         self._known_topics: dict[str, int] = {}  # each with how many partitions it had when it was looked at
@@ -154,12 +164,12 @@ class KafkaTail:
         """Replace a quiet consumer that reaches no broker although one is there: told once that there are no brokers
         (a broker that was stopped is fenced for a moment), it asks nobody ever again (librdkafka #5301)."""
         now = time.monotonic()
-        if gave or now - self._looked_at < QUIET_S:
+        if gave or now - self._looked_at < self._quiet_s:
             self._looked_at = now if gave else self._looked_at
             return
         topic = next((tp.topic for tp in list(self._places)), "")
         if topic and not _reaches(self._consumer, topic):
-            fresh = Consumer(self._conf)
+            fresh = self._make(self._conf)
             if _reaches(fresh, topic):
                 log.warning("a consumer of the log that reaches no broker is replaced")
                 self._consumer, fresh = fresh, self._consumer
@@ -172,7 +182,7 @@ class KafkaTail:
         said there is more will not move by itself: an assignment that another operation overtakes may be dropped
         (librdkafka #2190, #5591)."""
         now = time.monotonic()
-        if now - self._counted_at < QUIET_S:
+        if now - self._counted_at < self._quiet_s:
             return
         self._counted_at = now
         with self._lock:

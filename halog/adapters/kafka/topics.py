@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,18 @@ class TopicReplicas:
 class Topics:
     """Makes topics with one admin client. It remembers that the brokers' own settings were checked."""
 
-    def __init__(self, bootstrap: str, admin: Any, copies: TopicReplicas, answer_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        admin: Any,
+        copies: TopicReplicas,
+        answer_s: float = math.inf,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._now = now
+        self._pause = pause
         self._bootstrap = bootstrap
         self._admin = admin
         self._copies = copies
@@ -198,10 +210,10 @@ class Topics:
             if led == len(found) >= partitions:
                 return found
             if led > most:
-                most, deadline = led, time.monotonic() + patience_s
-            elif time.monotonic() > deadline:
+                most, deadline = led, self._now() + patience_s
+            elif self._now() > deadline:
                 break
-            time.sleep(0.01)
+            self._pause(0.01)
         raise LogError(
             f"topic {topic}: {most} of its {max(partitions, asked, len(found))} partitions have a leader, and no other "
             f"one has got one for {patience_s:g} s: the brokers are too busy for so many, or some are down",

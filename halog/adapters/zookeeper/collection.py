@@ -45,9 +45,12 @@ class MembersWatch:
         later: Run,
         deliver: Run,
         changed: Callable[[str, Versioned | None], None],
+        *,
+        batch: int = BATCH,
     ) -> None:
         self._client = client
         self._abs = absolute
+        self._batch = batch
         self._collection = collection
         self._soon = soon
         self._later = later
@@ -110,8 +113,8 @@ class MembersWatch:
     def _read(self, names: Collection[str], *, urgent: bool = False) -> None:
         """Read members on the thread that calls kazoo, some at a time."""
         listed, run = list(names), self._soon if urgent else self._later
-        for first in range(0, len(listed), BATCH):
-            run(partial(self._ask, listed[first : first + BATCH]))
+        for first in range(0, len(listed), self._batch):
+            run(partial(self._ask, listed[first : first + self._batch]))
 
     def _ask(self, names: list[str]) -> None:
         for slot in {zk_marks.slot_of(name) for name in names} - self._marks.keys():

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.kafka import topics as kafka_topics
 from halog.adapters.kafka.topics import TopicReplicas, Topics
 from halog.errors import LogError
 
@@ -30,25 +29,23 @@ class Admin:
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions=leaders)})
 
 
-def topics(monkeypatch: pytest.MonkeyPatch, count: int, led: Iterator[int]) -> Topics:
+def topics(count: int, led: Iterator[int]) -> Topics:
     admin = Admin(count, led)
-    clock = SimpleNamespace(monotonic=lambda: admin.now, sleep=lambda s: None)
-    monkeypatch.setattr(kafka_topics, "time", clock)
-    return Topics("b:1", admin, TopicReplicas())
+    return Topics("b:1", admin, TopicReplicas(), now=lambda: admin.now, pause=lambda s: None)
 
 
-def test_hundreds_of_leaders_that_come_slowly_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hundreds_of_leaders_that_come_slowly_are_waited_for() -> None:
     """400 partitions took a busy broker more than ten seconds; the start was given up, again and again."""
     slowly = (n // 5 * 10 for n in range(1_000))
-    assert len(topics(monkeypatch, 400, slowly)._await_leaders("t", 400)) == 400
+    assert len(topics(400, slowly)._await_leaders("t", 400)) == 400
 
 
-def test_a_broker_that_shows_none_until_it_has_them_all_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_shows_none_until_it_has_them_all_is_waited_for() -> None:
     at_once = (0 if n < 40 else 400 for n in range(1_000))
-    assert len(topics(monkeypatch, 400, at_once)._await_leaders("t", asked=400)) == 400
+    assert len(topics(400, at_once)._await_leaders("t", asked=400)) == 400
 
 
-def test_leaders_that_do_not_come_are_given_up_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_that_do_not_come_are_given_up_and_counted() -> None:
     stuck = (min(n, 7) for n in range(10_000))
     with pytest.raises(LogError, match="topic t: 7 of its 12 partitions have a leader"):
-        topics(monkeypatch, 12, stuck)._await_leaders("t", 12)
+        topics(12, stuck)._await_leaders("t", 12)

@@ -18,7 +18,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 from kazoo.protocol.states import EventType
 
-from halog.adapters.zookeeper import collection as zk_members, version_marks as zk_marks
+from halog.adapters.zookeeper import version_marks as zk_marks
 from halog.adapters.zookeeper.collection import MembersWatch
 from halog.ports import Versioned
 
@@ -62,7 +62,7 @@ class Asked:
 class World:
     """One client, one server, and those who write there."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, batch: int = 100) -> None:
         self.rng = random.Random(seed)
         self.nodes: dict[str, Znode] = {}
         self.zxid = self.asked = 0
@@ -81,6 +81,7 @@ class World:
             self.normal.append,
             self.told_jobs.append,
             self.tell,
+            batch=batch,
         )
         self.urgent.append(self.watch.arm)
 
@@ -218,10 +219,9 @@ class World:
 def test_the_newest_is_told_last_in_any_order(slots: int, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several members to a mark, and with one; a few at a time, so that there are many requests."""
     monkeypatch.setattr(zk_marks, "SLOTS", slots)
-    monkeypatch.setattr(zk_members, "BATCH", 2)
     for seed in SEEDS:
         try:
-            world = World(seed)
+            world = World(seed, 2)
             if before:
                 world.written_before()
             world.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from halog.adapters.kafka import read as kafka_read
 from halog.adapters.kafka.read import Readers
 from halog.errors import UnreachableError
 from halog.ports import TopicPartition
@@ -58,8 +58,8 @@ class Leaderless:
     def close(self) -> None: ...
 
 
-def written(admins: list[Admin]) -> int:
-    readers = Readers("b:1", lambda: admins[0], lambda: admins.append(admins.pop(0)))
+def written(admins: list[Admin], answer_s: float = math.inf) -> int:
+    readers = Readers("b:1", lambda: admins[0], lambda: admins.append(admins.pop(0)), answer_s)
     return readers._written(TopicPartition("t", 0))
 
 
@@ -87,10 +87,9 @@ def test_a_broker_that_has_not_heard_of_a_topic_is_asked_again_by_the_same_clien
     assert (same.asked, other.asked) == (6, 0)
 
 
-def test_what_no_client_can_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_read.kafka_conf, "ADMIN_S", 0.05)
+def test_what_no_client_can_do_is_told() -> None:
     with pytest.raises(UnreachableError, match="b:1"):
-        written([Admin(KafkaError._NOENT)])
+        written([Admin(KafkaError._NOENT)], answer_s=0.1)
     refused = Admin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(UnreachableError):
         written([refused])
@@ -98,11 +97,10 @@ def test_what_no_client_can_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.feature("P11")
-def test_a_partition_that_had_no_leader_is_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_had_no_leader_is_looked_for_anew() -> None:
     """librdkafka repeats "unknown partition" from its cache for as long as nobody asks for the metadata (its
     rd_kafka_topic_partition_list_query_leaders): a broker that had stood still was told unreachable for it."""
     made: list[Leaderless] = []
-    monkeypatch.setattr(kafka_read, "Consumer", lambda conf: made.append(Leaderless(2)) or made[-1])
-    readers = Readers("b:1", Admin, lambda: None)
+    readers = Readers("b:1", Admin, lambda: None, make=lambda conf: made.append(Leaderless(2)) or made[-1])
     assert readers.bounds(TopicPartition("t", 0), 5.0) == (3, 9)
     assert [c.refreshed for c in made] == [2]

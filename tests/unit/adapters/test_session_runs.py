@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from halog.adapters.kafka import session as kafka_session
 from halog.adapters.kafka.session import KafkaSession
 from halog.ports import TopicPartition
 
@@ -78,15 +77,14 @@ class Told(list[tuple[str, int | None, str | None]]):
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+def wire() -> Wire:
     WIRES.clear()
-    monkeypatch.setattr(kafka_session, "Producer", Wire)
     return Wire({})
 
 
 def begun(told: Told, *names: str, tp: TopicPartition = TP) -> tuple[KafkaSession, Wire]:
     """A session with `lone` under way at offset 0, then `names` sent as one run behind it."""
-    session = KafkaSession("nowhere:1", ["t"])
+    session = KafkaSession("nowhere:1", ["t"], make=Wire)
     wire = WIRES[-1]
     session.append(TP, b"lone", told.of("lone"))
     for name in names:
@@ -118,7 +116,7 @@ def test_the_first_and_the_last_of_a_run_answer_for_all(wire: Wire) -> None:
 
 def test_partitions_are_runs_of_their_own(wire: Wire) -> None:
     told = Told()
-    session = KafkaSession("nowhere:1", ["t"])
+    session = KafkaSession("nowhere:1", ["t"], make=Wire)
     wire = WIRES[-1]
     session.append(TP, b"lone", told.of("lone"))
     for name, tp in (("a", TP), ("x", OTHER), ("b", TP), ("y", OTHER)):
@@ -193,7 +191,7 @@ def test_an_interrupted_answer_leaves_nobody_without_one(wire: Wire) -> None:
 
 def test_a_queue_that_takes_only_a_part_of_a_run_ends_the_session(wire: Wire) -> None:
     told = Told()
-    session = KafkaSession("nowhere:1", ["t"])
+    session = KafkaSession("nowhere:1", ["t"], make=Wire)
     wire = WIRES[-1]
     session.append(TP, b"lone", told.of("lone"))
     for name in "abc":

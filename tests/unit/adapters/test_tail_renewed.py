@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from halog.adapters.kafka import tail as kafka_tail
 from halog.adapters.kafka.tail import KafkaTail
 from halog.ports import Entry, TopicPartition
 
@@ -82,15 +81,12 @@ class Client:
 
 
 @pytest.fixture
-def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
-    made = Clients()
-    monkeypatch.setattr(kafka_tail, "Consumer", made)
-    monkeypatch.setattr(kafka_tail, "QUIET_S", 0.0)
-    return made
+def clients() -> Clients:
+    return Clients()
 
 
 def test_a_consumer_that_finds_no_broker_is_replaced_and_goes_on_where_it_was(clients: Clients) -> None:
-    tail = KafkaTail("b")
+    tail = KafkaTail("b", make=clients, quiet_s=0.0)
     tail.follow(P0, 5)
     first = clients.made[0]
     first.waiting = [Message(5)]
@@ -105,7 +101,7 @@ def test_a_consumer_that_finds_no_broker_is_replaced_and_goes_on_where_it_was(cl
 
 
 def test_while_the_broker_is_away_the_consumer_is_kept(clients: Clients) -> None:
-    tail = KafkaTail("b")
+    tail = KafkaTail("b", make=clients, quiet_s=0.0)
     tail.follow(P0, 5)
     tail.poll(0.05)
     clients.broker_is_there = False
