@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.errors import (
     DuplicateKeyError,
     PartitionUnavailableError,
@@ -280,13 +281,12 @@ def test_nodes_that_gave_no_answer_are_left_alone_for_a_while(
     fly(west, 1)
     client: Any = east.client()
     assert note(client, 1) == ""
-    tried: list[str] = []
 
-    def request(address: str, data: bytes, timeout_s: float) -> bytes:
-        tried.append(address)
+    def refuses(attempt: Attempt[bytes]) -> bytes:
+        address = attempt.about.address
         raise UnreachableError(f"{address} refuses the connection", address=address, refused=True, sent=False)
 
-    client.runtime.router.channel.request = request
+    tried = client.runtime.router.channel.faults.add("request", refuses).met
     for why in ("cannot be reached from here", "refuses the connection"):
         with pytest.raises(PartitionUnavailableError, match=why):
             note(client, 1)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.backend import Work
 from halog.errors import OutcomeUnknownError, PartitionUnavailableError, SwitchedError, UnreachableError
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
+from tests.unit.requests import asks
 from tests.unit.sites.asking import NAMES, demote, note, promote, rename
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import switching
@@ -151,18 +153,14 @@ def test_reads_of_two_histories_are_no_snapshot(west: Cluster, east: Cluster) ->
 
 def _lose_answers(client: Any, then: Any) -> None:
     """Commits arrive, and nobody hears what became of them; `then` happens behind the first."""
-    channel, real = client.runtime.router.channel, client.runtime.router.channel.request
-    lost: list[object] = []
 
-    def request(address: str, data: bytes, timeout_s: float) -> bytes:
-        answer = real(address, data, timeout_s)
-        if isinstance(frames.decode_incoming(data), frames.Submit) and not lost:
-            lost.append(data)
-            then()
-            raise UnreachableError(f"{address} broke the connection", address=address, sent=True)
-        return bytes(answer)
+    def lost(attempt: Attempt[bytes]) -> bytes:
+        attempt.land()
+        then()
+        address = attempt.about.address
+        raise UnreachableError(f"{address} broke the connection", address=address, sent=True)
 
-    channel.request = request
+    client.runtime.router.channel.faults.add("request", lost, asks(frames.Submit), times=1)
 
 
 def test_an_answer_that_was_lost_on_the_line_is_asked_for_again(west: Cluster, east: Cluster) -> None:

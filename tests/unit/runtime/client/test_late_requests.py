@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.errors import (
     ConflictError,
     DeadlineError,
@@ -22,6 +23,7 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
+from tests.unit.requests import asks
 from tests.unit.runtime.client.test_spanning import apart, create, half_done, values
 from tests.unit.runtime.client.test_spanning_unserved import settled
 
@@ -29,21 +31,17 @@ from tests.unit.runtime.client.test_spanning_unserved import settled
 def is_late(client: Any, then: Any = None, meanwhile: Callable[[], object] = lambda: None) -> Callable[[], Any]:
     """The first request to commit is under way for longer than its answer is waited for; the next ones are asked, or
     answered by `then`. Returns what has it arrive, and gives what its node answers then."""
-    channel, late = client.backend.router.channel, list[tuple[str, bytes]]()
-    real = channel.request
+    channel = client.backend.router.channel
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        if not isinstance(frames.decode_incoming(data), frames.Submit):
-            return real(address, data, timeout)
-        if not late:
-            late.append((address, data))
+    def request(attempt: Attempt[bytes]) -> bytes:
+        if len(asked.met) == 1:
             meanwhile()
             raise DeadlineError("did not reply in 1 s")
-        return real(address, data, timeout) if then is None else frames.encode(to_frame(then))
+        return attempt.land() if then is None else frames.encode(to_frame(then))
 
-    channel.request = request
+    asked = channel.faults.add("request", request, asks(frames.Submit))
     client.backend.asker.locked_s = 0.05
-    return lambda: frames.decode_reply(real(*late[0], 2.0))
+    return lambda: frames.decode_reply(channel.deliver(asked.met[0].about, 2.0))
 
 
 @pytest.mark.feature("R5", "R7")
@@ -150,8 +148,7 @@ def test_a_last_vote_that_is_late_decides_nothing_in_a_later_epoch(cluster: Clus
     names = apart(cluster, 2)
     create(cluster, names)
     client: Any = cluster.client()
-    channel, late = client.backend.router.channel, list[tuple[str, bytes]]()
-    real = channel.request
+    channel = client.backend.router.channel
     first = min(names, key=lambda n: cluster.partition_of(Counter, n))
     partition, router = cluster.partition_of(Counter, first), client.backend.router
 
@@ -163,20 +160,16 @@ def test_a_last_vote_that_is_late_decides_nothing_in_a_later_epoch(cluster: Clus
             wait_until(partial(_is_active, cluster, first, to), f"{to} is not active")
         wait_until(lambda: router.epoch(partition) >= before + 2, "the client does not hear of it")
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if isinstance(r, frames.PrepareRequest) and r.last and not late:
-            late.append((address, data))
-            in_a_thread(elects_another)
-            raise DeadlineError("did not reply in 1 s")
-        return real(address, data, timeout)
+    def request(attempt: Attempt[bytes]) -> bytes:
+        in_a_thread(elects_another)
+        raise DeadlineError("did not reply in 1 s")
 
-    channel.request = request
+    late = channel.faults.add("request", request, asks(frames.PrepareRequest), times=1)
     with client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
     assert tx.outcome == "committed"
-    said: Any = frames.decode_reply(real(*late[0], 2.0))
+    said: Any = frames.decode_reply(channel.deliver(late.met[0].about, 2.0))
     assert (said.error, said.evidence["epoch"] > 0) == ("NotActiveError", True)
     assert values(cluster, names) == [101, 101]
 
@@ -198,7 +191,8 @@ def test_a_refusal_of_the_only_request_is_believed(cluster: Cluster) -> None:
     (name,) = apart(cluster, 1)
     create(cluster, [name])
     client: Any = cluster.client()
-    client.backend.router.channel.request = refusing(client, QuorumError("1 of 2 nodes; nothing was done"))
+    refusal = frames.encode(to_frame(QuorumError("1 of 2 nodes; nothing was done")))
+    client.backend.router.channel.faults.add("request", lambda attempt: refusal, asks(frames.Submit))
     with pytest.raises(QuorumError), client.transaction() as tx:
         tx.get(Counter, name).value += 1
     assert tx.outcome == "rolled back"
@@ -217,13 +211,3 @@ def add(cluster: Cluster, name: str, n: int) -> None:
 
 def _is_active(cluster: Cluster, name: str, node: str) -> bool:
     return cluster.active_for(Counter, name) == node
-
-
-def refusing(client: Any, error: HalogError) -> Any:
-    real = client.backend.router.channel.request
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        submit = isinstance(frames.decode_incoming(data), frames.Submit)
-        return frames.encode(to_frame(error)) if submit else real(address, data, timeout)
-
-    return request

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.backend import Work
 from halog.cli.shared.connection import ClusterConnection
 from halog.core import results as res
@@ -32,6 +33,7 @@ from halog.runtime.rpc.request import Open
 from halog.runtime.rpc.result_errors import to_error
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
+from tests.unit.requests import asks
 from tests.unit.runtime.client.test_late_requests import in_a_thread
 from tests.unit.runtime.client.test_outcome_by_id import add_one, elect_another
 from tests.unit.runtime.client.test_spanning import apart, create, values
@@ -42,24 +44,18 @@ pytestmark = pytest.mark.feature("R5")
 def turns(client: Any, *then: Callable[[frames.Submit], Any]) -> tuple[list[frames.Submit], Callable[[], Any]]:
     """The first request to commit is under way for longer than its answer is waited for; the others meet what `then`
     says, the last of them again and again. Returns all requests, and what has the first one arrive."""
-    channel, late, asked = client.backend.router.channel, list[tuple[str, bytes]](), list[frames.Submit]()
-    real = channel.request
+    channel, asked = client.backend.router.channel, list[frames.Submit]()
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if not isinstance(r, frames.Submit):
-            return real(address, data, timeout)
+    def request(attempt: Attempt[bytes]) -> bytes:
+        r: Any = frames.decode_incoming(attempt.about.frame)
         asked.append(r)
-        if not late:
-            late.append((address, data))
+        if len(asked) == 1:
             raise DeadlineError("did not reply in 1 s")
         said = then[min(len(asked) - 2, len(then) - 1)](r)
-        if said is None:
-            return real(address, data, timeout)
-        return frames.encode(to_frame(said))
+        return attempt.land() if said is None else frames.encode(to_frame(said))
 
-    channel.request = request
-    return asked, lambda: frames.decode_reply(real(*late[0], 2.0))
+    fault = channel.faults.add("request", request, asks(frames.Submit))
+    return asked, lambda: frames.decode_reply(channel.deliver(fault.met[0].about, 2.0))
 
 
 def hand_over(cluster: Cluster, partition: str, was: str, to: str) -> None:
@@ -222,16 +218,15 @@ def test_an_active_node_that_cannot_look_says_nothing_of_an_answer_lost_in_an_ea
     router.epoch = lambda partition: led if not asked else led + 1
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         add_one(client, tx, name)
-        real = router.channel.request
 
-        def request(address: str, data: bytes, timeout: float) -> Any:
+        def request(attempt: Attempt[bytes]) -> bytes:
             try:
-                return real(address, data, timeout)
+                return attempt.land()
             except DeadlineError:
                 assert isinstance(arrives(), frames.Committed)  # in its epoch
                 raise
 
-        router.channel.request = request
+        router.channel.faults.add("request", request)
     assert tx.outcome == "unknown"
     assert values(cluster, [name]) == [101]
 
@@ -273,14 +268,12 @@ def test_an_answer_that_cannot_be_read_is_none(cluster: Cluster) -> None:
     (name,) = apart(cluster, 1)
     create(cluster, [name])
     client: Any = cluster.client()
-    channel = client.backend.router.channel
-    real = channel.request
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        said = real(address, data, timeout)
-        return b"?" if isinstance(frames.decode_incoming(data), frames.Submit) else said
+    def garbled(attempt: Attempt[bytes]) -> bytes:
+        attempt.land()
+        return b"?"
 
-    channel.request = request
+    client.backend.router.channel.faults.add("request", garbled, asks(frames.Submit))
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         tx.get(Counter, name).value += 1
     assert tx.outcome == "unknown"
@@ -291,15 +284,8 @@ def test_a_request_that_is_too_large_for_a_frame_was_never_sent(cluster: Cluster
     (name,) = apart(cluster, 1)
     create(cluster, [name])
     client: Any = cluster.client()
-    channel = client.backend.router.channel
-    real = channel.request
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        if isinstance(frames.decode_incoming(data), frames.Submit):
-            raise FrameError("a frame of 9 bytes exceeds the limit of 8", size=9, limit=8)
-        return real(address, data, timeout)
-
-    channel.request = request
+    too_large = FrameError("a frame of 9 bytes exceeds the limit of 8", size=9, limit=8)
+    client.backend.router.channel.faults.fail("request", too_large, asks(frames.Submit))
     with pytest.raises(FrameError), client.transaction() as tx:
         tx.get(Counter, name).value += 1
     assert tx.outcome == "rolled back"

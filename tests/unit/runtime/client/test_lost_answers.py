@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.core import results as res
 from halog.errors import (
     ClosedError,
@@ -22,6 +23,7 @@ from halog.runtime.rpc.errors import to_frame
 from halog.runtime.rpc.result_errors import to_error
 from halog.testing.cluster import Cluster
 from tests.unit.counting import Counter
+from tests.unit.requests import asks
 from tests.unit.runtime.client.test_spanning import apart, create, half_done, nothing_in_doubt, values
 from tests.unit.runtime.client.test_spanning_unserved import settled
 
@@ -30,20 +32,14 @@ pytestmark = pytest.mark.feature("D4")
 
 def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
     """The first such request (of votes: the last one) arrives, its answer does not; from then on `then` is asked."""
-    channel, real = client.backend.router.channel, client.backend.router.channel.request
-    lost = [False]
+    faults = client.backend.router.channel.faults
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if lost[0]:
-            return then(lambda: real(address, data, timeout))
-        if isinstance(r, wanted) and getattr(r, "last", True):
-            real(address, data, timeout)
-            lost[0] = True
-            raise UnreachableError("broke the connection", sent=True)
-        return real(address, data, timeout)
+    def lost(attempt: Attempt[bytes]) -> bytes:
+        attempt.land()
+        faults.add("request", then)
+        raise UnreachableError("broke the connection", sent=True)
 
-    channel.request = request
+    faults.add("request", lost, asks(wanted), times=1)
 
 
 def closed(client: Any, *, node_too: bool) -> Any:
@@ -133,17 +129,8 @@ def test_the_routers_own_second_request_is_no_first_one(patient: Cluster) -> Non
     names = apart(patient, 3)
     create(patient, names)
     client: Any = patient.client()
-    channel, late = client.backend.router.channel, list[tuple[str, bytes]]()
-    real = channel.request
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if isinstance(r, frames.PrepareRequest) and r.last and not late:
-            late.append((address, data))
-            raise DeadlineError("did not reply in 1 s")
-        return real(address, data, timeout)
-
-    channel.request = request
+    channel = client.backend.router.channel
+    late = channel.faults.fail("request", DeadlineError("did not reply in 1 s"), asks(frames.PrepareRequest), times=1)
     with pytest.raises(LockedError), client.transaction() as tx:
         for n in names[:2]:
             tx.get(Counter, n).value += 1
@@ -151,7 +138,7 @@ def test_the_routers_own_second_request_is_no_first_one(patient: Cluster) -> Non
     assert tx.outcome == "rolled back"
     parts = sorted(patient.partition_of(Counter, n) for n in (names[0], names[2]))
     assert settled(patient, other, parts, commit=False) == {"aborted"}
-    assert isinstance(frames.decode_reply(real(*late[0], 2.0)), frames.Failed)
+    assert isinstance(frames.decode_reply(channel.deliver(late.met[0].about, 2.0)), frames.Failed)
     nothing_in_doubt(patient, names)
     assert values(patient, names) == [100, 100, 100]
 
@@ -160,24 +147,19 @@ def test_an_id_that_is_forgotten_behind_a_lost_answer_may_have_happened(cluster:
     names = apart(cluster)
     create(cluster, names)
     client: Any = cluster.client()
-    channel, asked = client.backend.router.channel, list[frames.PrepareRequest]()
-    real = channel.request
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if isinstance(r, frames.PrepareRequest) and r.last:
-            asked.append(r)
-            if len(asked) == 1:
-                real(address, data, timeout)
-                raise UnreachableError("broke the connection", sent=True)
-            return frames.encode(to_frame(to_error(res.Expired(r.tx[:8]), r.partition)))
-        return real(address, data, timeout)
+    def request(attempt: Attempt[bytes]) -> bytes:
+        r: Any = frames.decode_incoming(attempt.about.frame)
+        if len(asked.met) == 1:
+            attempt.land()
+            raise UnreachableError("broke the connection", sent=True)
+        return frames.encode(to_frame(to_error(res.Expired(r.tx[:8]), r.partition)))
 
-    channel.request = request
+    asked = client.backend.router.channel.faults.add("request", request, asks(frames.PrepareRequest))
     with client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
-    assert len(asked) == 2
+    assert len(asked.met) == 2
     assert tx.outcome == "committed"
     assert values(cluster, names) == [101, 101]
 
@@ -219,7 +201,7 @@ def test_a_commit_is_rolled_back_if_the_node_closes_before_any_attempt(cluster: 
     client: Any = cluster.client()
     with pytest.raises(ClosedError), client.transaction() as tx:
         tx.get(Counter, name).value += 1
-        client.backend.router.channel.request = lambda *args: closed(client, node_too=False)(None)
+        client.backend.router.channel.faults.add("request", closed(client, node_too=False))
     assert tx.outcome == "rolled back"
     assert values(cluster, [name]) == [100]
 

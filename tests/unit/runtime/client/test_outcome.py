@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from halog import aio
+from halog.adapters.memory import Fault
 from halog.core import results as res
 from halog.errors import (
     AvailabilityError,
@@ -31,6 +32,7 @@ from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from halog.testing.nodes import MemoryNode
 from tests.unit.counting import REGISTRY, Counter
+from tests.unit.requests import asks
 from tests.unit.runtime.client.test_outcome_by_id import add_one, elect_another
 from tests.unit.runtime.client.test_spanning import apart, create, nothing_in_doubt, values
 from tests.unit.runtime.conftest import started
@@ -54,30 +56,20 @@ def test_what_an_error_says_itself_is_not_asked_for_and_what_is_no_transaction_i
             client.outcome(wrong)  # type: ignore[arg-type]
 
 
-def mute(client: Any, *, arrives: bool) -> list[bool]:
+def mute(client: Any, *, arrives: bool) -> Fault:
     """From now on its commits have no answers, whether they arrive or not, nor has what it asks about them; until the
-    list that is returned is emptied."""
-    channel, muted = client.backend.router.channel, [True]
-    real = channel.request
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        acts = isinstance(r, frames.Submit | frames.Decide) or (isinstance(r, frames.PrepareRequest) and r.last)
-        if not muted or not acts:
-            return real(address, data, timeout)
-        if arrives:
-            real(address, data, timeout)
-        raise DeadlineError("did not reply in 1 s")
-
-    channel.request = request
+    fault that is returned is ended."""
+    acts = asks(frames.Submit, frames.Decide, frames.PrepareRequest)
+    silent = DeadlineError("did not reply in 1 s")
+    muted: Fault = client.backend.router.channel.faults.fail("request", silent, acts, lands=arrives)
     return muted
 
 
-def unknown(client: Any, names: list[str], muted: list[bool]) -> tuple[Any, OutcomeUnknownError]:
+def unknown(client: Any, names: list[str], muted: Fault) -> tuple[Any, OutcomeUnknownError]:
     with pytest.raises(OutcomeUnknownError, match=r"node\.outcome") as told, client.transaction() as tx:
         usual = client.backend.asker.call_s
         add_one(client, tx, *names)
-    muted.clear()
+    muted.end()
     client.backend.asker.call_s = usual
     assert tx.outcome == "unknown"
     return tx, told.value
@@ -155,19 +147,14 @@ def test_where_nobody_is_there_to_say_that_is_the_answer(cluster: Cluster, count
     create(cluster, names)
     client: Any = cluster.client()
     tx, _ = unknown(client, names, mute(client, arrives=True))
-    channel, real = client.backend.router.channel, client.backend.router.channel.request
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        if channel is not None:
-            raise UnreachableError("refused", sent=False)
-        return real(address, data, timeout)
-
-    channel.request = request
-    with pytest.raises(AvailabilityError) as told:
+    refused = UnreachableError("refused", sent=False)
+    with (
+        client.backend.router.channel.faults.fail("request", refused),
+        pytest.raises(AvailabilityError) as told,
+    ):
         client.outcome(tx)
     assert told.value.happened is False
     assert tx.outcome == "unknown"
-    channel.request = real
     assert client.outcome(tx) == "happened"
 
 
@@ -345,7 +332,7 @@ def test_a_load_that_is_unknown_can_be_asked_about(cluster: Cluster) -> None:
     client.backend.asker.call_s = 0.6
     with pytest.raises(OutcomeUnknownError) as told:
         client.load([Counter("a", 1)])
-    muted.clear()
+    muted.end()
     client.backend.asker.call_s = usual
     assert client.outcome(told.value) == "happened"
     wait_until(lambda: values(cluster, ["a"]) == [1], "it is not there")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import Attempt, Fault
 from halog.backend import Work
 from halog.cli.shared.connection import ClusterConnection
 from halog.demo.exactly import ExactlyOnce
@@ -17,31 +18,25 @@ from halog.runtime.rpc.errors import to_frame
 from halog.runtime.rpc.request import Open
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
+from tests.unit.requests import asks
 from tests.unit.runtime.client.test_late_requests import in_a_thread
 from tests.unit.runtime.client.test_spanning import apart, create, values
 
 pytestmark = pytest.mark.feature("R4", "R5")
 
 
-Late = list[tuple[str, bytes]]
-
-
-def are_late(client: Any, after_first: Callable[[], object] = lambda: None) -> tuple[Late, Callable[[int], Any]]:
+def are_late(client: Any, after_first: Callable[[], object] = lambda: None) -> tuple[Fault, Callable[[int], Any]]:
     """Every request to commit is under way for longer than its answer is waited for; behind the first, `after_first`
     happens. Returns them, and what has one of them arrive and gives what its node answers then."""
-    channel, late = client.backend.router.channel, Late()
-    real = channel.request
+    channel = client.backend.router.channel
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        if not isinstance(frames.decode_incoming(data), frames.Submit):
-            return real(address, data, timeout)
-        late.append((address, data))
-        if len(late) == 1:
+    def request(attempt: Attempt[bytes]) -> bytes:
+        if len(late.met) == 1:
             after_first()
         raise DeadlineError("did not reply in 1 s")
 
-    channel.request = request
-    return late, lambda n: frames.decode_reply(real(*late[n], 2.0))
+    late: Fault = channel.faults.add("request", request, asks(frames.Submit))
+    return late, lambda n: frames.decode_reply(channel.deliver(late.met[n].about, 2.0))
 
 
 def add_one(client: Any, tx: Any, *names: str) -> None:
@@ -62,8 +57,8 @@ def elect_another(cluster: Cluster, name: str, client: Any) -> None:
     wait_until(lambda: router.epoch(partition) > before, "the client does not hear of it")
 
 
-def epoch_of(data: bytes) -> int:
-    r = frames.decode_incoming(data)
+def epoch_of(attempt: Attempt[bytes]) -> int:
+    r = frames.decode_incoming(attempt.about.frame)
     assert isinstance(r, frames.Submit)
     return r.epoch
 
@@ -80,7 +75,7 @@ def test_a_request_of_a_later_epoch_that_is_still_under_way_is_not_said_to_have_
         add_one(client, tx, name)
     evidence = caught.value.evidence
     assert evidence["partition"] == partition
-    assert evidence["epoch"] == epoch_of(late[-1][1]) > epoch_of(late[0][1]) == knew
+    assert evidence["epoch"] == epoch_of(late.met[-1]) > epoch_of(late.met[0]) == knew
     operators = cluster.node(cluster.active_for(Counter, name)).runtime.operators
     assert operators.outcome(partition, tx.id, evidence["epoch"]) == "unknown"
     assert operators.outcome(partition, tx.id, knew) == "did not happen", "that is what was asked before"
@@ -97,14 +92,13 @@ def test_what_was_not_sent_in_a_later_epoch_is_settled_by_that(cluster: Cluster)
     partition = cluster.partition_of(Counter, name)
     knew = client.backend.router.epoch(partition)
     late, arrives = are_late(client, partial(in_a_thread, elect_another, cluster, name, client))
-    real = client.backend.router.channel.request
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        if late and isinstance(frames.decode_incoming(data), frames.Submit):
+    def unsent(attempt: Attempt[bytes]) -> bytes:
+        if late.met:
             raise UnreachableError("nobody listens", sent=False)
-        return real(address, data, timeout)
+        return attempt.land()
 
-    client.backend.router.channel.request = request
+    client.backend.router.channel.faults.add("request", unsent, asks(frames.Submit))
     with pytest.raises(OutcomeUnknownError) as caught, client.transaction() as tx:
         add_one(client, tx, name)
     assert caught.value.evidence["epoch"] == knew
@@ -120,21 +114,17 @@ def test_the_highest_of_several_turns_counts(cluster: Cluster) -> None:
     create(cluster, [name])
     client: Any = cluster.client()
     router, partition = client.backend.router, cluster.partition_of(Counter, name)
-    led, asked, real = router.epoch(partition), list[frames.Submit](), router.channel.request
+    led = router.epoch(partition)
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if not isinstance(r, frames.Submit):
-            return real(address, data, timeout)
-        asked.append(r)
-        if len(asked) == 1:
+    def request(attempt: Attempt[bytes]) -> bytes:
+        if len(asked.met) == 1:
             raise DeadlineError("did not reply in 1 s")
-        if len(asked) == 2:
+        if len(asked.met) == 2:
             return frames.encode(to_frame(LockedError("an object is held")))
         raise ClosedError("the channel is closed")
 
-    router.channel.request = request
-    router.epoch = lambda partition: led + 7 if len(asked) < 2 else led
+    asked: Fault = router.channel.faults.add("request", request, asks(frames.Submit))
+    router.epoch = lambda partition: led + 7 if len(asked.met) < 2 else led
     with pytest.raises(OutcomeUnknownError) as caught, client.transaction() as tx:
         tx.get(Counter, name).value += 1
     assert tx.outcome == "unknown"

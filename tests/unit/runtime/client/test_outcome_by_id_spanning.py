@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from halog.adapters.memory import Attempt, Fault
 from halog.errors import DeadlineError, OutcomeUnknownError
 from halog.runtime.client import two_phase as spanning
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
+from tests.unit.requests import asks
 from tests.unit.runtime.client.test_late_requests import in_a_thread
 from tests.unit.runtime.client.test_outcome_by_id import add_one, elect_another
 from tests.unit.runtime.client.test_spanning import apart, create, nothing_in_doubt, values
@@ -47,11 +49,11 @@ class Unknown(NamedTuple):
     first: str
     tx: bytes
     evidence: dict[str, Any]
-    late: list[tuple[str, bytes]]
-    real: Any
+    late: Fault
+    channel: Any
 
     def arrives(self, n: int) -> Any:
-        return frames.decode_reply(self.real(*self.late[n], 2.0))
+        return frames.decode_reply(self.channel.deliver(self.late.met[n].about, 2.0))
 
     def outcome(self, cluster: Cluster, epoch: int) -> str:
         operators: Any = cluster.node(cluster.active_for(Counter, self.names[0])).runtime.operators
@@ -64,29 +66,23 @@ def unknown(cluster: Cluster, *, landed: bool, elects: bool = False) -> Unknown:
     names = sorted(apart(cluster, 2), key=lambda n: cluster.partition_of(Counter, n))
     create(cluster, names)
     client: Any = cluster.client()
-    channel, late = client.backend.router.channel, list[tuple[str, bytes]]()
-    real = channel.request
+    channel = client.backend.router.channel
 
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if isinstance(r, frames.Decide):
-            raise DeadlineError("did not reply in 1 s")
-        if not isinstance(r, frames.PrepareRequest) or not r.last:
-            return real(address, data, timeout)
-        late.append((address, data))
+    def request(attempt: Attempt[bytes]) -> bytes:
         if landed:
-            real(address, data, timeout)
-        if elects and len(late) == 1:
+            attempt.land()
+        if elects and len(late.met) == 1:
             in_a_thread(partial(elect_another, cluster, names[0], client))
         raise DeadlineError("did not reply in 1 s")
 
-    channel.request = request
+    late = channel.faults.add("request", request, asks(frames.PrepareRequest))
+    channel.faults.fail("request", DeadlineError("did not reply in 1 s"), asks(frames.Decide))
     with pytest.raises(OutcomeUnknownError) as caught, client.transaction() as tx:
         add_one(client, tx, *names)
     assert tx.outcome == "unknown"
     first = cluster.partition_of(Counter, names[0])
     assert caught.value.evidence["partition"] == first
-    return Unknown(names, first, tx.id, caught.value.evidence, late, real)
+    return Unknown(names, first, tx.id, caught.value.evidence, late, channel)
 
 
 def epoch_of(data: bytes) -> int:
@@ -117,7 +113,7 @@ def test_a_last_vote_that_is_still_under_way_is_unknown_until_a_later_epoch(pati
     """Nobody who asks is told that it did not happen while it may; then it does nothing any more."""
     it = unknown(patient, landed=False)
     epoch = it.evidence["epoch"]
-    assert epoch == max(epoch_of(data) for _, data in it.late)
+    assert epoch == max(epoch_of(a.about.frame) for a in it.late.met)
     assert it.outcome(patient, epoch) == "unknown"
     elect_another(patient, it.names[0], patient.client())
     assert it.outcome(patient, epoch) == "did not happen"
@@ -127,7 +123,7 @@ def test_a_last_vote_that_is_still_under_way_is_unknown_until_a_later_epoch(pati
 
 def test_the_epoch_is_the_highest_that_a_vote_was_asked_for(patient: Cluster) -> None:
     it = unknown(patient, landed=False, elects=True)
-    epochs = [epoch_of(data) for _, data in it.late]
+    epochs = [epoch_of(a.about.frame) for a in it.late.met]
     assert it.evidence["epoch"] == epochs[-1] > epochs[0]
     assert it.outcome(patient, epochs[0]) == "did not happen", "under a lower one that is wrong"
     assert it.outcome(patient, it.evidence["epoch"]) == "unknown"

@@ -29,7 +29,7 @@ class Own:
         self._world = world
 
     def now(self) -> Side:
-        return self._world._side(self._world.sites["east"])
+        return self._world.side_of(self._world.sites["east"])
 
     def read_on(self, read: Callable[[], int]) -> None:
         read()

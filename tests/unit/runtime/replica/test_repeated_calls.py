@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from halog import aio, errors
+from halog.adapters.memory import Attempt
 from halog.backend import Found
 from halog.core.ids import Member
 from halog.errors import DeadlineError, HalogError, RefusedError, RemoteCallError
@@ -20,6 +21,7 @@ from halog.runtime.replica.repeated_requests import KEPT_BYTES, KEPT_S, Repeated
 from halog.runtime.rpc import frames
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
+from tests.unit.requests import asks
 
 pytestmark = pytest.mark.feature("R5")
 
@@ -226,20 +228,16 @@ def test_a_result_that_fits_no_frame_is_told_at_once(client: Any) -> None:
 def test_an_answer_that_is_lost_is_given_again(cluster: Cluster, client: Any) -> None:
     """The connection broke when the method had run."""
     channel = client.backend.router.channel
-    real, lost = channel.request, list[bytes]()
 
-    def request(address: str, data: bytes, timeout: float) -> bytes:
-        reply = real(address, data, timeout)
-        if isinstance(frames.decode_incoming(data), frames.Invoke) and not lost:
-            lost.append(data)
-            channel.drop(address)
-            return real(address, data, timeout)
-        return reply
+    def broken(attempt: Attempt[bytes]) -> Any:
+        attempt.land()
+        channel.drop(attempt.about.address)
+        return attempt.land()
 
-    channel.request = request
+    lost = channel.faults.add("request", broken, asks(frames.Invoke), times=1)
     with client.transaction():
         assert client.get(Job, "a").slow(0.0) == 1
-    assert lost
+    assert lost.ended
     assert RUNS == ["a"]
 
 
