@@ -211,6 +211,8 @@ class MemoryBackend:
         """Requests to the active node so far, for tests that count."""
         self.unreachable = False
         """Set this to make every request fail."""
+        self._lagging: dict[str, dict[bytes, Found]] = {}
+        """Holds what copies have that stay behind."""
         self.before_commit: Callable[[str, Work], None] | None = None
         """Called with every commit before it is judged: here a test lets another transaction be faster."""
         self._location = location_code(name)
@@ -297,9 +299,21 @@ class MemoryBackend:
         self, partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
     ) -> View:
         """See Backend."""
+        if partition in self._lagging and not (ahead or after):
+            return MemoryView(self._lagging[partition], mapping)
         at = self.cluster.partitions[partition]
         with at.lock:
             return MemoryView(dict(at.objects), mapping)
+
+    def lag(self) -> None:
+        """Keep this node's copies as they are now: they get nothing more, but for what a session's position or a look
+        ahead waits for."""
+        self._lagging = {name: dict(at.objects) for name, at in self.cluster.partitions.items()}
+
+    def catch_up(self, *partitions: str) -> None:
+        """Let this node's copies of these partitions, or of all, have all that there is again."""
+        for name in partitions or tuple(self._lagging):
+            self._lagging.pop(name, None)
 
     def reach(self, partition: str, lsn: int) -> None:
         """See Backend: everything is everywhere at once."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from halog import aio
-from halog.backend import View, Work
+from halog.backend import Work
 from halog.core.keys.directory import entry_key, is_entry, object_key, unpacked
 from halog.core.log.records import UPDATE
 from halog.errors import ConflictError, CrossPartitionError, DuplicateKeyError, NotFoundError
-from halog.testing.memory import MemoryCluster, MemoryView
+from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
 from halog.transactions.token import Token
 from halog.transactions.writing import Read
@@ -327,20 +327,6 @@ def test_a_method_finds_what_is_in_its_partition(node: MemoryNode) -> None:
 # --- sessions ---
 
 
-def lagging(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its copies stay as they are now, but for those that a session's position waits for."""
-    then = {name: dict(partition.objects) for name, partition in node.cluster.partitions.items()}
-
-    def view(
-        partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
-    ) -> View:
-        now = ahead or after
-        return real(partition, under, mapping=mapping) if now else MemoryView(then[partition], mapping)
-
-    real = node.backend.view
-    monkeypatch.setattr(node.backend, "view", view)
-
-
 def made_anew(node: MemoryNode, text: str) -> Token:
     """What the create has written; the delete is another session's."""
     node.load([Plain(2)])  # it takes the turn of the partition where the other one was
@@ -351,14 +337,12 @@ def made_anew(node: MemoryNode, text: str) -> Token:
     return tx.token
 
 
-def test_a_session_reads_its_own_object_from_copies_that_lag(
-    node: MemoryNode, rival: MemoryNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_reads_its_own_object_from_copies_that_lag(node: MemoryNode, rival: MemoryNode) -> None:
     """Where the old one was, which this process remembers, the session has seen nothing."""
     node.load([Plain(1, "first")])
     with node.transaction() as tx:
         tx.get(Plain, 1)
-    lagging(node, monkeypatch)
+    node.backend.lag()
     token = made_anew(rival, "second")
     sessions: tuple[Read, ...] = ("local", "active")
     for read in sessions:
@@ -369,10 +353,10 @@ def test_a_session_reads_its_own_object_from_copies_that_lag(
 
 
 def test_a_session_finds_what_it_changed_though_the_entry_is_in_a_copy_that_lags(
-    node: MemoryNode, rival: MemoryNode, monkeypatch: pytest.MonkeyPatch
+    node: MemoryNode, rival: MemoryNode
 ) -> None:
     """Its position does not name the partition of the entry."""
-    lagging(node, monkeypatch)
+    node.backend.lag()
     rival.load(Plain(i, "first") for i in range(8))
     for i in range(8):
         with rival.transaction() as tx:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from halog.backend import KnownMappings, View
+from halog.backend import KnownMappings
 from halog.core.keys.directory import is_entry
 from halog.errors import ConflictError
-from halog.testing.memory import MemoryCluster, MemoryView
+from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
 from tests.unit.transactions.model import REGISTRY, Account, Plain
 
@@ -96,11 +96,11 @@ def test_a_transaction_under_which_objects_begin_to_move_is_told(spread: MemoryN
 # --- key directories ---
 
 
-def behind(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+def behind(node: MemoryNode) -> tuple[int, int]:
     """Its own copy of one partition lacks what was created last: that object, whose entry is elsewhere and was read by
     then, and an older one that it has."""
     node.load(Plain(i, "old") for i in range(8))
-    then = {name: dict(partition.objects) for name, partition in node.cluster.partitions.items()}
+    node.backend.lag()
     node.load(Plain(i, "new") for i in range(8, 40))
     homes = {key: name for name, at in node.cluster.partitions.items() for key in at.objects if not is_entry(key)}
 
@@ -109,15 +109,7 @@ def behind(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]
 
     new = next(i for i in range(8, 40) if node.space.route(Plain, (i,)).partition != home(i))
     old = next(i for i in range(8) if home(i) == home(new))
-    lags, real = home(new), node.backend.view
-
-    def view(
-        partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
-    ) -> View:
-        lagging = partition == lags and not ahead
-        return MemoryView(then[partition], mapping) if lagging else real(partition, under, ahead=ahead)
-
-    monkeypatch.setattr(node.backend, "view", view)
+    node.backend.catch_up(*(name for name in node.cluster.partitions if name != home(new)))
     return new, old
 
 
@@ -127,18 +119,16 @@ def listed() -> Iterator[MemoryNode]:
         yield node
 
 
-def test_an_object_that_a_copy_lacks_is_looked_for_at_the_active_nodes(
-    listed: MemoryNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new, old = behind(listed, monkeypatch)
+def test_an_object_that_a_copy_lacks_is_looked_for_at_the_active_nodes(listed: MemoryNode) -> None:
+    new, old = behind(listed)
     with listed.transaction(read="local") as tx:
         assert tx.get(Plain, new).text == "new"
         assert tx.get(Plain, old).text == "old"
 
 
-def test_where_a_partition_was_seen_already_it_is_told(listed: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_partition_was_seen_already_it_is_told(listed: MemoryNode) -> None:
     """Another moment of that partition would be another one than what was read is of."""
-    new, old = behind(listed, monkeypatch)
+    new, old = behind(listed)
     with pytest.raises(ConflictError, match=f"Plain {new} came to partition"), listed.transaction(read="local") as tx:
         assert tx.get(Plain, old).text == "old"
         tx.get(Plain, new)
