@@ -53,8 +53,16 @@ class NodeMover:
     over; what it raises ends the job. Use it in a with-block."""
 
     def __init__(
-        self, router: Router, version: int, beat: Callable[[], None] = lambda: None, deadline_s: float = DEADLINE_S
+        self,
+        router: Router,
+        version: int,
+        beat: Callable[[], None] = lambda: None,
+        deadline_s: float = DEADLINE_S,
+        *,
+        request: int = REQUEST,
     ) -> None:
+        """`request`: how many objects one hands over."""
+        self._request = request
         self._router = router
         self._version = version
         self._beat = beat
@@ -78,7 +86,7 @@ class NodeMover:
 
     def move(self, partition: str, objects: Misplaced) -> Counts:
         """Hand these objects over; `settle` tells what became of them (see Mover)."""
-        for some in objects.slices(REQUEST):
+        for some in objects.slices(self._request):
             self._wait_for_room(1)
             self._pool.submit(self._work, partition, some)
         return {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -95,7 +95,11 @@ class Publishing:
         done: Collection[str] = (),
         max_offsets: int = MAX_OFFSETS,
         tell: Tell = lambda stage, partitions, records: None,
+        close_s: float = CLOSE_S,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._close_s = close_s
+        self._pause = pause
         self._spark = spark
         self._site = site
         self._source = source
@@ -118,23 +122,24 @@ class Publishing:
         )
         self._own = Remote(site.config.site.name, site.log, site.coordinator)
         self._elsewhere = RemoteDecisions(self._own, source)
-        self._closed: dict[str, Side] = {}
+        self.closed: dict[str, Side] = {}
+        """The branches that are closed here, by partition."""
         self._last_ms: dict[str, int] = {}
-        self._published: PublishingProgress
+        self.published: PublishingProgress
 
     def run(self) -> PublishingOutcome:
         """Compare and publish. Any failure leaves a checkpoint to go on from. RefusedError where a branch is not closed
         in time, or has ended elsewhere than the job has seen it."""
-        self._await_closed()
+        self.await_closed()
         report = self._comparison.run()
         forked = {n: p for n, p in self._places.items() if report.partitions[n].forked}
         for place in forked.values():
-            self._check_end(place)
-        self._published = self._load()
+            self.check_end(place)
+        self.published = self._load()
         remote = self._site.reach(self._source)
         try:
             manifests = self._manifests(forked, report)
-            self._send(remote, forked)
+            self.send(remote, forked)
             for name, manifest in manifests.items():
                 self._tell(remote, forked[name], manifest)
         finally:
@@ -143,8 +148,8 @@ class Publishing:
 
     # --- closed branches ---
 
-    def _await_closed(self) -> None:
-        until = time.monotonic() + CLOSE_S
+    def await_closed(self) -> None:
+        until = time.monotonic() + self._close_s
         while why := self._look():
             if time.monotonic() >= until:
                 name, said = next(iter(why.items()))
@@ -152,26 +157,26 @@ class Publishing:
                     f"partition {name}: {said}; `halog restore --spark` closes it first, as `halog site demote` does",
                     partition=name,
                 )
-            time.sleep(LOOK_S)
+            self._pause(LOOK_S)
 
     def _look(self) -> dict[str, str]:
         """Return why branches are not closed yet."""
         why: dict[str, str] = {}
         for name, place in self._places.items():
-            if name in self._closed:
+            if name in self.closed:
                 continue
             found = closed_branch.closed_side(self._own, self._source, name, TopicPartition(place.log, place.index))
             if isinstance(found, Side):
-                self._closed[name] = found
+                self.closed[name] = found
             else:
                 why[name] = found
         return why
 
-    def _check_end(self, place: Place) -> None:
+    def check_end(self, place: Place) -> None:
         """Check that the branch ends as it was closed, or as it ended since: behind that it may follow the source
         already."""
         ended = restores.closed_at(self._site.coordinator, place.name)
-        ends = {self._closed[place.name].state.hash, b"" if ended is None else ended.hash}
+        ends = {self.closed[place.name].state.hash, b"" if ended is None else ended.hash}
         if self._end(place, INITIATING).state.hash not in ends:
             raise RefusedError(
                 f"{self._directory} is of a look at {place.name} when its branch had not ended: give another directory",
@@ -184,7 +189,7 @@ class Publishing:
     def _decide(self, place: Place, undecided: UndecidedTransaction) -> int | None:
         """Decide what was in doubt at the end of a branch, as the branch of its first partition says. Return the
         time of this branch's last record if it was committed, else None."""
-        side = self._closed.get(place.name)
+        side = self.closed.get(place.name)
         if side is None or not self._elsewhere.committed(side, undecided):
             return None
         if place.name not in self._last_ms:
@@ -201,17 +206,17 @@ class Publishing:
 
     def _save(self, now: PublishingProgress) -> PublishingProgress:
         saved.save(self._directory / PUBLISHED_DIRECTORY, now)
-        self._published = now
+        self.published = now
         return now
 
     def _manifests(self, forked: Mapping[str, Place], report: ComparisonReport) -> dict[str, Manifest]:
         """Return the manifests. What was found is in the checkpoint's directory then."""
         there = str(self._directory / RESULTS_DIRECTORY)
-        if not self._published.stage:
+        if not self.published.stage:
             places = {name: place.index for name, place in self._places.items()}
-            made = self._comparison.told().mapInArrow(Results(places, self._published.run), RESULTS)
+            made = self._comparison.told().mapInArrow(Results(places, self.published.run), RESULTS)
             made.write.mode("overwrite").parquet(there)
-            self._save(msgspec.structs.replace(self._published, stage=FOUND))
+            self._save(msgspec.structs.replace(self.published, stage=FOUND))
         chunks: dict[int, dict[bytes, int]] = {}
         for row in self._rows().where("keys > 0").select("place", "chunk", "keys").collect():
             chunks.setdefault(row.place, {})[bytes(row.chunk)] = row.keys
@@ -236,13 +241,13 @@ class Publishing:
 
     # --- the topic ---
 
-    def _send(self, remote: Remote, forked: Mapping[str, Place]) -> None:
+    def send(self, remote: Remote, forked: Mapping[str, Place]) -> None:
         """Send all records, if that was not done; some may come twice."""
-        if self._published.stage == SENT or not forked:
+        if self.published.stage == SENT or not forked:
             return
         remote.log.ensure_topic(self._topic, self._topic_size, keep_ms=classified.KEPT_MS)
         begin = {p.index: remote.log.bounds(TopicPartition(self._topic, p.index))[1] for p in forked.values()}
-        self._save(msgspec.structs.replace(self._published, begin=begin))
+        self._save(msgspec.structs.replace(self.published, begin=begin))
         bootstrap = remote_site(self._site.own, self._source)[0]
         (
             self._rows()
@@ -252,11 +257,11 @@ class Publishing:
             .option("topic", self._topic)
             .save()
         )
-        self._save(msgspec.structs.replace(self._published, stage=SENT))
+        self._save(msgspec.structs.replace(self.published, stage=SENT))
 
     def _tell(self, remote: Remote, place: Place, manifest: Manifest) -> None:
         """Write the manifest and the znode, by which the node that merges finds the records."""
-        run, chunk, tp = self._published.run, packed(manifest), TopicPartition(self._topic, place.index)
+        run, chunk, tp = self.published.run, packed(manifest), TopicPartition(self._topic, place.index)
         for value in records_of(run, chunk):
             remote.log.put(tp, b"", value)
         found = classified.ClassifiedResult(
@@ -264,7 +269,7 @@ class Publishing:
             run.hex(),
             digest(chunk).hex(),
             self._topic,
-            self._published.begin[place.index],
+            self.published.begin[place.index],
             remote.log.bounds(tp)[1],
             who(),
             time.time_ns() // 1_000_000,

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +92,16 @@ def write_server(server: ServerName, source: Path, target: Path) -> None:
     (target / "format").write_text("\n".join(["-cp", str(JARS / "*"), "kafka.tools.StorageTool"]) + "\n")
 
 
-def write_node(target: Path) -> None:
+Pip = Callable[..., None]
+
+
+def pip(*words: str) -> None:
+    """This interpreter's pip: the wheels are for its version and platform."""
+    argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words, "-q"]
+    subprocess.run(argv, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})  # same code, same wheel
+
+
+def write_node(target: Path, pip: Pip = pip) -> None:
     """The context of the node's image. The wheels are fetched again only for another lock file."""
     shutil.copytree(COMPOSE / "node", target, dirs_exist_ok=True)
     lock = ROOT / "requirements/node.lock"
@@ -106,7 +116,7 @@ def write_node(target: Path) -> None:
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(target / "halog"), str(ROOT))
 
 
-def write_spark(target: Path) -> None:
+def write_spark(target: Path, pip: Pip = pip) -> None:
     """The context of Spark's image. pyspark comes as source: its wheel is made here, where the network is and the tools
     are, from an archive that has the lock's hash."""
     shutil.copytree(COMPOSE / "spark", target, dirs_exist_ok=True)
@@ -128,12 +138,6 @@ def write_spark(target: Path) -> None:
 def pins(lock: str) -> str:
     """Names and versions of a lock file, without hashes: those of wheels made here are in none."""
     return "".join(f"{line.split()[0]}\n" for line in lock.splitlines() if "==" in line)
-
-
-def pip(*words: str) -> None:
-    """This interpreter's pip: the wheels are for its version and platform."""
-    argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words, "-q"]
-    subprocess.run(argv, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})  # same code, same wheel
 
 
 def prepare(names: tuple[str, ...] = ("kafka", "zookeeper", "node")) -> Path:

@@ -30,11 +30,11 @@ Belongs = Callable[[bytes], str]
 Ask = Callable[[str, frames.Request, float], frames.Reply]
 
 
-def read_store(ask: Ask, node: str, partition: str) -> Iterator[Found]:
+def read_store(ask: Ask, node: str, partition: str, page: int = PAGE) -> Iterator[Found]:
     """Yield everything in one node's own copy of a partition."""
     after = b""
     while True:
-        reply = ask(node, frames.Scan(partition, b"", after, PAGE, True), READ_S)
+        reply = ask(node, frames.Scan(partition, b"", after, page, True), READ_S)
         if not isinstance(reply, frames.Objects):
             raise HalogError(f"node {node} answered a scan of {partition} with {type(reply).__name__}")
         for found in reply.items:

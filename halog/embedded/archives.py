@@ -39,15 +39,16 @@ def directory(java: Java, jars: Path) -> Path:
     return caching.root() / f"cds-{hashlib.sha256(chr(10).join(facts).encode()).hexdigest()[:12]}"
 
 
-def ensure(java: Java, jars: Path, progress: Progress) -> tuple[str, bool]:
-    """Return the directory of archives ("" = none can be built here), and whether it was there already."""
+def ensure(java: Java, jars: Path, progress: Progress, *, python: str = sys.executable) -> tuple[str, bool]:
+    """Return the directory of archives ("" = none can be built here), and whether it was there already. `python` runs
+    the build."""
     target = directory(java, jars)
     if target.exists():
         return _usable(target), True
     with caching.locked(progress):
         if target.exists():
             return _usable(target), True
-        _build_in_child(java, jars, target, progress)
+        _build_in_child(java, jars, target, progress, python)
     return _usable(target), False
 
 
@@ -55,12 +56,12 @@ def _usable(target: Path) -> str:
     return str(target) if target.exists() and not (target / FAILED).exists() else ""
 
 
-def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress) -> None:
+def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress, python: str) -> None:
     """Build in a process of its own: servers may only be children of a process with one thread (process.py)."""
     with caching.scratch() as scratch:
         built = scratch / "cds"
         built.mkdir(mode=0o700)
-        argv = [sys.executable, "-m", "halog.embedded.archives", java.path, str(jars), str(built)]
+        argv = [python, "-m", "halog.embedded.archives", java.path, str(jars), str(built)]
         child = subprocess.Popen(
             argv, env=child_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -89,7 +90,7 @@ def child_environment() -> dict[str, str]:
 # ---------------------------------------------------------------- in the child
 
 
-def build(java: str, jars: Path, target: Path) -> None:
+def build(java: str, jars: Path, target: Path, *, dump_s: float = DUMP_S) -> None:
     """Start, use and stop both servers with -XX:ArchiveClassesAtExit."""
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="site-", dir=target.parent) as scratch:
@@ -104,7 +105,7 @@ def build(java: str, jars: Path, target: Path) -> None:
             _await(servers)
             with contextlib.suppress(Exception):  # more classes in the archive, or fewer
                 _use(chosen)
-            stop_all(servers, DUMP_S)
+            stop_all(servers, dump_s)
             _check_whole(servers)
         finally:
             stop_all(servers, 0)

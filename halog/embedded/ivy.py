@@ -26,7 +26,16 @@ class IvyRequest(NamedTuple):
     files: int
 
 
-def run_ivy(java: str, ivy: Path, wanted: IvyRequest, scratch: Path, target: Path, progress: Progress) -> None:
+def run_ivy(
+    java: str,
+    ivy: Path,
+    wanted: IvyRequest,
+    scratch: Path,
+    target: Path,
+    progress: Progress,
+    *,
+    silence_s: float = SILENCE_S,
+) -> None:
     """Fetch everything that is wanted into `target`. Ivy gets a cache of its own, so that nothing outdated is taken."""
     (scratch / "ivy.xml").write_text(wanted.ivy_xml)
     target.mkdir(mode=0o700)
@@ -47,7 +56,7 @@ def run_ivy(java: str, ivy: Path, wanted: IvyRequest, scratch: Path, target: Pat
     ]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
-        lines = _follow(process, wanted, progress)
+        lines = _follow(process, wanted, progress, silence_s)
         if process.wait() != 0:
             raise SiteError(f"cannot fetch {wanted.what} from Maven Central ({_reason(lines)}): {ADVICE}")
     finally:
@@ -55,7 +64,7 @@ def run_ivy(java: str, ivy: Path, wanted: IvyRequest, scratch: Path, target: Pat
         process.wait()
 
 
-def _follow(process: subprocess.Popen[bytes], wanted: IvyRequest, progress: Progress) -> list[str]:
+def _follow(process: subprocess.Popen[bytes], wanted: IvyRequest, progress: Progress, silence_s: float) -> list[str]:
     """Read Ivy's output to the end; a file on its way or arrived is half a step."""
     assert process.stdout is not None
     lines: list[str] = []
@@ -74,8 +83,8 @@ def _follow(process: subprocess.Popen[bytes], wanted: IvyRequest, progress: Prog
             steps += sum("[SUCCESSFUL ]" in ln for ln in new)
             progress.report(text, min(steps // 2, total), total)
             lines += new
-        elif time.monotonic() - heard > SILENCE_S:
-            raise SiteError(f"cannot fetch {wanted.what}: Maven Central is silent for {SILENCE_S:.0f} s: {ADVICE}")
+        elif time.monotonic() - heard > silence_s:
+            raise SiteError(f"cannot fetch {wanted.what}: Maven Central is silent for {silence_s:.0f} s: {ADVICE}")
 
 
 def _reason(lines: list[str]) -> str:

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -64,19 +65,27 @@ def classpath(jars: Path, server: ServerName) -> str:
     return ":".join(str(jars / n) for n in names)
 
 
-def ensure(java: Java, progress: Progress, of: JarSet = SERVERS) -> tuple[Path, bool]:
-    """Return the checked directory, and whether it was there already."""
+def ensure(
+    java: Java,
+    progress: Progress,
+    of: JarSet = SERVERS,
+    *,
+    ivy_jar: Path | None = None,
+    run: Callable[[str, Path, IvyRequest, Path, Path, Progress], None] = run_ivy,
+) -> tuple[Path, bool]:
+    """Return the checked directory, and whether it was there already. `ivy_jar`: by default pyspark's. `run`: of
+    Ivy."""
     target = directory(of)
     if is_checked(target, of):
         return target, True
-    ivy = find_ivy()
+    ivy = ivy_jar or find_ivy()
     with caching.locked(progress):
         if is_checked(target, of):  # another process was first
             return target, True
         if target.exists() and not mismatches(target, of):
             _stamp(target, of)  # right, but touched or copied since
             return target, True
-        _fetch(java, ivy, target, progress, of)
+        _fetch(java, ivy, target, progress, of, run)
     return target, False
 
 
@@ -104,11 +113,18 @@ def find_ivy() -> Path:
     raise SiteError("pyspark is needed, whose Ivy fetches the jars: pip install 'halog[embedded]'")
 
 
-def _fetch(java: Java, ivy: Path, target: Path, progress: Progress, of: JarSet) -> None:
+def _fetch(
+    java: Java,
+    ivy: Path,
+    target: Path,
+    progress: Progress,
+    of: JarSet,
+    run: Callable[[str, Path, IvyRequest, Path, Path, Progress], None],
+) -> None:
     with caching.scratch() as scratch:
         fetched = scratch / "jars"
         asked = resources.files(of.package).joinpath("ivy.xml").read_text()
-        run_ivy(java.path, ivy, IvyRequest(of.what, asked, len(manifest(of))), scratch, fetched, progress)
+        run(java.path, ivy, IvyRequest(of.what, asked, len(manifest(of))), scratch, fetched, progress)
         wrong = mismatches(fetched, of)
         if wrong:
             raise SiteError(

@@ -74,18 +74,18 @@ def footprints(node: RunningNode) -> dict[int, Footprint]:
     return {pid: footprint(pid) for pid in pids if Path(f"/proc/{pid}/fd").is_dir()}
 
 
-def given_back(cluster: Cluster, before: Mapping[int, Footprint]) -> None:
+def given_back(cluster: Cluster, before: Mapping[int, Footprint], settles_s: float = SETTLES_S) -> None:
     """Everything was, or the test fails."""
     partitions, sites = len(cluster.partitions()), bool(cluster.values["other_sites"])
     for name in cluster.running():
         pid = cluster.processes[name].pid
         if pid in before:
-            _shrinks(name, pid, bound(before[pid], partitions, sites=sites))
-    wait(lambda: not list(left_over(cluster)), lambda: f"no znode is left over: {list(left_over(cluster))}", SETTLES_S)
+            _shrinks(name, pid, bound(before[pid], partitions, sites=sites), settles_s)
+    wait(lambda: not list(left_over(cluster)), lambda: f"no znode is left over: {list(left_over(cluster))}", settles_s)
 
 
-def _shrinks(name: str, pid: int, most: Footprint) -> None:
-    wait(lambda: footprint(pid).within(most), lambda: f"{name} holds {footprint(pid)}, at most {most}", SETTLES_S)
+def _shrinks(name: str, pid: int, most: Footprint, settles_s: float) -> None:
+    wait(lambda: footprint(pid).within(most), lambda: f"{name} holds {footprint(pid)}, at most {most}", settles_s)
 
 
 CLIENTS = 3

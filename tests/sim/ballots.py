@@ -88,11 +88,11 @@ def judged(bank: Bank) -> tuple[dict[str, Told], Done, bool]:
     logs: dict[str, Told] = {}
     for name, world in bank.worlds.items():
         accepted = history(world.log.entries)
-        world.checks._exactly_once(accepted)
-        world.checks._one_writer_per_epoch(accepted)
-        world.checks._copies_agree(accepted)
+        world.checks.exactly_once(accepted)
+        world.checks.one_writer_per_epoch(accepted)
+        world.checks.copies_agree(accepted)
         if not world.checks.lost:
-            world.checks._discarded_is_nowhere(accepted)
+            world.checks.discarded_is_nowhere(accepted)
         logs[name] = Told(name, [a.record for a in accepted])
     _one_decision(logs)
     done: Done = {}

@@ -325,9 +325,9 @@ class Checks:
     def finish(self) -> None:
         """The whole log against everything anybody was told or applied."""
         accepted = history(self.world.log.entries)
-        by_tx = self._exactly_once(accepted)
-        self._one_writer_per_epoch(accepted)
-        self._copies_agree(accepted)
+        by_tx = self.exactly_once(accepted)
+        self.one_writer_per_epoch(accepted)
+        self.copies_agree(accepted)
         if self.lost:
             self.world.cover.hit("unlogged commits given up")
             return
@@ -337,16 +337,16 @@ class Checks:
             demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was said to be lsn {lsn}, the log has {by_tx.get(id_)}")
         self._serialisable(accepted)
         self.world.shown.finish(accepted)
-        self._discarded_is_nowhere(accepted)
+        self.discarded_is_nowhere(accepted)
 
-    def _discarded_is_nowhere(self, accepted: list[Accepted]) -> None:
+    def discarded_is_nowhere(self, accepted: list[Accepted]) -> None:
         """Nor is a vote: without it no transaction over several partitions commits (T2)."""
         for a in accepted:
             h = a.record.header
             told = self.discarded.get(h.tx, 0)
             demand(h.epoch.number > told, f"Q4: {h.tx.hex()} was told discarded with epoch {told}, it is lsn {h.lsn}")
 
-    def _exactly_once(self, accepted: list[Accepted]) -> dict[bytes, int]:
+    def exactly_once(self, accepted: list[Accepted]) -> dict[bytes, int]:
         found: dict[bytes, int] = {}
         for a in accepted:
             if isinstance(a.record, records.Commit):
@@ -355,7 +355,7 @@ class Checks:
                 found[h.tx] = h.lsn
         return found
 
-    def _one_writer_per_epoch(self, accepted: list[Accepted]) -> None:
+    def one_writer_per_epoch(self, accepted: list[Accepted]) -> None:
         writers: dict[int, tuple[EpochId, int]] = {}
         for a in accepted:
             epoch = a.record.header.epoch
@@ -364,7 +364,7 @@ class Checks:
         numbers = [a.record.header.epoch.number for a in accepted]
         demand(numbers == sorted(numbers), "P3: epochs fall in the accepted history")
 
-    def _copies_agree(self, accepted: list[Accepted]) -> None:
+    def copies_agree(self, accepted: list[Accepted]) -> None:
         for a in accepted:
             lsn = a.record.header.lsn
             fact = self.facts.get(lsn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from halog.runtime.node.open import RunningNode
 from tests.integration.cluster.processes import wait
@@ -21,8 +21,11 @@ ENDS_S = 60.0
 class Control:
     """One thread that lands its own aircraft on a node of its own, from before the load until after it."""
 
-    def __init__(self, node: RunningNode) -> None:
+    def __init__(self, node: RunningNode, *, land: Callable[[], None] | None = None, ends_s: float = ENDS_S) -> None:
+        """`land`: what it does in place of landing."""
         self.node = node
+        self._do = land or self._land
+        self._ends_s = ends_s
         self.waits: list[Wait] = []
         self.errors: list[BaseException] = []
         self._stop = threading.Event()
@@ -34,14 +37,14 @@ class Control:
 
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
-        self._thread.join(ENDS_S)
+        self._thread.join(self._ends_s)
         assert not self._thread.is_alive(), "the control never got an answer"
 
     def _run(self) -> None:
         try:
             while not self._stop.wait(PAUSE_S):
                 began = time.monotonic()
-                self._land()
+                self._do()
                 self.waits.append(Wait(began, time.monotonic()))
         except BaseException as error:
             self.errors.append(error)
@@ -71,4 +74,4 @@ class Control:
         def does() -> bool:
             return bool(self.errors) or any(w.began >= moment for w in self.waits[-1:])
 
-        wait(does, "the control goes on", ENDS_S)
+        wait(does, "the control goes on", self._ends_s)

@@ -235,11 +235,11 @@ class Net:
             made.callback(_Slow(seconds).close)
             ip("route", "add", "default", "dev", SLOW, "table", str(SLOW_TABLE))  # gone with the device
             for name in self.names:
-                self._detour("add", name)
-                made.callback(self._detour, "del", name)
+                self.detour("add", name)
+                made.callback(self.detour, "del", name)
             self._slow = made.pop_all()
 
-    def _detour(self, verb: str, name: str) -> None:
+    def detour(self, verb: str, name: str) -> None:
         (other,) = (n for n in self.names if n != name)
         table = ("table", str(SLOW_TABLE))
         ip("rule", verb, "priority", str(DETOUR), "iif", other, *self._from_other(name), *table)

@@ -129,7 +129,7 @@ def test_a_line_that_cannot_be_slowed_is_as_it_was(net: Net, echo: Echo) -> None
     """Somebody else's rule is in its way, and stays: nothing is taken away but what was made."""
     rules, (first, *_) = net_rules(net), NAMES
     with net.hub.inside():
-        net._detour("add", first)
+        net.detour("add", first)
     try:
         with pytest.raises(OSError, match="File exists"):
             net.slow(0.1)
@@ -137,7 +137,7 @@ def test_a_line_that_cannot_be_slowed_is_as_it_was(net: Net, echo: Echo) -> None
         assert len(net_rules(net)) == len(rules) + 1
     finally:
         with net.hub.inside():
-            net._detour("del", first)
+            net.detour("del", first)
     assert net_rules(net) == rules
     net.slow(0.1)
     with called(net, echo) as caller:

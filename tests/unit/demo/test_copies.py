@@ -48,8 +48,7 @@ def test_one_too_many_is_a_mismatch() -> None:
     assert verify_copies.compare_one([SAME, SAME, [*SAME, obj(b"d")]]) == (4, 1)
 
 
-def test_a_store_is_read_page_by_page_from_the_named_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_copies, "PAGE", 2)
+def test_a_store_is_read_page_by_page_from_the_named_node() -> None:
     asked = []
 
     def ask(node: str, frame: frames.Request, timeout_s: float) -> frames.Reply:
@@ -58,7 +57,7 @@ def test_a_store_is_read_page_by_page_from_the_named_node(monkeypatch: pytest.Mo
         left = [f for f in SAME if f.key > frame.after]
         return frames.Objects([*left[: frame.limit]], end=len(left) <= frame.limit)
 
-    assert list(verify_copies.read_store(ask, "B", "p-0")) == SAME
+    assert list(verify_copies.read_store(ask, "B", "p-0", page=2)) == SAME
     assert asked == [("B", "p-0", b"", True), ("B", "p-0", b"b", True)]
 
 

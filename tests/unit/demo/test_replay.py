@@ -66,8 +66,15 @@ def records() -> list[dict[str, str]]:
     return [record(n) for n in range(ROWS)]
 
 
-def replayed(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[Node, Replay]:
-    backend = Forgetful(cluster)
+class Broken(Forgetful):
+    def commit(self, partition: str, tx: bytes, work: Work) -> int:
+        raise RuntimeError("a bug")
+
+
+def replayed(
+    cluster: MemoryCluster, path: Path, sabotaged: int = -1, *, of: type[Forgetful] = Forgetful
+) -> tuple[Node, Replay]:
+    backend = of(cluster)
     node = Node(backend)
     notes = journal.Journal(path)
     replay = Replay(node, backend, lambda: defaultdict(lambda: 1), notes, sabotaged)
@@ -113,12 +120,8 @@ def test_an_error_of_one_thread_ends_the_replay(
     """Also while the lines are full: nobody waits for a thread that has given up."""
     monkeypatch.setattr("halog.demo.ordered_work.QUEUE_ROWS", 2)
 
-    def broken(self: object, partition: str, tx: bytes, work: Work) -> int:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(Forgetful, "commit", broken)
     with pytest.raises(RuntimeError, match="a bug"):
-        replayed(cluster, tmp_path / "j")
+        replayed(cluster, tmp_path / "j", of=Broken)
 
 
 def test_rows_of_one_name_are_done_in_order_and_hold_up_no_other_name() -> None:

@@ -49,46 +49,44 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "jars"
 
 
-def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+def builder(tmp_path: Path, does: str) -> str:
     """What is run in Python's place."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    return str(program)
 
 
-def test_archives_are_built_once(jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder(tmp_path, monkeypatch, WRITES)
-    where, cached = archives.ensure(JAVA, jars, Silent())
+def test_archives_are_built_once(jars: Path, tmp_path: Path) -> None:
+    python = builder(tmp_path, WRITES)
+    where, cached = archives.ensure(JAVA, jars, Silent(), python=python)
     assert (Path(where), cached) == (archives.directory(JAVA, jars), False)
     assert sorted(os.listdir(where)) == sorted(f"{name}.jsa" for name in SERVERS)
-    assert archives.ensure(JAVA, jars, Silent()) == (where, True)
+    assert archives.ensure(JAVA, jars, Silent(), python=python) == (where, True)
 
 
-def test_a_build_that_fails_is_not_tried_again(jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder(tmp_path, monkeypatch, "echo no such option; exit 1")
-    assert archives.ensure(JAVA, jars, Silent()) == ("", False)
-    builder(tmp_path, monkeypatch, WRITES)
-    assert archives.ensure(JAVA, jars, Silent()) == ("", True)
+def test_a_build_that_fails_is_not_tried_again(jars: Path, tmp_path: Path) -> None:
+    python = builder(tmp_path, "echo no such option; exit 1")
+    assert archives.ensure(JAVA, jars, Silent(), python=python) == ("", False)
+    python = builder(tmp_path, WRITES)
+    assert archives.ensure(JAVA, jars, Silent(), python=python) == ("", True)
     assert "no such option" in (archives.directory(JAVA, jars) / archives.FAILED).read_text()
 
 
-def test_a_build_that_was_killed_is_tried_again(jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_was_killed_is_tried_again(jars: Path, tmp_path: Path) -> None:
     """Whoever ended it, as a machine does that is shut down, has not shown that it cannot be done."""
-    builder(tmp_path, monkeypatch, f"{WRITES}; kill -9 $$")
-    assert archives.ensure(JAVA, jars, Silent()) == ("", False)
-    builder(tmp_path, monkeypatch, WRITES)
-    assert archives.ensure(JAVA, jars, Silent()) == (str(archives.directory(JAVA, jars)), False)
+    python = builder(tmp_path, f"{WRITES}; kill -9 $$")
+    assert archives.ensure(JAVA, jars, Silent(), python=python) == ("", False)
+    python = builder(tmp_path, WRITES)
+    assert archives.ensure(JAVA, jars, Silent(), python=python) == (str(archives.directory(JAVA, jars)), False)
 
 
-def test_what_a_killed_process_was_making_is_gone_with_the_next_one(
-    jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_process_was_making_is_gone_with_the_next_one(jars: Path, tmp_path: Path) -> None:
     """Hundreds of megabytes, which nobody else would ever remove."""
     with cache.locked(Silent()), cache.scratch() as killed:
         shutil.copytree(killed, f"{killed}-and-left")
-    builder(tmp_path, monkeypatch, WRITES)
-    archives.ensure(JAVA, jars, Silent())
+    python = builder(tmp_path, WRITES)
+    archives.ensure(JAVA, jars, Silent(), python=python)
     assert sorted(name.partition("-")[0] for name in os.listdir(cache.root())) == ["cds", "lock"]
 
 
@@ -112,13 +110,12 @@ def test_an_archive_whose_server_did_not_end_by_itself_is_none(
 
     monkeypatch.setattr(archives, "_servers", servers)
     monkeypatch.setattr(archives, "_use", lambda chosen: None)
-    monkeypatch.setattr(archives, "DUMP_S", 10.0 if whole else 0.5)
     mask = os.umask(0o077)
     try:
         if whole:
-            archives.build("java", tmp_path, target)
+            archives.build("java", tmp_path, target, dump_s=10.0 if whole else 0.5)
         else:
             with pytest.raises(SystemExit, match=f"was killed by {signal.SIGKILL.name}"):
-                archives.build("java", tmp_path, target)
+                archives.build("java", tmp_path, target, dump_s=10.0 if whole else 0.5)
     finally:
         os.umask(mask)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ class FakeIvy:
         for name, data in self.content.items():
             (target / name).write_bytes(data)
 
+    def ensure(self) -> tuple[Path, bool]:
+        """The jars, by this Ivy."""
+        return jars.ensure(JAVA, Silent(), ivy_jar=Path("ivy.jar"), run=self)
+
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
@@ -46,23 +50,20 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
     pinned = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
     monkeypatch.setattr(jars, "manifest", lambda of=jars.SERVERS: pinned)
     monkeypatch.setenv("HALOG_CACHE", str(tmp_path / "cache"))
-    fake = FakeIvy()
-    monkeypatch.setattr(jars, "run_ivy", fake)
-    monkeypatch.setattr(jars, "find_ivy", lambda: Path("ivy.jar"))
-    return fake
+    return FakeIvy()
 
 
 def test_the_first_start_fetches_and_later_ones_do_not(fake: FakeIvy) -> None:
-    where, cached = jars.ensure(JAVA, Silent())
+    where, cached = fake.ensure()
     assert (fake.runs, cached) == (1, False)
-    assert jars.ensure(JAVA, Silent()) == (where, True)
+    assert fake.ensure() == (where, True)
     assert fake.runs == 1
 
 
 def test_a_wrong_checksum_is_refused_and_leaves_no_jars(fake: FakeIvy) -> None:
     fake.content["kafka.jar"] = b"evil"
     with pytest.raises(SiteError, match="not the ones halog was tested with"):
-        jars.ensure(JAVA, Silent())
+        fake.ensure()
     assert not jars.directory().exists()
     assert os.listdir(cache.root()) == ["lock"]
 
@@ -70,12 +71,12 @@ def test_a_wrong_checksum_is_refused_and_leaves_no_jars(fake: FakeIvy) -> None:
 def test_a_missing_jar_is_refused(fake: FakeIvy) -> None:
     del fake.content["zookeeper.jar"]
     with pytest.raises(SiteError, match=r"zookeeper\.jar"):
-        jars.ensure(JAVA, Silent())
+        fake.ensure()
 
 
 def test_a_jar_nobody_asked_for_is_dropped(fake: FakeIvy) -> None:
     fake.content["extra.jar"] = b"?"
-    where, _ = jars.ensure(JAVA, Silent())
+    where, _ = fake.ensure()
     assert sorted(os.listdir(where)) == [jars.STAMP, "kafka.jar", "zookeeper.jar"]
 
 
@@ -88,27 +89,27 @@ def test_a_jar_nobody_asked_for_is_dropped(fake: FakeIvy) -> None:
     ],
 )
 def test_a_damaged_cache_is_fetched_again(fake: FakeIvy, damage: Callable[[Path], object]) -> None:
-    where, _ = jars.ensure(JAVA, Silent())
+    where, _ = fake.ensure()
     damage(where)
-    assert jars.ensure(JAVA, Silent()) == (where, False)
+    assert fake.ensure() == (where, False)
     assert jars.mismatches(where) == []
 
 
 @pytest.mark.parametrize("stamp", [None, "", "[]", "{}"])
 def test_right_jars_without_a_right_stamp_are_only_checked_again(fake: FakeIvy, stamp: str | None) -> None:
     """A copied or restored cache has other times, not other jars."""
-    where, _ = jars.ensure(JAVA, Silent())
+    where, _ = fake.ensure()
     if stamp is None:
         os.utime(where / "kafka.jar", (1, 1))
     else:
         (where / jars.STAMP).write_text(stamp)
-    assert jars.ensure(JAVA, Silent()) == (where, True)
+    assert fake.ensure() == (where, True)
     assert fake.runs == 1
     assert jars.is_checked(where)
 
 
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # type: ignore[arg-type]
     with pytest.raises(SiteError, match=r"pip install 'halog\[embedded\]'"):
         jars.find_ivy()
 
@@ -116,7 +117,7 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
 def test_a_cache_that_cannot_be_made_is_an_error(fake: FakeIvy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HALOG_CACHE", "/proc/halog-cache")
     with pytest.raises(SiteError, match="set HALOG_CACHE"):
-        jars.ensure(JAVA, Silent())
+        fake.ensure()
 
 
 def test_the_class_path_holds_pinned_jars_only() -> None:
@@ -145,10 +146,9 @@ def test_a_failing_ivy_becomes_one_sentence(tmp_path: Path, output: str, reason:
     assert "\n" not in caught.value.message
 
 
-def test_a_silent_network_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ivy, "SILENCE_S", 0.1)
+def test_a_silent_network_ends(tmp_path: Path) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     with pytest.raises(SiteError, match="is silent"):
-        ivy.run_ivy(str(program), Path("ivy.jar"), WANTED, tmp_path, tmp_path / "out", Silent())
+        ivy.run_ivy(str(program), Path("ivy.jar"), WANTED, tmp_path, tmp_path / "out", Silent(), silence_s=0.1)

@@ -132,11 +132,10 @@ def test_more_than_it_may_hold(more: tuple[int, ...]) -> None:
     assert not now.within(leaks.bound(before, 3))
 
 
-def test_what_grows_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaks, "SETTLES_S", 0.1)
+def test_what_grows_fails() -> None:
     held = leaks.footprint(os.getpid())
     leaks.given_back(cluster(RIGHT), {os.getpid(): held})
     with pytest.raises(AssertionError, match="A holds"):
-        leaks.given_back(cluster(RIGHT), {os.getpid(): leaks.Footprint(*(n - 60 for n in held))})
+        leaks.given_back(cluster(RIGHT), {os.getpid(): leaks.Footprint(*(n - 60 for n in held))}, 0.1)
     with pytest.raises(AssertionError, match="no znode is left over"):
-        leaks.given_back(cluster({**RIGHT, "locks": (b"", 0)}), {})
+        leaks.given_back(cluster({**RIGHT, "locks": (b"", 0)}), {}, 0.1)

@@ -24,12 +24,12 @@ SHORT = Pause(0.05, 60.0)
 class Held:
     """A control whose transactions end while they are let."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends_s: float = pauses.ENDS_S) -> None:
         self.let = threading.Event()
         self.error = False
         self.let.set()
         nobody: Any = None
-        self.control = Control(nobody)
+        self.control = Control(nobody, land=self, ends_s=ends_s)
 
     def __call__(self) -> None:
         if self.error:
@@ -38,9 +38,8 @@ class Held:
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+def held() -> Iterator[Held]:
     made = Held()
-    monkeypatch.setattr(made.control, "_land", made)
     yield made
     made.let.set()
 
@@ -84,7 +83,8 @@ def test_a_control_that_fails_is_not_waited_for(held: Held) -> None:
             held.control.check([Wait(0.0, time.monotonic())], SHORT)
 
 
-def test_a_control_that_hangs_fails_the_test(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "ENDS_S", 0.1)
+def test_a_control_that_hangs_fails_the_test() -> None:
+    held = Held(ends_s=0.1)
     with pytest.raises(AssertionError, match="the control never got an answer"), held.control, stalled(held):
         pass
+    held.let.set()

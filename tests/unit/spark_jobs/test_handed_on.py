@@ -64,7 +64,7 @@ class Judged(World):
             return
         own = BranchReader(found.manifest.seen)
         if self.chance.random() < 0.5:  # read on while it serves
-            own.read(self._side(site))
+            own.read(self.side_of(site))
         self.looked[one.name] = found, own
 
     def _job(self, site: Site, theirs: Side, end: int) -> JobFindings | None:
@@ -97,11 +97,11 @@ class Judged(World):
         return digest(entry.value) == theirs.state.hash
 
     @staticmethod
-    def _side(site: Site) -> Side:
+    def side_of(site: Site) -> Side:
         return Side(site.name, cast(Any, site.log), TP, site.state, len(site.log.entries))
 
     def _append_merge(self, site: Site, one: Begun) -> None:
-        ours = self._side(site)
+        ours = self.side_of(site)
         super()._append_merge(site, one)
         found = self.looked.pop(one.name, None)
         if found is not None and one.session is not None:
@@ -188,11 +188,11 @@ def test_a_vote_from_before_the_fork_that_is_decided_behind_what_the_job_saw_may
     one = world.begun["east"]
     found, own = world.looked[one.name]
     east = world.sites["east"]
-    results.check_later(found.manifest, later_of(own, world._side(east)), east.state)
+    results.check_later(found.manifest, later_of(own, world.side_of(east)), east.state)
     world.decide("east")
     land_all(world, "east")
     with pytest.raises(RefusedError, match="may be on the other branch as well"):
-        results.check_later(found.manifest, later_of(own, world._side(east)), east.state)
+        results.check_later(found.manifest, later_of(own, world.side_of(east)), east.state)
 
 
 def later_of(own: BranchReader, side: Side) -> Branch:
@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_refused() -> None:
     elsewhere = replace(made, hash=b"h" * 16)
     for _ in range(2):  # nothing was done since; and something
         with pytest.raises(RefusedError, match="has seen another record at lsn"):
-            results.check_later(elsewhere, later_of(own, world._side(east)), east.state)
+            results.check_later(elsewhere, later_of(own, world.side_of(east)), east.state)
         world.commit("east", 4)
         land_all(world, "east")
 

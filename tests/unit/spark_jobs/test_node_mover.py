@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -63,12 +62,11 @@ def router_of(cluster: Cluster) -> Router:
     return cluster.client().runtime.router
 
 
-def test_what_was_found_moves_and_what_is_handed_over_twice_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_mover, "REQUEST", 7)
+def test_what_was_found_moves_and_what_is_handed_over_twice_stays() -> None:
     with cluster_of(2) as cluster:
         cluster.client().load([Counter(f"c{i}") for i in range(200)])
         beats: list[float] = []
-        with opened(cluster), NodeMover(router_of(cluster), 1, lambda: beats.append(time.monotonic())) as mover:
+        with opened(cluster), NodeMover(router_of(cluster), 1, lambda: beats.append(0.0), request=7) as mover:
             objects = found(cluster)
             count = sum(map(len, objects.values()))
             assert count > 60

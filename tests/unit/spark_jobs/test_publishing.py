@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,53 +63,49 @@ def job(site: Any, directory: Path, **more: Any) -> Publishing:
     return Publishing(SimpleNamespace(), site, "p", "east", directory, **more)  # type: ignore[arg-type]
 
 
-def test_it_begins_when_the_branches_that_it_is_for_are_closed(
-    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_begins_when_the_branches_that_it_is_for_are_closed(site: Any, tmp_path: Path) -> None:
     """Not those that were merged before, nor those that nobody has named."""
-    monkeypatch.setattr(publishing, "CLOSE_S", 0.0)
     close(site, "p-0")
     with pytest.raises(RefusedError, match=r"partition p-1: site west has not closed its branch; .*halog site demote"):
-        job(site, tmp_path, names=["p-0", "p-1"]).run()
+        job(site, tmp_path, names=["p-0", "p-1"], close_s=0.0).run()
     one = job(site, tmp_path, names=["p-0", "p-1"], done=["p-1"])
-    one._await_closed()
-    assert set(one._closed) == {"p-0"}
+    one.await_closed()
+    assert set(one.closed) == {"p-0"}
     close(site, "p-1", "p-2")
     whole = job(site, tmp_path)
-    whole._await_closed()
-    assert set(whole._closed) == {"p-0", "p-1", "p-2"}
+    whole.await_closed()
+    assert set(whole.closed) == {"p-0", "p-1", "p-2"}
 
 
-def test_it_waits_for_them_for_a_while(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_them_for_a_while(site: Any, tmp_path: Path) -> None:
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         close(site, f"p-{len(slept) - 1}")
 
-    monkeypatch.setattr(publishing.time, "sleep", sleep)
-    one = job(site, tmp_path)
-    one._await_closed()
+    one = job(site, tmp_path, pause=sleep)
+    one.await_closed()
     assert len(slept) == 3
-    assert one._closed["p-2"].state == state()
-    assert one._closed["p-2"].tp == TopicPartition("c.p.log", 2)
+    assert one.closed["p-2"].state == state()
+    assert one.closed["p-2"].tp == TopicPartition("c.p.log", 2)
 
 
 def test_a_look_at_a_branch_that_had_not_ended_is_of_no_use(site: Any, tmp_path: Path) -> None:
     """The directory is of another day."""
     close(site, "p-0")
     one = job(site, tmp_path, names=["p-0"])
-    one._await_closed()
-    one._closed["p-0"] = one._closed["p-0"]._replace(state=state(b"f" * 16))  # it follows the source by now
+    one.await_closed()
+    one.closed["p-0"] = one.closed["p-0"]._replace(state=state(b"f" * 16))  # it follows the source by now
     number = branch_of(0, INITIATING)
     for hash_ in (b"h" * 16, b"g" * 16):
         carried = {number: HistoryState(9, state(hash_)).pack()}
         one._comparison._progress = ComparisonProgress("job", {}, carried=carried)
         if hash_ == state().hash:
-            one._check_end(PLACES[0])
+            one.check_end(PLACES[0])
         else:
             with pytest.raises(RefusedError, match="when its branch had not ended: give another directory"):
-                one._check_end(PLACES[0])
+                one.check_end(PLACES[0])
 
 
 class Sent:
@@ -118,6 +115,8 @@ class Sent:
         self.options: dict[str, str] = {}
         self.write = self
         self.sent = 0
+        self.dies: Callable[[], object] | None = None
+        """What happens once before a sending that is killed."""
 
     def selectExpr(self, *columns: str) -> Sent:
         return self
@@ -130,6 +129,10 @@ class Sent:
         return self
 
     def save(self) -> None:
+        if self.dies is not None:
+            dies, self.dies = self.dies, None
+            dies()
+            raise KeyboardInterrupt
         self.sent += 1
 
 
@@ -140,19 +143,17 @@ def test_a_sending_that_was_killed_is_begun_anew_behind_it(
     rows, remote, tp = Sent(), Remote("east", MemoryLog(), site.coordinator), TopicPartition("c.p.merge", 2)
     one = job(site, tmp_path, names=["p-2"])
     monkeypatch.setattr(one, "_rows", lambda: rows)
-    one._published = publishing.PublishingProgress("job", b"r" * 16)
-    one._send(remote, {})
-    assert (rows.sent, one._published.stage) == (0, "")
-    monkeypatch.setattr(rows, "save", lambda: remote.log.put(tp, b"", b"the first") or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        one._send(remote, {"p-2": PLACES[2]})
-    monkeypatch.undo()
-    monkeypatch.setattr(one, "_rows", lambda: rows)
+    one.published = publishing.PublishingProgress("job", b"r" * 16)
+    one.send(remote, {})
+    assert (rows.sent, one.published.stage) == (0, "")
+    rows.dies = lambda: remote.log.put(tp, b"", b"the first")
+    with pytest.raises(KeyboardInterrupt):
+        one.send(remote, {"p-2": PLACES[2]})
     for _ in range(2):
-        one._send(remote, {"p-2": PLACES[2]})
+        one.send(remote, {"p-2": PLACES[2]})
     assert rows.sent == 1
     assert rows.options == {"kafka.bootstrap.servers": "k", "topic": "c.p.merge"}
-    assert (one._published.stage, one._published.begin) == (publishing.SENT, {2: 1})
+    assert (one.published.stage, one.published.begin) == (publishing.SENT, {2: 1})
 
 
 @pytest.mark.parametrize("word", ["--out", "--all", "--two-way", "--three-way"])

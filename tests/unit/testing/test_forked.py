@@ -232,9 +232,13 @@ def test_every_node_is_left_behind_also_where_another_thread_was_just_opening_on
 @pytest.mark.feature("O3")
 def test_a_child_stops_no_servers_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    site = EmbeddedSite(tmp_path)
+
+    class Site(EmbeddedSite):
+        def down(self) -> None:
+            asked.append("down")
+
+    site = Site(tmp_path)
     monkeypatch.setattr("halog.embedded.datadir.is_locked", lambda path: True)
-    monkeypatch.setattr(site, "down", lambda: asked.append("down"))
 
     def child() -> None:
         site.stop()

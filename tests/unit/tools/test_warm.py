@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from halog.embedded import jars
 from halog.errors import SiteError
 from tools import warm
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was asked for; nothing is fetched."""
+def warmed(java_of: Callable[[], Any]) -> tuple[int, list[str]]:
+    """The exit code, and what was asked for; nothing is fetched."""
     found: list[str] = []
 
-    def jars(java: Any, progress: Any, of: Any = warm.jars.SERVERS) -> tuple[str, bool]:
+    def jars_of(java: Any, progress: Any, of: Any = jars.SERVERS) -> tuple[Path, bool]:
         found.append(of.what)
-        return "jars", True
+        return Path("jars"), True
 
-    monkeypatch.setattr(warm, "find_java", lambda: None)
-    monkeypatch.setattr(warm.jars, "ensure", jars)
-    monkeypatch.setattr(warm.archives, "ensure", lambda java, where, progress: found.append(f"archives of {where}"))
-    monkeypatch.setattr(warm.dataset, "ensure", lambda progress: found.append("flights"))
-    return found
+    def archives_of(java: Any, where: Path, progress: Any) -> None:
+        found.append(f"archives of {where}")
+
+    return warm.main(java_of, jars_of, archives_of, lambda progress: found.append("flights")), found
 
 
-def test_all_that_a_test_would_fetch_is_there_afterwards(asked: list[str]) -> None:
-    assert warm.main() == 0
+def test_all_that_a_test_would_fetch_is_there_afterwards() -> None:
+    code, asked = warmed(lambda: None)
+    assert code == 0
     assert asked == ["the servers' jars", "archives of jars", "Spark's Kafka connector", "flights"]
 
 
-def test_what_cannot_be_had_is_said_in_one_line(
-    asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_had_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def no_java() -> None:
         raise SiteError("no Java found")
 
-    monkeypatch.setattr(warm, "find_java", no_java)
-    assert warm.main() == 1
+    code, asked = warmed(no_java)
+    assert code == 1
     assert capsys.readouterr().err == "warm: no Java found\n"
     assert asked == []

@@ -138,12 +138,12 @@ class World:
         floor = max(e.number for e, _ in (*theirs.state.lineage, (theirs.state.epoch, 0)))
         read = branch(theirs, relation, lambda side, u: self._elsewhere(side, u))
         own = BranchReader(relation)
-        own.read(self._side(site))
+        own.read(self.side_of(site))
         assert site.writer is not None
         self.begun[at] = Begun(site.writer, floor, name_of(theirs.state), theirs, relation, read, own, not three_way)
 
     @staticmethod
-    def _side(site: Site) -> Side:
+    def side_of(site: Site) -> Side:
         return Side(site.name, cast(Any, site.log), TP, site.state, len(site.log.entries))
 
     def _elsewhere(self, side: Side, u: UndecidedTransaction) -> bool:
@@ -154,7 +154,7 @@ class World:
         site = self.sites[at]
         if site.serves and at not in self.begun and self.merges and self._knows(site, self.merges[-1].name):
             found = Undoing(self.merges[-1].name)
-            found.read(self._side(site))
+            found.read(self.side_of(site))
             self.begun[at] = Begun(cast(Writer, site.writer), 0, found.name, undoing=found)
 
     def go_on(self, at: str, landing: int) -> None:
@@ -231,7 +231,7 @@ class World:
         if site.state.epoch != one.epoch or site.state.owner:
             del self.begun[site.name]
             return
-        ours = self._side(site)
+        ours = self.side_of(site)
         ledger = site.copy.ledger
         decided = {tx: d.commit for tx, d in ledger.decided.items()}
         opening = Opening(one.epoch, site.state, int.from_bytes(ledger.horizon, "big"), ledger.mapping, decided)

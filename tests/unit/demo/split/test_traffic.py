@@ -64,17 +64,17 @@ def test_a_line_cut_off_by_a_crash_is_left_out(cluster: MemoryCluster, tmp_path:
 
 
 def test_a_step_that_cannot_be_done_ends_the_client_that_waits_at_its_gate(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, tmp_path: Path
 ) -> None:
     """Nobody would open it: who waits for the steps below it would wait for ever, and not hear why."""
 
-    def refuses(self: Traffic, tx: object, step: FlightStep) -> None:
-        raise DuplicateKeyError("it is there already")
+    class Refused(Traffic):
+        def work(self, tx: object, step: FlightStep) -> None:
+            raise DuplicateKeyError("it is there already")
 
-    monkeypatch.setattr(Traffic, "work", refuses)
     backend = Forgetful(cluster)
     with Node(backend) as node:
-        traffic = Traffic(node, backend, lambda: defaultdict(lambda: 1), Journal(tmp_path / "j"), -1)
+        traffic = Refused(node, backend, lambda: defaultdict(lambda: 1), Journal(tmp_path / "j"), -1)
         gate = RowGate(0)
         gate.open_to(20)
         with ThreadPoolExecutor(1) as pool:
