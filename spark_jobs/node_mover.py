@@ -61,7 +61,7 @@ class NodeMover:
         *,
         request: int = REQUEST,
     ) -> None:
-        """`request`: how many objects one hands over."""
+        """Begin with nothing handed over; a request hands over `request` objects."""
         self._request = request
         self._router = router
         self._version = version

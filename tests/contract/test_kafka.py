@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from halog.adapters.kafka import conf as kafka_conf, tail as kafka_tail
+from halog.adapters.kafka import conf as kafka_conf
+from halog.adapters.kafka.tail import KafkaTail
 from halog.errors import LogError, RefusedError, UnreachableError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
@@ -61,11 +62,10 @@ def lost(tail: LogTail, count: int) -> None:
 
 
 @pytest.mark.feature("P1", "R4")
-def test_what_the_consumer_lost_is_read_again(kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_consumer_lost_is_read_again(kafka: KafkaRig) -> None:
     """Nothing more comes, though the broker has said that there is more."""
-    monkeypatch.setattr(kafka_tail, "QUIET_S", 0.2)
     log = kafka.log()
-    tp, session, tail = new_topic(log), log.session(), log.tail()
+    tp, session, tail = new_topic(log), log.session(), KafkaTail(kafka.site.info.bootstrap, quiet_s=0.2)
     tail.follow(tp, 0)
     appended(session, tp, b"first")
     assert offsets(collect(tail, 1)) == [0]

@@ -54,7 +54,7 @@ class Readers:
         *,
         make: Callable[[dict[str, Any]], Any] = Consumer,
     ) -> None:
-        """`make`: of a consumer by its settings."""
+        """Begin without consumers; `make` makes one by its settings."""
         self._make = make
         self._bootstrap = bootstrap
         self._admin = admin

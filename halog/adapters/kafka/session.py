@@ -51,7 +51,7 @@ class KafkaSession:
     def __init__(
         self, bootstrap: str, topics: Iterable[str] = (), *, make: Callable[[dict[str, Any]], Any] = Producer
     ) -> None:
-        """`make`: of a producer by its settings."""
+        """Open the session; `make` makes its producer by settings."""
         self._failed: str | None = None
         self._gathering = GroupCommit[tuple[TopicPartition, bytes, Delivery]]()
         self._runs: dict[int, _Run] = {}

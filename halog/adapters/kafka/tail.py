@@ -55,7 +55,7 @@ class KafkaTail:
         make: Callable[[dict[str, Any]], Any] = Consumer,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """`make`: of a consumer by its settings."""
+        """Follow nothing yet; `make` makes the consumer by its settings."""
         self._make = make
         self._quiet_s = quiet_s
         self._bootstrap = bootstrap

@@ -39,7 +39,11 @@ def test_each_error_is_one_line_and_its_exit_code(
     ("error", "code", "line"),
     [
         (KeyboardInterrupt(), 130, "halog: interrupted\n"),
-        (click.UsageError("what?"), 2, "Usage: halog fail [OPTIONS]\nTry 'halog fail --help' for help.\n\nError: what?\n"),
+        (
+            click.UsageError("what?"),
+            2,
+            "Usage: halog fail [OPTIONS]\nTry 'halog fail --help' for help.\n\nError: what?\n",
+        ),
         (
             ZeroDivisionError("x"),
             1,
