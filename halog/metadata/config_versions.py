@@ -22,6 +22,8 @@ import msgspec
 
 from halog.config import Config, parse_config
 from halog.config.changes import tree
+from halog.core import tolerant
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ConfigError, CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 
@@ -40,7 +42,7 @@ ATTEMPTS = 3
 """An answer that does not come is looked up; three in a row mean that ZooKeeper is away."""
 
 
-class Version(msgspec.Struct, frozen=True):
+class Version(TolerantStruct, frozen=True):
     """A `Version` is an activated configuration. `made_ms` is since 1970, by the clock of who activated it. `by` is
     user@host, as that machine says. `digest` is the SHA-256 of `config`; `halog config` shows its beginning."""
 
@@ -55,14 +57,14 @@ class Version(msgspec.Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         """Return the znode's content."""
-        return msgspec.json.encode(self)
+        return tolerant.encode(self)
 
     @staticmethod
     def from_bytes(path: str, data: bytes) -> Version:
-        """Decode a version; fields of newer versions of halog are passed over. Raises CoordinatorError for anything
+        """Decode a version; fields of newer versions of halog are kept. Raises CoordinatorError for anything
         else."""
         try:
-            return msgspec.json.decode(data, type=Version)
+            return _DECODER.decode(data)
         except msgspec.MsgspecError as e:
             raise CoordinatorError(f"znode {path} holds no version of a configuration: {e}") from e
 
@@ -71,6 +73,9 @@ class Version(msgspec.Struct, frozen=True):
         is to be `checked`, does not run with. Unchecked, a version can be replaced that an older halog activated and
         that is refused by now."""
         return parse_config(self.config, f"version {self.number}", Path(), checked=checked)
+
+
+_DECODER = TolerantDecoder(Version)
 
 
 class Draft(NamedTuple):

@@ -17,6 +17,8 @@ from contextlib import suppress
 
 import msgspec
 
+from halog.core import tolerant
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ConfigError, NotFoundError, RefusedError, UnreachableError, VersionError
 from halog.metadata.cas import put
 from halog.ports import Coordinator, UnknownResult, Versioned
@@ -30,7 +32,7 @@ FOREVER_MS = 253_402_300_799_000
 """The last second of the year 9999."""
 
 
-class Hold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Hold(TolerantStruct, frozen=True):
     """Holds what stands under `holders/<partition>/<name>`."""
 
     offset: int
@@ -40,7 +42,7 @@ class Hold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
-_HOLD = msgspec.json.Decoder(Hold)
+_HOLD = TolerantDecoder(Hold)
 
 
 def now_ms() -> int:
@@ -78,7 +80,7 @@ def _check(partition: str, wanted: Hold, first: int) -> None:
 
 def _put(coordinator: Coordinator, partition: str, name: str, wanted: Hold) -> tuple[Versioned | None, int]:
     """Write a hold. Returns what was there before, and the version of what is there now."""
-    path, data = _path(partition, name), msgspec.json.encode(wanted)
+    path, data = _path(partition, name), tolerant.encode(wanted)
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
         try:
@@ -129,9 +131,9 @@ def prolong(coordinator: Coordinator, partition: str, name: str, until_ms: int, 
         first = max(now.offset, floor(coordinator, partition))
         if first == now.offset and now.until_ms >= until_ms:
             return
-        longer = Hold(first, max(until_ms, now.until_ms), why or now.why)
+        longer = msgspec.structs.replace(now, offset=first, until_ms=max(until_ms, now.until_ms), why=why or now.why)
         with suppress(VersionError, UnknownResult):  # looked at again in any case: the floor, too
-            coordinator.set(path, msgspec.json.encode(longer), found.version)
+            coordinator.set(path, tolerant.encode(longer), found.version)
     raise RefusedError(f"the hold {name} of {partition} is being changed by others", partition=partition)
 
 

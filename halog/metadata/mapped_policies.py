@@ -67,8 +67,14 @@ def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
     if mapping.version:
         kept["mapping"] = mapping.version
     if mapping.changing is not None:
-        kept["changing"] = msgspec.to_builtins(mapping.changing)
+        kept["changing"] = _unknown(said.get("changing", {}), mapping.changing) | msgspec.to_builtins(mapping.changing)
     return msgspec.json.encode(kept)
+
+
+def _unknown(before: Mapping[str, Any], now: MappingChange) -> dict[str, Any]:
+    """Return what a later version of halog wrote of this very change, and this one does not know (U1)."""
+    same = before.get("to") == msgspec.to_builtins(now.to)
+    return {k: v for k, v in before.items() if same and k not in MappingChange.__struct_fields__}
 
 
 def read(coordinator: Coordinator, policy: str) -> PolicyZnode:

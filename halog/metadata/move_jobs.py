@@ -30,7 +30,7 @@ LONGEST_MS: Final = 120_000
 """No node believes an announcement for longer, whatever it says."""
 
 
-class JobAnnouncement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JobAnnouncement(msgspec.Struct, frozen=True):
     """Holds what stands under `sweeps/<policy>`."""
 
     by: str

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from halog.core import tolerant
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.metadata.cas import put
 from halog.ports import Coordinator, UnknownResult
@@ -31,7 +33,7 @@ ENDED: Final = frozenset({DONE, NOTHING, FAILED})
 ATTEMPTS = 10
 
 
-class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RestoreRequest(TolerantStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A `RestoreRequest` asks for the restore of one partition."""
 
     site: str
@@ -58,7 +60,7 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """What it waits for, or why it failed."""
     merge: str = ""
     """The name of the merge, in hex digits."""
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = msgspec.field(default_factory=dict)
     """What came of it, in numbers."""
     merged_before: str = ""
     """The last merge that was made here before it was asked for, in hex digits."""
@@ -77,7 +79,7 @@ class ClosedBranch(msgspec.Struct, frozen=True):
     """Offsets of the votes that were in doubt."""
 
 
-_RESTORE, CLOSED = msgspec.json.Decoder(RestoreRequest), msgspec.json.Decoder(ClosedBranch)
+_RESTORE, CLOSED = TolerantDecoder(RestoreRequest), msgspec.json.Decoder(ClosedBranch)
 
 
 def restore_of(coordinator: Coordinator, partition: str) -> RestoreRequest | None:
@@ -152,7 +154,7 @@ def _kind_of(one: RestoreRequest) -> tuple[str, str, bool, bool]:
 
 def _put(coordinator: Coordinator, partition: str, now: RestoreRequest, version: int | None) -> bool:
     """Write a request in the place of that version of the znode; None: there was none."""
-    path, data = f"restores/{partition}", msgspec.json.encode(now)
+    path, data = f"restores/{partition}", tolerant.encode(now)
     try:
         if version is None:
             return coordinator.create(path, data)

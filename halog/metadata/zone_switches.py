@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from halog.core import tolerant
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import CoordinatorError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 
@@ -15,7 +17,7 @@ ATTEMPTS = 20
 """Two operators at once are rare; twenty lost turns never happen."""
 
 
-class ZoneSwitch(msgspec.Struct, frozen=True):
+class ZoneSwitch(TolerantStruct, frozen=True):
     """Says how a zone's quorum stands. `since_ms` is since 1970, by the clock of who switched it; 0: it never was."""
 
     off: bool = False
@@ -24,16 +26,19 @@ class ZoneSwitch(msgspec.Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         """Return the znode's content."""
-        return msgspec.json.encode(self)
+        return tolerant.encode(self)
 
     @staticmethod
     def from_bytes(zone: str, data: bytes) -> ZoneSwitch:
-        """Decode what stands for `zone`; fields of newer versions are passed over. Raises CoordinatorError for anything
+        """Decode what stands for `zone`; fields of newer versions are kept. Raises CoordinatorError for anything
         else."""
         try:
-            return msgspec.json.decode(data, type=ZoneSwitch)
+            return _DECODER.decode(data)
         except msgspec.MsgspecError as e:
             raise CoordinatorError(f"znode {path_of(zone)} holds no switch: {e}") from e
+
+
+_DECODER = TolerantDecoder(ZoneSwitch)
 
 
 def path_of(zone: str) -> str:
@@ -56,12 +61,13 @@ def set_switch(coordinator: Coordinator, zone: str, switch: ZoneSwitch) -> ZoneS
         known = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(zone, found.data)
         if known.off == switch.off:
             return known
+        now = msgspec.structs.replace(known, off=switch.off, reason=switch.reason, since_ms=switch.since_ms)
         try:
             if found is not None:
-                coordinator.set(path, switch.to_bytes(), found.version)
-                return switch
-            if coordinator.create(path, switch.to_bytes()):
-                return switch
+                coordinator.set(path, now.to_bytes(), found.version)
+                return now
+            if coordinator.create(path, now.to_bytes()):
+                return now
         except (VersionError, UnknownResult):
             coordinator.sync(path)  # if it landed, the next turn finds it as it is to be
     raise RefusedError(f"the switch of zone {zone} changes too often to be changed; try again", zone=zone)

@@ -15,6 +15,7 @@ from halog.cli.shared.cluster_options import ClusterOptions, cluster_options, ga
 from halog.cli.shared.messages import say
 from halog.cli.shared.options import Text, config_option, number_of, timeout_option
 from halog.cli.shared.output import emit, emit_json, format_option
+from halog.core.tolerant import plain
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
@@ -198,7 +199,6 @@ def show_(number: int | None, options: ClusterOptions) -> None:
       halog config show --version 2
       halog config show --format json
     """
-    import msgspec
 
     from halog.cli.cluster.config_views import when
     from halog.errors import HalogError
@@ -210,7 +210,7 @@ def show_(number: int | None, options: ClusterOptions) -> None:
     if version is None:
         raise HalogError("nothing was ever activated: every process goes by its own file")
     if options.format == "json":
-        emit_json(msgspec.to_builtins(version))
+        emit_json(plain(version))
         return
     click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
     if version.comment:
@@ -228,7 +228,6 @@ def history(options: ClusterOptions) -> None:
       halog config history
       halog config history --format json
     """
-    import msgspec
 
     from halog.cli.cluster.config_views import DIGITS, when
     from halog.metadata import config_versions as versions
@@ -236,7 +235,7 @@ def history(options: ClusterOptions) -> None:
     with _reached(options) as connection:
         found = versions.history(connection.coordinator)
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
-    document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
+    document = [{k: x for k, x in plain(v).items() if k != "config"} for v in found]
     emit(options.format, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
 
 

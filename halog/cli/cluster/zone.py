@@ -15,6 +15,7 @@ from halog.cli.shared.exit_codes import DEGRADED_EXIT
 from halog.cli.shared.messages import echo_facts
 from halog.cli.shared.options import Name, reason_option
 from halog.cli.shared.output import emit, emit_json, emit_table
+from halog.core.tolerant import plain
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
@@ -101,7 +102,6 @@ def quorum(name: str, off: bool | None, confirmed: str, reason: str, options: Cl
       halog zone quorum west --off --cluster fleet --reason "two machines burnt down"
       halog zone quorum west --on
     """
-    import msgspec
 
     from halog.errors import RefusedError
     from halog.metadata.zone_switches import ZoneSwitch, read_switch, set_switch
@@ -120,7 +120,7 @@ def quorum(name: str, off: bool | None, confirmed: str, reason: str, options: Cl
             wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
             switch = set_switch(connection.coordinator, name, wanted)
     if options.format == "json":
-        emit_json({"zone": name, "quorum": demand or None, **msgspec.to_builtins(switch)})
+        emit_json({"zone": name, "quorum": demand or None, **plain(switch)})
     else:
         how = _switched(switch.reason, switch.since_ms) if switch.off else ""
         echo_facts([("zone", name), ("quorum", f"{demand or 'none'}{how}")])

@@ -12,6 +12,7 @@ from halog.cli.shared.cluster_options import ClusterOptions, cluster_options
 from halog.cli.shared.messages import echo_facts
 from halog.cli.shared.options import Name
 from halog.cli.shared.output import emit_json, emit_table
+from halog.core.tolerant import plain
 
 if TYPE_CHECKING:
     from halog.cli.shared.survey import CopyView, PartitionView
@@ -92,7 +93,6 @@ def show(name: str, options: ClusterOptions) -> None:
       halog partition show flights-3
       halog partition show flights-3 --format json
     """
-    import msgspec
 
     from halog.cli.shared.survey import survey_of
 
@@ -100,9 +100,9 @@ def show(name: str, options: ClusterOptions) -> None:
         table = connection.table(name)
         view = survey_of(connection, table)
     if options.format == "json":
-        group = msgspec.to_builtins(table.group)
+        group = plain(table.group)
         place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
-        said = {"definitions": msgspec.to_builtins(table.definitions), "resync": msgspec.to_builtins(table.resync)}
+        said = {"definitions": plain(table.definitions), "resync": plain(table.resync)}
         emit_json({**as_json(view), **place, **said, "quorum": table.quorum, "group": group, **_moving_json(table)})
         return
     _show_facts(table, view)

@@ -16,7 +16,7 @@ from halog.core.replica.pushed_store import PushedStore
 from halog.core.roles import LEADING, OUT, Role
 from halog.core.settings import Sync
 from halog.core.state.copy_state import CopyState
-from halog.core.table.table import ASYNC, Replica
+from halog.core.table.table import ASYNC
 
 RECENTLY_MS = 1_000
 """If pushes or flush requests came within this time, more are expected. A partition at rest is read like one that is
@@ -51,7 +51,7 @@ class Follower:
     @property
     def is_async(self) -> bool:
         """Say whether the node list says that no commit waits for this copy."""
-        return Replica(self._copy.me.node, self._copy.me.incarnation, ASYNC) in self._copy.table.replicas
+        return self._copy.table.kind_of(self._copy.me) == ASYNC
 
     @property
     def is_patient(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from halog.core.ids import Member
 from halog.core.table.table import SYNC, PartitionTable, Replica
 
@@ -28,6 +30,6 @@ def with_holders(replicas: tuple[Replica, ...], table: PartitionTable, claimant:
     wanted = {m for m in holders(table) if m.node != claimant.node}
     if not wanted:
         return replicas
-    kept = [Replica(r.node, r.incarnation, SYNC) if r.member in wanted else r.as_async for r in replicas]
+    kept = [msgspec.structs.replace(r, kind=SYNC) if r.member in wanted else r.as_async for r in replicas]
     there = {r.member for r in kept}
     return (*kept, *(Replica(m.node, m.incarnation, SYNC) for m in sorted(wanted - there)))

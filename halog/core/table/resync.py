@@ -84,7 +84,7 @@ def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | N
         return _rest(table, passed=True)
     kept = tuple(r for r in table.replicas if r.node != node)
     if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
-        return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))
+        return msgspec.structs.replace(table, replicas=kept, resync=msgspec.structs.replace(table.resync, phase=OUT))
     if phase == EMPTY and node in table.node_list:
         return _rest(table)
     return None
@@ -111,7 +111,7 @@ def begun(table: PartitionTable) -> Resync | None:
     """Return the part of the wish that goes on when a migration takes its place."""
     if table.resync is None or table.resync.phase == WAITING:
         return None
-    return Resync(table.resync.nodes[:1], table.resync.phase)
+    return msgspec.structs.replace(table.resync, nodes=table.resync.nodes[:1])
 
 
 def emptied(table: PartitionTable, node: str) -> PartitionTable:
@@ -119,7 +119,7 @@ def emptied(table: PartitionTable, node: str) -> PartitionTable:
     if table.away != node:
         return table
     assert table.resync is not None
-    return msgspec.structs.replace(table, resync=Resync(table.resync.nodes, EMPTY))
+    return msgspec.structs.replace(table, resync=msgspec.structs.replace(table.resync, phase=EMPTY))
 
 
 def left(table: PartitionTable) -> tuple[str, ...]:

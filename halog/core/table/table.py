@@ -12,12 +12,13 @@ import msgspec
 
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.log.chain import ChainState
+from halog.core.tolerant import TolerantDecoder, TolerantStruct, written
 from halog.errors import CoordinatorError
 
 SYNC, ASYNC = "sync", "async"
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(TolerantStruct, frozen=True):
     """A `Replica` is one in the current node list: one incarnation of a node, and whether commits wait for it."""
 
     node: str
@@ -30,13 +31,13 @@ class Replica(msgspec.Struct, frozen=True):
 
     @property
     def as_async(self) -> Replica:
-        return Replica(self.node, self.incarnation, ASYNC)
+        return msgspec.structs.replace(self, kind=ASYNC)
 
 
-class Group(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Group(TolerantStruct, frozen=True, omit_defaults=True):
     """A `Group` is what operators may change while the partition runs (Q2, Q3); see `halog.core.table.group`."""
 
-    priorities: dict[str, int] = {}
+    priorities: dict[str, int] = msgspec.field(default_factory=dict)
     """Node → 0 Never, 1 Normal, 2 High, 3 Highest. A node that is not named is Normal."""
     required: int = 0
     """So many nodes are required instead of the quorum; 0: no override."""
@@ -49,7 +50,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     designated_reason: str = ""
 
 
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Target(TolerantStruct, frozen=True):
     """A `Target` is where a partition moves to (P12); see `halog.core.table.migration`."""
 
     nodes: tuple[str, ...]
@@ -60,7 +61,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 DEFINED, ENABLED, DISABLED = "defined", "enabled", "disabled"
 
 
-class PartitionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PartitionDefinition(TolerantStruct, frozen=True):
     """A `PartitionDefinition` is what one node says of a partition (P7); see `halog.core.table.definitions`."""
 
     nodes: tuple[str, ...]
@@ -78,7 +79,7 @@ class PartitionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 WAITING, OUT, EMPTY = "waiting", "out", "empty"
 
 
-class Resync(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Resync(TolerantStruct, frozen=True):
     """A `Resync` lists replicas that are to be copied anew (P12), one after the other; see
     `halog.core.table.resync`."""
 
@@ -89,7 +90,7 @@ class Resync(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copy. EMPTY: it has dropped it, and catches up."""
 
 
-class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PartitionTable(TolerantStruct, frozen=True):
     """A `PartitionTable` is what the cluster has agreed on for one partition."""
 
     name: str
@@ -116,7 +117,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The current node list behind the active node, in priority order."""
     target: Target | None = None
     """The placement that the partition moves to; None: it is where it is to be."""
-    definitions: dict[str, PartitionDefinition] = {}
+    definitions: dict[str, PartitionDefinition] = msgspec.field(default_factory=dict)
     """What nodes said of it through API or commands (P7)."""
     admitted: tuple[str, ...] | None = None
     """Not None: the application places the partition. These are the nodes whose present run has enabled it, or was
@@ -207,7 +208,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in _ABSENT_IF_EMPTY:
             if not fields[name]:
                 del fields[name]
-        return msgspec.json.encode(fields)
+        return msgspec.json.encode(written(fields))
 
     @staticmethod
     def from_bytes(data: bytes) -> PartitionTable:
@@ -218,7 +219,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise CoordinatorError(f"a partition znode is not a partition table: {e}", head=data[:80].hex()) from e
 
 
-_DECODER = msgspec.json.Decoder(PartitionTable)
+_DECODER = TolerantDecoder(PartitionTable)
 _ABSENT_IF_EMPTY = (
     "definitions",
     "passed_over",

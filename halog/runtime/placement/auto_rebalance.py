@@ -20,10 +20,12 @@ from functools import partial
 import msgspec
 
 from halog.config import Config
+from halog.core import tolerant
 from halog.core.placement.rebalance import in_need
 from halog.core.placement.turnover import NodeChange, Turnover
 from halog.core.table.definitions import DifferingLists, differing
 from halog.core.table.table import PartitionTable, Target
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import DIFFERING, REBALANCE
 from halog.metadata.drains import drained_at
@@ -45,7 +47,7 @@ AT_ONCE = 2
 """So many partitions move at the same time, as with `halog plan apply`."""
 
 
-class RebalanceState(msgspec.Struct, frozen=True, omit_defaults=True):
+class RebalanceState(TolerantStruct, frozen=True, omit_defaults=True):
     """The znode holds a `RebalanceState`. `version`: the latest version of the configuration that was planned for.
     `placement`: its mark, as the function `placement` gives it; absent if an older halog wrote this. `left`: partitions
     that could not go there yet."""
@@ -54,6 +56,9 @@ class RebalanceState(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
     placement: str = ""
     left: tuple[str, ...] = ()
+
+
+_DECODER = TolerantDecoder(RebalanceState)
 
 
 def placement(config: Config, policy: str) -> str:
@@ -156,7 +161,7 @@ class AutoRebalance:
         if found is None:
             hosts = {n for t in self._theirs(policy) for n in t.hosts}
             first = RebalanceState(tuple(sorted(up | hosts.intersection(zone))), version, asked)
-            self._coordinator.create(path, msgspec.json.encode(first))
+            self._coordinator.create(path, tolerant.encode(first))
             return
         stored = _counted(path, found)
         known = set(stored.nodes).intersection(zone)  # a node that left the zone counts as new when it is put back
@@ -174,9 +179,15 @@ class AutoRebalance:
             left = self._go_on(policy, up, absent, stored)
             self._replace(policy, up, absent - up)
         mark = asked if newer or not stored.placement else stored.placement
-        now = RebalanceState(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
+        now = msgspec.structs.replace(
+            stored,
+            nodes=tuple(sorted(known)),
+            version=max(version, stored.version),
+            placement=mark,
+            left=tuple(sorted(left)),
+        )
         if now != stored:
-            self._coordinator.set(path, msgspec.json.encode(now), found.version)
+            self._coordinator.set(path, tolerant.encode(now), found.version)
 
     def _theirs(self, policy: str) -> list[PartitionTable]:
         return [table for _, table in self._router.tables.values() if table.policy == policy]
@@ -348,6 +359,6 @@ def _why(change: NodeChange | None) -> str:
 
 def _counted(path: str, found: Versioned) -> RebalanceState:
     try:
-        return msgspec.json.decode(found.data, type=RebalanceState)
+        return _DECODER.decode(found.data)
     except msgspec.MsgspecError as e:
         raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

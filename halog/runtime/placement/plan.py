@@ -20,9 +20,11 @@ from typing import NamedTuple
 import msgspec
 
 from halog.config import Config
+from halog.core import tolerant
 from halog.core.placement.drain import MoveProposal
 from halog.core.placement.rebalance import PolicyDemand, place_by_hand, rebalance
 from halog.core.table.table import PartitionTable, Target
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import (
     ConfigError,
     CoordinatorError,
@@ -57,7 +59,7 @@ WAITING, MOVING, DONE, CHANGED = "waiting", "moving", "done", "changed since"
 REFUSED, UNKNOWN = "refused", "not known"
 
 
-class PlannedMove(msgspec.Struct, frozen=True):
+class PlannedMove(TolerantStruct, frozen=True):
     """A `PlannedMove` is one partition's part of a plan. `version`: the table's `config_version` when it was planned.
     `given_up`: the target it was moving to then, and could not reach. `sync`: its sync replicas then; absent if an
     older halog planned it."""
@@ -79,7 +81,7 @@ class PlannedMove(msgspec.Struct, frozen=True):
         )
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(TolerantStruct, frozen=True):
     """The znode holds a `Plan`. `made_ms`: since 1970, by the clock of its maker. `stay`: partitions that cannot move,
     and why. `made_for`: the policy for which a node made the plan by itself, and carries it out; `why`: the reason.
     Both are empty for an operator's plan. `undoes`: the plan that this one rolls back. `drained`: the nodes that were
@@ -88,25 +90,28 @@ class Plan(msgspec.Struct, frozen=True):
     id: str
     made_ms: int
     moves: tuple[PlannedMove, ...]
-    stay: dict[str, str] = {}
+    stay: dict[str, str] = msgspec.field(default_factory=dict)
     cancelled: bool = False
     made_for: str = ""
     why: str = ""
     undoes: str = ""
-    drained: dict[str, int] = {}
+    drained: dict[str, int] = msgspec.field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the znode's content; thousands of moves are deflated to a twentieth."""
-        data = msgspec.json.encode(self)
+        data = tolerant.encode(self)
         return data if len(data) <= MAX_ZNODE_BYTES else zlib.compress(data)
 
     @staticmethod
     def from_bytes(data: bytes) -> Plan:
-        """Decode a plan; fields of newer versions are passed over. CoordinatorError for anything else."""
+        """Decode a plan; fields of newer versions are kept. CoordinatorError for anything else."""
         try:
-            return msgspec.json.decode(data if data[:1] == b"{" else zlib.decompress(data), type=Plan)
+            return _DECODER.decode(data if data[:1] == b"{" else zlib.decompress(data))
         except (msgspec.MsgspecError, zlib.error) as e:
             raise CoordinatorError(f"znode {PATH} holds no plan: {e}") from e
+
+
+_DECODER = TolerantDecoder(Plan)
 
 
 def make(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from halog.core import tolerant
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.tell import Tell
 from halog.errors import AvailabilityError, HalogError, LogError, VersionError
@@ -237,7 +238,7 @@ class DivergenceCount:
             )
             one.counted_at = time.monotonic()
         try:
-            self._host.coordinator.set(f"parted/{name}", msgspec.json.encode(now), version)
+            self._host.coordinator.set(f"parted/{name}", tolerant.encode(now), version)
         except VersionError:
             return  # another node tells it, or it is over: the next look shows it
         if before.fork is None and now.fork is not None:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from halog.core import tolerant
 from halog.core.table.table import PartitionTable
 from halog.core.table.tell import Tell
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.metadata import branch_holds
@@ -58,7 +60,7 @@ class BranchCount(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class Split(msgspec.Struct, frozen=True):
+class Split(TolerantStruct, frozen=True):
     """A `Split` is what is reported of a partition that another site has gone on with, too. `fork`, `here` and `there`
     are known a moment later, all together."""
 
@@ -115,7 +117,7 @@ def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
         branch_holds.begin(coordinator, partition, site)
     now, version = None, -1
     while version < 0:  # somebody may report at this moment that it is over
-        if coordinator.create(path, msgspec.json.encode(fresh)):
+        if coordinator.create(path, tolerant.encode(fresh)):
             return True
         now, version = told_at(coordinator, partition)
     if now is not None and (now.site, now.by) == (site, by):
@@ -123,7 +125,7 @@ def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
     known = now is not None and now.site == site
     with suppress(VersionError):  # another node that was quicker says the same
         renewed = msgspec.structs.replace(now, by=by) if known and now else fresh
-        coordinator.set(path, msgspec.json.encode(renewed), version)
+        coordinator.set(path, tolerant.encode(renewed), version)
     return not known
 
 
@@ -143,7 +145,7 @@ def joined(coordinator: Coordinator, partition: str, site: str) -> None:
         forget(coordinator, partition, site)
 
 
-_DECODER = msgspec.json.Decoder(Split)
+_DECODER = TolerantDecoder(Split)
 
 
 class SplitWatch:

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from halog.core import effects as fx, events as ev
+from halog.core import effects as fx, events as ev, tolerant
 from halog.core.ids import EpochId
 from halog.core.sites.takeover_candidate import Vote
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
 from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
@@ -53,7 +54,7 @@ TRIES = 3
 """A renewal is tried so often: another node of this site may have been active a moment ago, and have written since."""
 
 
-class SiteVote(msgspec.Struct, frozen=True):
+class SiteVote(TolerantStruct, frozen=True):
     """A `SiteVote` is a vote, as the coordinator holds it."""
 
     site: str
@@ -86,7 +87,7 @@ class SiteVote(msgspec.Struct, frozen=True):
 Told = TypeVar("Told")
 """What a coordinator is asked for."""
 
-_DECODER = msgspec.json.Decoder(SiteVote)
+_DECODER = TolerantDecoder(SiteVote)
 
 
 def held(coordinator: Coordinator, partition: str) -> tuple[SiteVote | None, int]:
@@ -117,7 +118,9 @@ def write(
         epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
     last = before.under if before is not None and epoch is None else None
     now = SiteVote(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
-    data = msgspec.json.encode(now)
+    if before is not None:
+        now = msgspec.structs.replace(now, unknown=before.unknown)
+    data = tolerant.encode(now)
     if before is not None:
         return now, coordinator.set(_path(partition), data, version)
     if not coordinator.create(_path(partition), data):
