@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
+from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import ClosedError, HalogError, RefusedError
 from halog.metadata import log_holds as retention
 from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import UnknownResult
-from halog.runtime.sites import home_tables as sites
 from halog.runtime.sites.catch_up import CatchUp
+from halog.runtime.sites.home_tables import returned
 from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 
@@ -208,9 +210,13 @@ def test_what_is_given_up_is_counted_once_though_the_answer_is_lost(west: Site, 
 
 def test_whatever_a_site_gives_up_is_counted_and_what_it_does_not_serve_is_not() -> None:
     """A node that starts finds that another site has taken it over, or somebody else has said so."""
+    config: Any = SimpleNamespace(policies={"policy": SimpleNamespace(home="west")}, other_sites={"east": None})
     for owner, claims in (("", 1), ("south", 0)):
-        site = Site("west", owner)
-        _, table = sites._given(site.real, "p-0", "east")
+        site, east = Site("west", owner), Site("east", "")
+        known = {"p-0": (0, msgspec.structs.replace(site.table(), owner=""))}
+        _, table = returned(config, site.real, lambda name, there=east: reached(there), known, Member("west-A", 1))[
+            "p-0"
+        ]
         assert (table.owner, table.claims) == (owner or "east", claims)
 
 

@@ -252,13 +252,11 @@ def test_one_that_answers_late_ends_no_newer_connection() -> None:
         return Remote(name, part, part)
 
     host: Any = SimpleNamespace(coordinator=None)
-    desk = SiteContact(host, "east", reach)
+    desk = SiteContact(host, "east", reach, again_s=0.0)
 
     def slow(coordinator: object) -> None:
-        desk._not_before = 0.0
         with pytest.raises(UnreachableError):
             desk.ask(away)
-        desk._not_before = 0.0
         desk.ask(lambda another: None)
         away(coordinator)
 
