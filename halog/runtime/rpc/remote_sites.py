@@ -133,6 +133,11 @@ class Far(ClusterView):
         return "" if info is None else f", whose node {info.name} should be, and was asked at {info.address},"
 
     @property
+    def is_reached(self) -> bool:
+        """Say whether there is a connection to its coordinator: it is let go of when nobody has asked for long."""
+        return self._remote is not None
+
+    @property
     def was_silent(self) -> bool:
         """Say whether it was silent when somebody asked last."""
         return bool(self._silent[1])
@@ -277,7 +282,7 @@ class Afar:
         paces: FarPaces = PACES,
     ) -> None:
         self._here = config.site.name
-        self._sites = {
+        self.sites = {
             name: Far(name, channel, site.nodes, reach, prepare, paces)
             for name, site in config.other_sites.items()
             if site.requests
@@ -287,7 +292,7 @@ class Afar:
     def serving(self, site: str, here: PartitionTable, until: float) -> Far:
         """Return the site that is to serve the partition of this table of ours. PartitionUnavailableError says why it
         cannot be asked: for good, or now."""
-        far = self._sites.get(site)
+        far = self.sites.get(site)
         if far is None:
             said = f"[sites.{site}] has requests = false" if site in self._named else f"there is no [sites.{site}]"
             raise mirrored(here.name, site, said)
@@ -300,5 +305,5 @@ class Afar:
 
     def close(self) -> None:
         """Let go of all of them."""
-        for far in self._sites.values():
+        for far in self.sites.values():
             far.close()

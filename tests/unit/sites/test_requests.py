@@ -230,11 +230,11 @@ def test_a_configured_address_wins_over_the_registered_one(west: Cluster, east: 
 @pytest.mark.parametrize("paces", [Paces(far=FarPaces(idle_s=0.1, look_s=0.05))])
 def test_a_site_nobody_asks_any_more_is_let_go_of(west: Cluster, east: Cluster) -> None:
     client = east.client()
-    there: Any = client.runtime._afar._sites["west"]
+    there: Any = client.runtime.router.afar.sites["west"]
     fly(west, 1)
     for text in ("first", "again"):
         rename(client, 1, text)
-        wait_until(lambda: there._remote is None and not there.tables, "it is let go of")
+        wait_until(lambda: not there.is_reached and not there.tables, "it is let go of")
     assert note(client, 1) == "again"
 
 
@@ -260,7 +260,7 @@ def test_a_site_that_serves_it_no_more_names_the_one_that_does(west: Cluster, ea
         assert there.serving("west", table, time.monotonic() + 5).active("test-0") in west.names
         south = msgspec.structs.replace(table, owner="south", active=None)
         version = coordinator.set("partitions/test-0", south.to_bytes(), found.version)
-        wait_until(lambda: there._sites["west"].stamp("test-0") >= version, "it is watched")
+        wait_until(lambda: there.sites["west"].stamp("test-0") >= version, "it is watched")
         with pytest.raises(PartitionUnavailableError, match="site south serves it"):
             there.serving("west", table, time.monotonic() + 5)
         for site, why in (("north", "no .sites.north."), ("west", "does not have it")):
@@ -297,7 +297,7 @@ def test_whoever_answers_at_a_nodes_address_without_being_active_is_named(west: 
     fly(west, 1)
     client: Any = east.client()
     here = east.node(east.names[0]).runtime.info.address
-    there = client.runtime._afar._sites["west"]
+    there = client.runtime.router.afar.sites["west"]
     there._addresses = dict.fromkeys(west.names, here)
     client.runtime.asker.call_s = 0.5
     with pytest.raises(PartitionUnavailableError, match=f"site west, whose node west-.*was asked at {here}"):
