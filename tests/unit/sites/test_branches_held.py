@@ -34,9 +34,12 @@ class Days:
         return time.time_ns() // 1_000_000 + self.gone * DAY_MS
 
 
+OFTEN = SitePaces(watch_s=0.05, count_s=0.05, keep_s=0.1)
+
+
 @pytest.fixture
 def paces() -> Paces:
-    return Paces(SitePaces(watch_s=0.05, count_s=0.05, keep_s=0.1, hold_s=0.2))
+    return Paces(OFTEN)
 
 
 @pytest.fixture
@@ -100,6 +103,7 @@ def test_what_is_held_says_what_for(west: Cluster, east: Cluster, days: Days) ->
     assert {h.why for h in held(west, "east").values()} == {"for site east, which has gone on by itself, too"}
 
 
+@pytest.mark.parametrize("paces", [Paces(OFTEN._replace(hold_s=1.0))])
 def test_it_is_let_go_of_once_the_other_history_has_it(west: Cluster, east: Cluster, days: Days) -> None:
     """But for a week in which it can be looked at, and the merge undone; what that site mirrors now is held by it."""
     parted(west, east)

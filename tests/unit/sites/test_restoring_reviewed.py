@@ -23,7 +23,7 @@ from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import coordinator, mend, note, noted, restore, split
 from tests.unit.sites.test_restoring_hindered import part, reuniting
 from tests.unit.sites.test_switching import NAMES, switching
-from tests.unit.sites.two import east, fly, level, states, west
+from tests.unit.sites.two import east, fly, level, stands, states, west
 
 pytestmark = pytest.mark.feature("M2", "M3", "X3")
 __all__ = ["east", "west"]
@@ -88,6 +88,7 @@ def test_an_undo_is_refused_where_nobody_serves_and_what_was_asked_long_ago_is_n
     for name, merge in merges.items():
         restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=1, undo=merge))
     before = noted(east)
+    wait_until(lambda: not any((s := stands(west, n)) and s.parted for n in NAMES), "west says that it follows")
     switching(west).promote(NAMES)
     west.settle()
     assert {r.phase for r in ended(west).values()} == {FAILED}
