@@ -21,7 +21,7 @@ from halog.ports import Log, TopicPartition
 from restore.divergence import AcceptedRecord, Fork, Place, accepted
 from restore.merge import BranchCommit, Instance, State, after
 from restore.report import changes_of
-from restore.thread import READ_S, Link, Thread
+from restore.thread import BESIDE, READ_S, Link, Thread
 
 
 class Side(NamedTuple):
@@ -105,12 +105,13 @@ class BranchReader:
     """A `BranchReader` is what a history has behind a fork, as far as it was read. When the history grows, only what is
     new is read, so what comes late need not wait for what was there before."""
 
-    def __init__(self, fork: Fork) -> None:
+    def __init__(self, fork: Fork, *, beside: int = BESIDE) -> None:
         """Begin at the fork. DivergedError where both histories have merged each other before: they parted behind more
         than one record."""
         if len(fork.at) != 1:
             raise DivergedError(f"the histories have parted behind several records ({places_of(fork)}): not comparable")
         self.fork = fork
+        self._beside = beside
         self._point = fork.at[0]
         self._place = self._point.epoch, self._point.lsn
         self._forget()
@@ -134,7 +135,7 @@ class BranchReader:
             return 0
         last, place = self._last, self._place
         new = max(1, of.state.lsn - max(self._last_lsn, self._point.lsn))
-        thread = Thread(of.log, of.tp, of.end, of.state.hash, of.site, new)
+        thread = Thread(of.log, of.tp, of.end, of.state.hash, of.site, new, self._beside)
         links = thread.back_to(lambda link: link.hash == last or stands_on(link, place))
         if last and links[0].hash == last and not self._unknown(links):
             links = links[1:]

@@ -43,12 +43,17 @@ def merge_records(
     found: BranchComparison | None,
     merged: Iterable[Merged],
     name: bytes,
+    *,
+    part_bytes: int = PART_BYTES,
+    part_ids: int = PART_IDS,
 ) -> list[bytes]:
     """Return the parts, then the record that makes them count. No `others`: the history is corrected, and stays one
-    branch."""
+    branch. `part_bytes`: of the objects of one part; `part_ids`: the transactions that it names."""
     log_id, s = opening.state.log_id, opening.state
     horizon, decided, happened = _settled(opening, found)
-    parts = [*_parts(Header(log_id, opening.epoch), [*merged], happened, decided)]
+    head = Header(log_id, opening.epoch)
+    parts = [*_object_parts(head, [*merged], part_bytes)]
+    parts += _transaction_parts(head, len(parts), happened, decided, part_ids)
     branches = tuple(branch_of(state) for state in (s, *others))
     lsn = max(b.lsn for b in branches) + 1
     last = EpochMerged(
@@ -97,25 +102,26 @@ def latest(ids: Iterable[bytes]) -> list[bytes]:
     return sorted(ids)[-KEEP - 1 :]
 
 
-def _parts(
-    header: Header, merged: Sequence[Merged], happened: Sequence[bytes], decided: Mapping[bytes, bool]
-) -> Iterator[bytes]:
-    index, ids, votes = 0, list(dict.fromkeys(happened)), list(decided.items())
-    for standing in _pieces(merged):
+def _object_parts(header: Header, merged: Sequence[Merged], most: int) -> Iterator[bytes]:
+    for index, standing in enumerate(_pieces(merged, most)):
         yield records.encode(MergePart(header, index, standing))
-        index += 1
+
+
+def _transaction_parts(
+    header: Header, index: int, happened: Sequence[bytes], decided: Mapping[bytes, bool], most: int
+) -> Iterator[bytes]:
+    ids, votes = list(dict.fromkeys(happened)), list(decided.items())
     while ids or votes:
-        part = MergePart(header, index, (), tuple(ids[:PART_IDS]), tuple(votes[:PART_IDS]))
-        yield records.encode(part)
-        ids, votes, index = ids[PART_IDS:], votes[PART_IDS:], index + 1
+        yield records.encode(MergePart(header, index, (), tuple(ids[:most]), tuple(votes[:most])))
+        ids, votes, index = ids[most:], votes[most:], index + 1
 
 
-def _pieces(merged: Sequence[Merged]) -> Iterator[tuple[Merged, ...]]:
+def _pieces(merged: Sequence[Merged], most: int) -> Iterator[tuple[Merged, ...]]:
     piece: list[Merged] = []
     size = 0
     for m in merged:
         its = len(m.key) + len(m.value or b"") + len(m.evidence) + 64
-        if piece and size + its > PART_BYTES:
+        if piece and size + its > most:
             yield tuple(piece)
             piece, size = [], 0
         piece.append(m)

@@ -45,16 +45,23 @@ class Thread:
 
     Across a merge it goes on with the branch that is in this log: the one of `site`, whose log it is; a third site has
     one of them. `about`: how many records are wanted, as far as is known; what lies before them is best not read at
-    all.
+    all. `beside`: how many others are expected among them.
     """
 
     def __init__(
-        self, log: Log, tp: TopicPartition, end: int, head: bytes, site: str, about: int = PIECE - BESIDE
+        self,
+        log: Log,
+        tp: TopicPartition,
+        end: int,
+        head: bytes,
+        site: str,
+        about: int = PIECE - BESIDE,
+        beside: int = BESIDE,
     ) -> None:
         self._log = log
         self._tp = tp
         self._site = site
-        self._piece = about + BESIDE
+        self._piece = about + beside
         self._from = end
         """Everything from here on was read."""
         self._wanted: tuple[bytes, ...] = (head,)

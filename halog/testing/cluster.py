@@ -41,6 +41,7 @@ from halog.core.roles import Role
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.runtime.node.open import RunningNode, node
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.support.adapters import Adapters, Remote
 from halog.schema.registry import DEFAULT, Registry
 from halog.testing.gate import Gate, Gated
@@ -72,7 +73,7 @@ class Cluster:
     all partitions begin, and which is mirrored here (M5). `others`: names of sites that it may `see` later. `requests`:
     do requests go to those sites? `homes`: types that begin at other sites than `home`; each gets a policy of its own,
     named after it. `sync_sites`, `sync_site_away`, `takeover` and the keys beside them hold for all these policies.
-    `votes`: of sites that do not have one each.
+    `votes`: of sites that do not have one each. `paces`: how often nodes look at what they do by themselves.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class Cluster:
         takeover: str = "operator",
         takeover_after_ms: int = 10_000,
         votes: Mapping[str, int] = MappingProxyType({}),
+        paces: Paces = PACES,
     ) -> None:
+        self._paces = paces
         self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
         self.registry = registry
         self.site = site
@@ -176,7 +179,7 @@ class Cluster:
                 Gated(log, gate), Gated(coordinator, gate), Gated(lined, gate), Gated(store, gate), self._reach
             )
 
-        opened = node(self.config, name, registry=self.registry, adapters=adapters)
+        opened = node(self.config, name, registry=self.registry, adapters=adapters, paces=self._paces)
         self.running[name] = Running(opened, gate, coordinator, channel)
 
     def _channel(self) -> MemoryChannel:
@@ -213,7 +216,9 @@ class Cluster:
             lined: Any = _Lined(self._channel(), self._is_cut)
             return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), lined, None, self._reach)
 
-        opened = node(self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters)
+        opened = node(
+            self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters, paces=self._paces
+        )
         self._clients.append(opened)
         return opened
 

@@ -30,7 +30,7 @@ class Door:
 
     def __init__(self, *, closes: bool) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._closes = closes
+        self.closes = closes
         self._held: list[socket.socket] = []
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._run, daemon=True).start()
@@ -41,7 +41,7 @@ class Door:
                 made, _ = self._server.accept()
             except OSError:
                 return
-            if self._closes:
+            if self.closes:
                 made.close()
             else:
                 self._held.append(made)
@@ -61,7 +61,7 @@ def door(request: pytest.FixtureRequest) -> Iterator[Door]:
 
 
 def said_by(door: Door) -> str:
-    return r"closes them at once.*maxClientCnxns.*zoo\.cfg" if door._closes else "accepts connections and says nothing"
+    return r"closes them at once.*maxClientCnxns.*zoo\.cfg" if door.closes else "accepts connections and says nothing"
 
 
 def test_a_server_that_gives_no_session_is_told_as_that(door: Door) -> None:

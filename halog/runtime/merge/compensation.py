@@ -22,6 +22,7 @@ from halog.config import Config
 from halog.core.commit.size_limits import most_bytes
 from halog.core.keys.directory import is_entry
 from halog.errors import HalogError, RecordFormatError
+from halog.runtime.merge.merge_paces import PACES, MergePaces
 from halog.runtime.rpc.result_errors import object_too_large
 from halog.runtime.support.deadline import in_time
 from halog.runtime.topics.schemas import Definitions
@@ -49,12 +50,6 @@ from restore.report import is_known
 logger = logging.getLogger("halog.merge")
 
 Declared = TypeVar("Declared", bound=Trigger)
-
-SLOW_S = 30.0
-"""All triggers of one partition, which serves nobody meanwhile, have so long: 10,000 conflicts at 3 ms each."""
-
-HANGS_S = 40.0
-"""A trigger that was asked before `SLOW_S` was over must answer within this time."""
 
 MOST_WHY = 500
 """So many characters of a reason are kept: it becomes a part of the log, beside each conflict."""
@@ -151,8 +146,15 @@ class Compensation:
     """A `Compensation` asks the triggers of one merge."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: TriggerCalls | None = None
+        self,
+        definitions: Definitions,
+        registry: Registry,
+        most: Most,
+        place: Place,
+        asking: TriggerCalls | None = None,
+        paces: MergePaces = PACES,
     ) -> None:
+        self._paces = paces
         self._asking = asking or TriggerCalls()
         self._definitions = definitions
         self._registry = registry
@@ -162,33 +164,32 @@ class Compensation:
         """Has a trigger hung?"""
 
     def decide(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
-        """Decide what each key becomes. Triggers that are not asked within SLOW_S are deferred. The trigger that is
-        running at HANGS_S is deferred, too, and so are all later ones of this merge."""
+        """Decide what each key becomes. Triggers that are not asked within `slow_s` are deferred. The trigger that is
+        running at `hangs_s` is deferred, too, and so are all later ones of this merge."""
         decided = [] if self._hung else self._asked(differences)
         at = len(decided)
         if at < len(differences) and not self._hung:
             self._hung = True
-            decided.append(self._decided(differences[at], _no_answer))
+            decided.append(self._decided(differences[at], self._no_answer))
         return decided + [self._decided(found, _behind_one) for found in differences[len(decided) :]]
 
     def _asked(self, differences: tuple[Difference, ...]) -> list[KeyDecision]:
         """Return the decisions that were made in time, in order."""
-        until = time.monotonic() + SLOW_S
+        until = time.monotonic() + self._paces.slow_s
 
         def slow(name: str) -> str:
             late = time.monotonic() >= until
-            return f"triggers took more than {SLOW_S:g} s: {name} was not asked" if late else ""
+            return f"triggers took more than {self._paces.slow_s:g} s: {name} was not asked" if late else ""
 
-        return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
+        return in_time(self._paces.hangs_s, lambda found: self._decided(found, slow), differences)
+
+    def _no_answer(self, name: str) -> str:
+        return f"{name} did not answer within {self._paces.hangs_s:g} s"
 
     def _decided(self, found: Difference, unasked: Unasked) -> KeyDecision:
         said = _TriggerAnswer(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
         return KeyDecision(choice, said.name, said.also, said.failed)
-
-
-def _no_answer(name: str) -> str:
-    return f"{name} did not answer within {HANGS_S:g} s"
 
 
 def _behind_one(name: str) -> str:

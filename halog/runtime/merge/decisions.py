@@ -41,16 +41,17 @@ def check_keys(partition: str, keys: Sequence[Difference]) -> None:
 class MergeDecisions:
     """A `MergeDecisions` belongs to one merge."""
 
-    def __init__(self, compensate: Compensate) -> None:
+    def __init__(self, compensate: Compensate, *, piece: int = PIECE) -> None:
         self._compensate = compensate
+        self._piece = piece
         self._known: dict[bytes, LoggedDecision] = {}
 
     def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
         """Decide these keys while the partition is served. EpochLost once `is_over`."""
-        for at in range(0, len(keys), PIECE):
+        for at in range(0, len(keys), self._piece):
             if is_over():
                 raise EpochLost
-            piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
+            piece = tuple(d for d in keys[at : at + self._piece] if is_known(d.source))
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
     def settled(self, keys: Sequence[Difference], into: TargetMerge) -> list[LoggedDecision]:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Final
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import DeadlineError
+from halog.runtime.merge.merge_paces import PACES
 from restore.replay import Opening
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-
-SETTLE_S: Final = 30.0
-"""Transactions over several partitions have so long to be decided and confirmed, in attempts of two seconds."""
 
 AGAIN_S: Final = 0.5
 """Pause between attempts."""
@@ -56,10 +54,11 @@ class EpochLost(Exception):
 class EpochReopening:
     """An `EpochReopening` reopens the epoch of one partition."""
 
-    def __init__(self, host: Host, copy: Copy, due: Due) -> None:
+    def __init__(self, host: Host, copy: Copy, due: Due, settle_s: float = PACES.settle_s) -> None:
         self._host = host
         self._copy = copy
         self._due = due
+        self._settle_s = settle_s
         self._made = self._asked = False
         self._error: BaseException | None = None
         self.before: Checkpoint
@@ -68,7 +67,7 @@ class EpochReopening:
     def open(self, floor: int, made: Made, told: Callable[[str], None]) -> bool:
         """Wait until an epoch above `floor` has opened with the records of `made`; False if it made none. `told` hears
         why it takes long. EpochLost; DeadlineError; whatever `made` raises: then the epoch has opened without."""
-        until = time.monotonic() + SETTLE_S
+        until = time.monotonic() + self._settle_s
         while True:
             result = self._attempt(floor, made)
             if self._error is not None:

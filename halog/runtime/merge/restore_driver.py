@@ -33,6 +33,7 @@ from halog.runtime.merge.compensation import Compensations
 from halog.runtime.merge.decisions import MergeDecisions, check_keys, counted
 from halog.runtime.merge.epoch_reopening import Due, EpochLost, EpochReopening, opening_of
 from halog.runtime.merge.in_doubt import RemoteDecisions
+from halog.runtime.merge.merge_paces import PACES, MergePaces
 from halog.runtime.merge.spark_results import SparkResults
 from halog.runtime.rpc.result_errors import to_error
 from halog.runtime.support.adapters import Remote
@@ -52,21 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.merge")
 
-LOOK_S = 0.3
-"""It is looked this often whether a restore is asked for."""
-
-AT_ONCE = 4
-"""So many partitions are merged at the same time: while one waits for its log, another one compares."""
-
-CLOSE_S = 30.0
-"""The other site has so long to close its branch: its nodes end their epochs, and fence their log."""
-
 TRIES = 10
 """So many nodes may begin with the same restore, if each died or was replaced: something in it kills them."""
-
-STALE_MS = 15 * 60_000
-"""Nobody waits any more for a restore that was asked for so long ago: the partition was served elsewhere, or
-nowhere."""
 
 HOLD_MS = 7 * 24 * 3_600_000
 """The log is held so long after a merge, so that it can be looked at and undone: a week of working days."""
@@ -88,8 +76,10 @@ class RestoreDriver:
         compensate: Compensations,
         definitions: TopicPartition,
         due: Due,
+        paces: MergePaces = PACES,
     ) -> None:
         self._host = host
+        self._paces = paces
         self._reach = reach
         self._compensate = compensate
         self._definitions = definitions
@@ -100,7 +90,7 @@ class RestoreDriver:
         self._at_it: set[str] = set()
         self._unread: set[str] = set()
         """The partitions whose requests cannot be read just now, of which that was logged."""
-        self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="halog-merge")
+        self._workers = ThreadPoolExecutor(paces.at_once, thread_name_prefix="halog-merge")
 
     def turn(self) -> None:
         """Look once at what is asked for."""
@@ -112,7 +102,7 @@ class RestoreDriver:
             if not asked.ended and copy is not None and copy.serving and name not in self._at_it:
                 self._at_it.add(name)
                 self._workers.submit(self._restore, copy, retention.now_ms())
-        self._host.pause(LOOK_S)
+        self._host.pause(self._paces.look_s)
 
     def _named(self, partitions: list[str]) -> None:
         for name in set(partitions) - self._watched:
@@ -155,7 +145,9 @@ class RestoreDriver:
         one = msgspec.structs.replace(asked, tries=asked.tries + 1)
         try:
             self._check(asked, seen_ms)
-            _PartitionRestore(self._host, copy, one, self._reach, self._compensate, self._due, self._definitions).run()
+            _PartitionRestore(
+                self._host, copy, one, self._reach, self._compensate, self._due, self._definitions, self._paces
+            ).run()
         except EpochLost:
             logger.info("the restore of %s is left to the next active node", copy.name)
         except (HalogError, UnknownResult) as e:
@@ -167,7 +159,7 @@ class RestoreDriver:
     def _check(self, asked: RestoreRequest, seen_ms: int) -> None:
         if asked.tries >= TRIES:
             raise RefusedError(f"nodes have begun with it {TRIES} times, and none came to an end: see their logs")
-        if seen_ms - asked.at_ms > STALE_MS:
+        if seen_ms - asked.at_ms > self._paces.stale_s * 1000:
             raise RefusedError("it was asked for too long ago, and this site did not serve meanwhile: ask again")
 
     def _failed(self, copy: Copy, asked: RestoreRequest, error: Exception) -> None:
@@ -194,7 +186,9 @@ class _PartitionRestore:
         compensate: Compensations,
         due: Due,
         definitions: TopicPartition,
+        paces: MergePaces,
     ) -> None:
+        self._paces = paces
         self._host = host
         self._copy = copy
         self._asked = asked
@@ -202,7 +196,7 @@ class _PartitionRestore:
         self._deciding = MergeDecisions(compensate())
         self._definitions = definitions
         self._own = GrowingBranch(host, copy)
-        self._reopening = EpochReopening(host, copy, due)
+        self._reopening = EpochReopening(host, copy, due, paces.settle_s)
         self._result: Callable[[], dict[str, object]] = dict
         """Returns the result in numbers."""
 
@@ -278,12 +272,12 @@ class _PartitionRestore:
 
     def _closed(self, remote: Remote) -> Side:
         """Return the other site's branch, once it is closed."""
-        for _ in range(int(CLOSE_S / LOOK_S)):
+        for _ in range(int(self._paces.close_s / self._paces.look_s)):
             side = closed_branch.closed_side(remote, self._host.site, self._copy.name, self._copy.tp)
             if isinstance(side, Side):
                 return side
             self._say(READING, side)
-            self._own.go_on(LOOK_S)
+            self._own.go_on(self._paces.look_s)
         raise DeadlineError(f"{side}: is a node there up, and is the partition given to this site?")
 
     def _records(self, e: fx.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
@@ -362,7 +356,8 @@ class _PartitionRestore:
                 return f"not handed over to {to} within {HAND_OVER_S:g} s"
             if isinstance(result, res.Happened):
                 return ""
-            if time.monotonic() >= until or self._host.pause(LOOK_S):  # it may have left the node list for a moment
+            # it may have left the node list for a moment
+            if time.monotonic() >= until or self._host.pause(self._paces.look_s):
                 return f"not handed over to {to}: {to_error(result, self._copy.name)}"
 
     def _offer(self) -> None:

@@ -20,12 +20,14 @@ from halog.runtime.host.snapshotter import Policy, Snapshots
 from halog.runtime.merge.compensation import Compensations
 from halog.runtime.merge.epoch_reopening import Due, hand_over
 from halog.runtime.merge.restore_driver import RestoreDriver
+from halog.runtime.node.paces import Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
-from halog.runtime.rpc.remote_sites import Afar
+from halog.runtime.rpc.remote_sites import Afar, FarPaces
 from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
 from halog.runtime.sites.divergence_count import DivergenceCount
 from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
@@ -79,14 +81,14 @@ def homes_of(c: Config) -> set[str]:
     return {name for name, policy in c.policies.items() if policy.home}
 
 
-def make_afar(c: Config, a: Adapters) -> Afar:
+def make_afar(c: Config, a: Adapters, paces: FarPaces) -> Afar:
     """Return what asks other sites; a client has it, too."""
     definitions = TopicPartition(topic_names.schemas_topic(c), 0)
 
     def prepare(remote: Remote) -> None:  # objects of classes that only this site has may be sent there
         bring(a.log, remote.log, definitions)
 
-    return Afar(c, a.channel, a.reach, prepare)
+    return Afar(c, a.channel, a.reach, prepare, paces)
 
 
 class SiteElections:
@@ -105,10 +107,11 @@ class OtherSites(CopyRequests):
     """`OtherSites` has what a hosting node does where there are other sites: what its copies ask of features, and the
     features themselves, once there is a host."""
 
-    def __init__(self, c: Config, a: Adapters, context: NodeContext, compensate: Compensations) -> None:
+    def __init__(self, c: Config, a: Adapters, context: NodeContext, compensate: Compensations, paces: Paces) -> None:
         self._config = c
         self._adapters = a
         self._compensate = compensate
+        self._paces = paces
         self.assignments = MirrorDuties(a.coordinator, context.me.node)
         self._merges: Due = {}
         voted = {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}
@@ -127,19 +130,20 @@ class OtherSites(CopyRequests):
         """Begin with what nodes do by themselves where there are other sites."""
         c, a, assignments = self._config, self._adapters, self.assignments
         schemas, others = TopicPartition(topic_names.schemas_topic(c), 0), tuple(c.other_sites)
-        mirroring = MirrorAssignment(host, assignments, a.reach, schemas, others)
+        paces, reach = self._paces.sites, a.reach
+        mirroring = MirrorAssignment(host, assignments, reach, schemas, others, paces)
         host.keep_on("mirroring", mirroring.turn, mirroring.close)
-        restoring = RestoreDriver(host, a.reach, self._compensate, schemas, self._merges)
+        restoring = RestoreDriver(host, reach, self._compensate, schemas, self._merges, self._paces.merges)
         host.keep_on("restoring", restoring.turn, restoring.close)
         if homes := homes_of(c):
-            host.keep_on("watching", SplitWatch(host, a.reach, others, homes).turn)
-            host.keep_on("unfinished", SwitchoverRecovery(host, assignments, a.reach, homes).turn)
-            host.keep_on("partings", DivergenceCount(host, a.reach, others).turn)
+            host.keep_on("watching", SplitWatch(host, reach, others, homes, paces).turn)
+            host.keep_on("unfinished", SwitchoverRecovery(host, assignments, reach, homes, paces).turn)
+            host.keep_on("partings", DivergenceCount(host, reach, others, paces).turn)
         if any(policy.sync_sites for policy in c.policies.values()):
-            tend_sync_sites(c, a, host, assignments)
+            tend_sync_sites(c, a, host, assignments, paces)
         if (by_vote := self._elections) is not None:
             desks, rules = by_vote.desks, by_vote.rules
-            takeovers = Takeovers(host, assignments, desks, a.reach, c.site_votes, by_vote.after, rules)
+            takeovers = Takeovers(host, assignments, desks, reach, c.site_votes, by_vote.after, rules)
             host.keep_on("takeovers", takeovers.turn, desks.close)
 
     def close(self) -> None:
@@ -149,12 +153,12 @@ class OtherSites(CopyRequests):
             self._elections.desks.close()
 
 
-def tend_sync_sites(c: Config, a: Adapters, host: Host, assignments: MirrorDuties) -> None:
+def tend_sync_sites(c: Config, a: Adapters, host: Host, assignments: MirrorDuties, paces: SitePaces = PACES) -> None:
     """Begin to tell other sites what arrives from there, and to hear what arrives there, where commits wait for it."""
     arrived = TopicPartition(topic_names.arrived_topic(c), 0)
     mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}
     for site in c.other_sites if mine else ():
-        confirming = AcknowledgementSender(host, assignments, site, a.reach, arrived, mine.keys())
+        confirming = AcknowledgementSender(host, assignments, site, a.reach, arrived, mine.keys(), paces)
         host.to_stir.append(confirming.stir)
         host.keep_on(f"arrived-{site}", confirming.turn, confirming.close)
         looking = SyncWaitWatch(host, assignments, site, a.reach, mine)

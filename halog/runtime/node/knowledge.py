@@ -20,6 +20,7 @@ from halog.runtime.node.node_run import NodeRun
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc.missing_server import log_missing
 from halog.runtime.rpc.own_state import OwnState
+from halog.runtime.rpc.remote_sites import FarPaces
 from halog.runtime.rpc.router import Router
 from halog.runtime.support.adapters import Adapters
 
@@ -28,7 +29,13 @@ class Knowledge:
     """A node's `Knowledge` holds the parts that know the cluster, and tells one of what another has learned."""
 
     def __init__(
-        self, config: Config, adapters: Adapters, run: NodeRun, history: History, copies: dict[str, Copy]
+        self,
+        config: Config,
+        adapters: Adapters,
+        run: NodeRun,
+        history: History,
+        copies: dict[str, Copy],
+        far: FarPaces,
     ) -> None:
         """Make the parts; `copies` are those hosted here, by partition, which hear of tables, too."""
         self._coordinator = adapters.coordinator
@@ -37,7 +44,7 @@ class Knowledge:
         """Set whenever a mapping has changed; whoever waits for that clears it."""
         self.mappings = MappingCache(adapters.coordinator, homes_of(config), self._mapping_changed)
         self.lives = PartitionStates(run.name, history, lambda partition: partition in self.mappings.now.updating)
-        self.afar = make_afar(config, adapters)
+        self.afar = make_afar(config, adapters, far)
         self.router = Router(
             run.name,
             adapters.channel,

@@ -47,6 +47,7 @@ from halog.runtime.node.live_config import Activated, Configured, PartitionRules
 from halog.runtime.node.node_load import Counting
 from halog.runtime.node.node_membership import NodeMembership
 from halog.runtime.node.node_run import NodeRun, begin_run
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.node.registration import Registration
 from halog.runtime.node.request_server import Service
 from halog.runtime.node.shutdown import hand_over_all
@@ -84,12 +85,14 @@ class Runtime:
         witness: Witness | None = None,
         compensate: Callable[[Routing], Compensate] = _by_the_rules,
         types: tuple[str, ...] = (),
+        paces: Paces = PACES,
     ) -> None:
         """`publish` publishes the application's classes, whose ids are `types`, once there are topics; it is given the
         history. `compensate` is what decides in merges."""
         config, hosts = activated.config, adapters.store is not None
         self.adapters = adapters
         self._publish = publish
+        self._paces = paces
         self._joined = False
         run = self._begin(config, name)
         telling = self.telling = make_telling(config, adapters, run.member)
@@ -99,7 +102,7 @@ class Runtime:
         copies: dict[str, Copy] = {}
         self.copies: Mapping[str, Copy] = copies
         """The partitions hosted here."""
-        known = self._known = Knowledge(config, adapters, run, telling.history, copies)
+        known = self._known = Knowledge(config, adapters, run, telling.history, copies, paces.far)
         self.lives = known.lives
         self.router = known.router
         self._afar = known.afar
@@ -107,7 +110,7 @@ class Runtime:
         self.ballots = Ballots(self.asker)
         context = NodeContext(run.member, config.site.name, adapters.coordinator)
         self._others = (
-            OtherSites(config, adapters, context, lambda: compensate(self.routing))
+            OtherSites(config, adapters, context, lambda: compensate(self.routing), paces)
             if hosts and config.other_sites
             else None
         )
@@ -291,7 +294,7 @@ class Runtime:
         self.telling.history.begin()
         self._publish(self.telling.history)
         created, planned = self.telling.created, self.configured.activated
-        with HomeTables(c, a.reach) as originals:
+        with HomeTables(c, a.reach, self._paces.sites) as originals:
             return cluster.create_tables(a.coordinator, c, created, planned=planned, originals=originals.of)
 
     def close(self, hand_over: bool = True) -> None:

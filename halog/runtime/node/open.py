@@ -23,8 +23,10 @@ from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, Compensation, TriggerCalls, most_of
+from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.node.live_config import Activated, of_file
 from halog.runtime.node.node import Runtime
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.node.partitions import Partitions
 from halog.runtime.node.wiring import active_version, adapters_for, import_modules, replace_store
 from halog.runtime.support.adapters import Adapters
@@ -65,7 +67,8 @@ class RunningNode(Verbs):
 class _Classes:
     """A node publishes the application's classes by this, and knows where their objects belong."""
 
-    def __init__(self, settings: Config, name: str, registry: Registry, outside: Adapters) -> None:
+    def __init__(self, settings: Config, name: str, registry: Registry, outside: Adapters, paces: MergePaces) -> None:
+        self._paces = paces
         self._settings = settings
         self._name = name
         self._registry = registry
@@ -104,7 +107,9 @@ class _Classes:
     def compensate(self, routing: Routing) -> Compensate:
         """Return what asks triggers in a merge."""
         most = most_of(self._settings, self.places.policy_of)
-        return Compensation(self.definitions, self._registry, most, routing.partition_of, self._asking).decide
+        return Compensation(
+            self.definitions, self._registry, most, routing.partition_of, self._asking, self._paces
+        ).decide
 
     def _definition_of(self, type_name: str) -> Definition | None:
         info = self._registry.by_name.get(type_name)
@@ -126,10 +131,12 @@ def node(
     adapters: Callable[[Config, str], Adapters] | None = None,
     activated: Callable[[Config, str], Activated] | None = None,
     witness: Witness | None = None,
+    paces: Paces = PACES,
 ) -> RunningNode:
     """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing). `witness`: who
     tells the others of this process's end; `halog node start` brings one where a policy has leases. `activated`: who
     knows the active version of the configuration; without it, where `adapters` are given, the file is all there is.
+    `paces`: how often it looks at what it does by itself.
 
     ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running. A
     ZooKeeper that is there and busy is waited for as long as a call may take (`timing.call_deadline_ms`).
@@ -145,13 +152,13 @@ def node(
     check_site(known.config, name)
     make = adapters or partial(adapters_for, patience_s=wait_s)
     try:
-        return _patiently(until, lambda: _joined(known, name, registry, make, witness))
+        return _patiently(until, lambda: _joined(known, name, registry, make, witness, paces))
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
         why = str(e.evidence.get("why", e.message))
     replace_store(known.config, name, why)
-    return _patiently(until, lambda: _joined(known, name, registry, make, witness))
+    return _patiently(until, lambda: _joined(known, name, registry, make, witness, paces))
 
 
 def _patiently(until: float, attempt: Callable[[], T]) -> T:
@@ -180,13 +187,14 @@ def _joined(
     registry: Registry,
     adapters: Callable[[Config, str], Adapters],
     witness: Witness | None,
+    paces: Paces,
 ) -> RunningNode:
     def execute(partition: str, invocation: Invocation, *, own: bool = False) -> InvocationResult:
         return opened.executor(partition, invocation, own=own)
 
     outside = adapters(known.config, name)
     try:
-        classes = _Classes(known.config, name, registry, outside)
+        classes = _Classes(known.config, name, registry, outside, paces.merges)
         runtime = Runtime(
             known,
             name,
@@ -197,6 +205,7 @@ def _joined(
             witness,
             classes.compensate,
             classes.ids,
+            paces,
         )
     except BaseException:
         outside.close()

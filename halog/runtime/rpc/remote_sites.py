@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from halog.config import Config
 from halog.core.table.table import PartitionTable
@@ -29,13 +30,21 @@ CONNECT_S = 5.0
 """The first request of a site waits so long for it to be known: a session and a look into its topics, over any line."""
 
 AGAIN_S = 1.0
-"""Between attempts to connect, and how long a node that gave no answer is not asked again by others."""
+"""Pause between attempts to connect."""
 
-LOOK_S = 2.0
-"""How often it is looked whether the coordinator there still answers."""
 
-IDLE_S = 300.0
-"""A site that nobody has asked anything for so long is let go of: a session costs both sites a little."""
+class FarPaces(NamedTuple):
+    """Holds the paces of asking another site, in seconds."""
+
+    silent_s: float = 1.0
+    """Nodes that gave no answer are not asked again by others for so long."""
+    look_s: float = 2.0
+    """It is looked this often whether the coordinator there still answers."""
+    idle_s: float = 300.0
+    """A site that nobody has asked anything for so long is let go of: a session costs both sites a little."""
+
+
+PACES: Final = FarPaces()
 
 
 def mirrored(partition: str, site: str, why: str = "") -> PartitionUnavailableError:
@@ -59,11 +68,13 @@ class Far(ClusterView):
         addresses: Mapping[str, str],
         reach: Callable[[str], Remote],
         prepare: Callable[[Remote], None],
+        paces: FarPaces = PACES,
     ) -> None:
         super().__init__(channel, addresses)
         self.name = name
         self.why = ""
         """`why`: its coordinator does not answer; "": it does, or was not asked yet."""
+        self._paces = paces
         self._reach = reach
         self._prepare = prepare
         self._wanted: set[str] = set()
@@ -108,7 +119,7 @@ class Far(ClusterView):
         Returns what to tell."""
         if self.why:
             why = f"{why}; {self.why}"
-        self._silent = time.monotonic() + AGAIN_S, why
+        self._silent = time.monotonic() + self._paces.silent_s, why
         return why
 
     def told_of(self, partition: str) -> str:
@@ -120,6 +131,11 @@ class Far(ClusterView):
         node = self.active(partition)
         info = None if node is None else self.nodes.get(node)
         return "" if info is None else f", whose node {info.name} should be, and was asked at {info.address},"
+
+    @property
+    def is_reached(self) -> bool:
+        """Say whether there is a connection to its coordinator: it is let go of when nobody has asked for long."""
+        return self._remote is not None
 
     @property
     def was_silent(self) -> bool:
@@ -178,7 +194,7 @@ class Far(ClusterView):
                 logger.info("site %s is reached again", self.name)
             self.why = ""
             self.changed.notify_all()
-            self.changed.wait_for(lambda: self._closing or not self._wanted <= self._watched, LOOK_S)
+            self.changed.wait_for(lambda: self._closing or not self._wanted <= self._watched, self._paces.look_s)
 
     def _connected(self) -> Remote:
         remote = self._reach(self.name)
@@ -240,7 +256,7 @@ class Far(ClusterView):
                 logger.debug("site %s was not left in order: %s", self.name, e)
 
     def _is_idle(self) -> bool:
-        return time.monotonic() - self._asked_at > IDLE_S
+        return time.monotonic() - self._asked_at > self._paces.idle_s
 
     def _rest(self) -> None:
         """Wait until somebody asks again; what was known is old then."""
@@ -258,11 +274,16 @@ class Afar:
     """`Afar` knows all other sites that requests may go to."""
 
     def __init__(
-        self, config: Config, channel: Channel, reach: Callable[[str], Remote], prepare: Callable[[Remote], None]
+        self,
+        config: Config,
+        channel: Channel,
+        reach: Callable[[str], Remote],
+        prepare: Callable[[Remote], None],
+        paces: FarPaces = PACES,
     ) -> None:
         self._here = config.site.name
-        self._sites = {
-            name: Far(name, channel, site.nodes, reach, prepare)
+        self.sites = {
+            name: Far(name, channel, site.nodes, reach, prepare, paces)
             for name, site in config.other_sites.items()
             if site.requests
         }
@@ -271,7 +292,7 @@ class Afar:
     def serving(self, site: str, here: PartitionTable, until: float) -> Far:
         """Return the site that is to serve the partition of this table of ours. PartitionUnavailableError says why it
         cannot be asked: for good, or now."""
-        far = self._sites.get(site)
+        far = self.sites.get(site)
         if far is None:
             said = f"[sites.{site}] has requests = false" if site in self._named else f"there is no [sites.{site}]"
             raise mirrored(here.name, site, said)
@@ -284,5 +305,5 @@ class Afar:
 
     def close(self) -> None:
         """Let go of all of them."""
-        for far in self._sites.values():
+        for far in self.sites.values():
             far.close()

@@ -14,6 +14,7 @@ A site notes what it hears of waiting commits (`halog.metadata.sync_waits`).
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -28,6 +29,7 @@ from halog.errors import HalogError, LogError
 from halog.metadata.log_holds import now_ms
 from halog.metadata.sync_waits import FRESH_S, SyncWait, note
 from halog.ports import Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from halog.runtime.sites.mirror_assignment import MirrorDuties
 
 logger = logging.getLogger("halog.mirror")
-
-REPEAT_S = 0.5
-"""All positions are repeated this often, changed or not: a site is away after several of these."""
 
 GATHER_S = 0.002
 """What arrives in this time is told together: each time costs an append to the other site's log, and a look at all
@@ -82,6 +81,7 @@ class AcknowledgementSender:
         reach: Callable[[str], Remote],
         topic: TopicPartition,
         policies: Collection[str],
+        paces: SitePaces = PACES,
     ) -> None:
         """Take `policies`: those whose commits are to wait for this site."""
         self._host = host
@@ -90,11 +90,12 @@ class AcknowledgementSender:
         self._reach = reach
         self._topic = topic
         self._policies = policies
+        self._repeat_s = paces.repeat_s
         self._stirred = threading.Event()
         self._remote: Remote | None = None
         self._session: LogSession | None = None
         self._told: dict[str, tuple[EpochId, int]] = {}
-        self._repeated_at = -REPEAT_S
+        self._repeated_at = -math.inf
         self._since = 0.0
         """Since when the last entry is under way; 0: none is."""
 
@@ -108,7 +109,7 @@ class AcknowledgementSender:
             if self._since:
                 self._await_answer()
             else:
-                self._stirred.wait(REPEAT_S)
+                self._stirred.wait(self._repeat_s)
                 self._stirred.clear()
                 self._look()
         except (HalogError, UnknownResult) as e:
@@ -117,7 +118,7 @@ class AcknowledgementSender:
             self._host.pause(AGAIN_S)
 
     def _look(self) -> None:
-        if time.monotonic() - self._repeated_at >= REPEAT_S:
+        if time.monotonic() - self._repeated_at >= self._repeat_s:
             self._repeated_at = time.monotonic()
             self._told.clear()
         items = [(name, *at) for name, at in self._mine() if self._told.get(name) != at]

@@ -28,9 +28,10 @@ to give its log away to a site whose log is its own."""
 class CatchUp:
     """A `CatchUp` follows one partition. `here`: the coordinator in which this site's mirror writes its standing."""
 
-    def __init__(self, here: Coordinator, remote: Remote, partition: str) -> None:
+    def __init__(self, here: Coordinator, remote: Remote, partition: str, *, again_s: float = AGAIN_S) -> None:
         self._here = here
         self._remote = remote
+        self._again_s = again_s
         self.partition = partition
         self.why = "it was not looked at"
         """Says why it is not level so far."""
@@ -109,7 +110,7 @@ class CatchUp:
         site, and waits until that site's log is its own, which the fence has made it. If that site has given it back
         meanwhile, since nothing came of the fence for long, each would wait for the other."""
         now = time.monotonic()
-        if now - self._looked_at < AGAIN_S:
+        if now - self._looked_at < self._again_s:
             return
         self._looked_at = now
         there = table_of(self._remote.coordinator, self.partition)

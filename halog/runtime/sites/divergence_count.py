@@ -13,6 +13,7 @@ lasts.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
@@ -25,11 +26,11 @@ from halog.core.table.tell import Tell
 from halog.errors import AvailabilityError, HalogError, LogError, VersionError
 from halog.events import BRANCHES
 from halog.metadata import branch_holds, mirror_starts as places
-from halog.metadata.branch_holds import KEEP_S
 from halog.metadata.mirrors import standing
 from halog.ports import UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.relinquish import beginning
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.sites.split_watch import BranchCount, Split
 from halog.runtime.support.adapters import Remote
 from restore.divergence import Behind, Fork, Place, compare, history_of
@@ -40,12 +41,6 @@ if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
 
 logger = logging.getLogger("halog.mirror")
-
-LOOK_S = 2.0
-"""It is looked this often what has parted, and what was not found out yet is tried again."""
-
-REFRESH_S = 30.0
-"""What each side has done is counted on this often: deciding about a split takes minutes."""
 
 REST_S = 0.02
 """Pause between two pieces of a log, in which commits of this process go on."""
@@ -59,7 +54,7 @@ class _LogPair:
         self.ours = ours
         self.theirs: TouchCounter | None = None
         self.theirs_at_ms = 0
-        self.counted_at = -REFRESH_S
+        self.counted_at = -math.inf
 
     def are(self, copy: Copy, site: str) -> bool:
         """Are these logs of that copy and, as far as another log was read, of that site?"""
@@ -87,11 +82,14 @@ class _NodeStop(Exception):
 class DivergenceCount:
     """Counts the splits that one host reports, on one thread."""
 
-    def __init__(self, host: Host, reach: Callable[[str], Remote], sites: Collection[str]) -> None:
+    def __init__(
+        self, host: Host, reach: Callable[[str], Remote], sites: Collection[str], paces: SitePaces = PACES
+    ) -> None:
         """Take `sites`: the other ones."""
         self._host = host
         self._reach = reach
         self._sites = sites
+        self._paces = paces
         self._both: dict[str, _LogPair] = {}
         self._kept_at: dict[str, float] = {}
         """By partition: when the hold on this site's branch was last renewed."""
@@ -106,7 +104,7 @@ class DivergenceCount:
             return
         except (HalogError, UnknownResult) as e:
             logger.debug("it is not known what has parted: %s", e)
-        self._host.pause(LOOK_S)
+        self._host.pause(self._paces.count_s)
 
     def _due(self) -> list[tuple[_LogPair, Split]]:
         """Return the partitions that this node is to count now."""
@@ -119,7 +117,7 @@ class DivergenceCount:
             self._keep(name, found.site)
             if name not in self._both or not self._both[name].are(copy, found.site):
                 self._both[name] = _LogPair(copy, self._ours(copy))
-            if now - self._both[name].counted_at >= REFRESH_S:
+            if now - self._both[name].counted_at >= self._paces.recount_s:
                 due.append((self._both[name], found))
         for name in self._both.keys() - mine:
             del self._both[name]
@@ -127,7 +125,7 @@ class DivergenceCount:
 
     def _keep(self, partition: str, site: str) -> None:
         now = time.monotonic()
-        if now - self._kept_at.get(partition, -KEEP_S) < KEEP_S:
+        if now - self._kept_at.get(partition, -math.inf) < self._paces.keep_s:
             return
         try:
             branch_holds.keep(self._host.coordinator, partition, site, self._sites)
@@ -146,7 +144,8 @@ class DivergenceCount:
                 core.state.next_offset,
                 tuple(core.state.ledger.undecided.values()),
             )
-        return TouchCounter(self._host.site, self._host.log, copy.tp, state, offset, undecided)
+        most = self._paces.most
+        return TouchCounter(self._host.site, self._host.log, copy.tp, state, offset, undecided, most)
 
     # --- counting ---
 
@@ -181,7 +180,9 @@ class DivergenceCount:
     def _read_theirs(self, one: _LogPair, remote: Remote) -> None:
         if one.theirs is None:
             start = self._start(one.copy, remote)
-            one.theirs = TouchCounter(remote.name, remote.log, one.copy.tp, start.state, start.offset)
+            one.theirs = TouchCounter(
+                remote.name, remote.log, one.copy.tp, start.state, start.offset, most=self._paces.most
+            )
         one.theirs.log = remote.log
         self._run(one.theirs.read_on(remote.log.bounds(one.copy.tp)[1]))
         one.theirs_at_ms = _ms()

@@ -17,13 +17,11 @@ from halog.metadata.nodes import running
 from halog.metadata.partition_tables import change_table, serves, table_of
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import Remote
 
 logger = logging.getLogger("halog.mirror")
 
-
-HOME_S = 30.0
-"""Nodes of a home site that start at the same time have so long: each of them is up in some seconds."""
 
 SAY_S = 5.0
 """Pause between log lines that they are waited for."""
@@ -35,11 +33,11 @@ class HomeTables:
     """Reads tables of partitions whose home is another site. They name that site's history, and no node here is to
     serve them. The home is asked only while this site has no table yet, so later this site starts without it."""
 
-    def __init__(self, config: Config, reach: Callable[[str], Remote]) -> None:
+    def __init__(self, config: Config, reach: Callable[[str], Remote], paces: SitePaces = PACES) -> None:
         self._config = config
         self._reach = reach
         self._open: dict[str, Remote] = {}
-        self._until = time.monotonic() + HOME_S
+        self._until = time.monotonic() + paces.home_s
 
     def of(self, table: PartitionTable) -> PartitionTable:
         """Return the table for this site; it stays as it is if its home is here. CoordinatorError if the home site does

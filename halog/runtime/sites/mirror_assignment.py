@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING
 from halog.core.roles import OUT, Role
 from halog.metadata.mirrors import COMPARES, standing
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, MirrorLink
+from halog.runtime.sites.mirror_link import LOOK_S, MirrorLink
 from halog.runtime.sites.owner_tracking import OwnerTracker
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
     from halog.runtime.replica.driver import Copy
-
-STALE_S = 10.0
-"""If a standing stays the same for so long, the node that should have written another one does not mirror."""
 
 
 class MirrorDuties:
@@ -63,11 +61,13 @@ class MirrorAssignment:
         reach: Callable[[str], Remote],
         definitions: TopicPartition,
         others: Collection[str],
+        paces: SitePaces = PACES,
     ) -> None:
         self._host = host
         self._reach = reach
         self._definitions = definitions
         self._others = others
+        self._paces = paces
         self._lines = assignments.lines
         self._seen: dict[str, tuple[int, float, float]] = {}
         """By partition: the last standing that another node has told, since when it is that one, and when it was
@@ -81,8 +81,8 @@ class MirrorAssignment:
                 wanted.setdefault(copy.core.state.table.owner, set()).add(copy.name)
         for site in wanted:
             if site not in self._lines:
-                succession = OwnerTracker(self._host, site, self._reach, self._others)
-                line = self._lines[site] = MirrorLink(self._host, succession, self._definitions)
+                succession = OwnerTracker(self._host, site, self._reach, self._others, self._paces)
+                line = self._lines[site] = MirrorLink(self._host, succession, self._definitions, self._paces)
                 self._host.keep_on(f"mirror-{site}", line.turn)
                 self._host.keep_on(f"mirror-told-{site}", line.announce)
         for site, line in self._lines.items():
@@ -110,11 +110,11 @@ class MirrorAssignment:
     def _is_left(self, copy: Copy) -> bool:
         """Does the node before this one mirror nothing, though it is up? Its line may be cut, or its copy broken."""
         now, (at_ms, since, looked_at) = time.monotonic(), self._seen.get(copy.name, (0, 0.0, 0.0))
-        if now - looked_at < REPORT_S:
-            return bool(at_ms) and now - since >= STALE_S
+        if now - looked_at < self._paces.report_s:
+            return bool(at_ms) and now - since >= self._paces.stale_s
         found = standing(self._host.coordinator, copy.name)
         told = found.at_ms if found is not None and (found.parted or found.error in ("", COMPARES)) else 0
         if found is not None and found.by == copy.core.state.me.node:
             told = at_ms or 1  # this node's own word says nothing of the others
         self._seen[copy.name] = (told, since, now) if told == at_ms and since else (told, now, now)
-        return now - self._seen[copy.name][1] >= STALE_S
+        return now - self._seen[copy.name][1] >= self._paces.stale_s

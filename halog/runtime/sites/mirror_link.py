@@ -9,6 +9,7 @@ checkpoint. What the mirror still needs is held in the other site's log, so that
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,9 +27,10 @@ from halog.metadata.mirrors import COMPARES, HOLD_MS, MirrorStatus, standing, wr
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.mirror_audience import announce
-from halog.runtime.sites.mirrored_partition import HOLD_S, MirroredPartition
+from halog.runtime.sites.mirrored_partition import MirroredPartition
 from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.sites.relinquish import Relinquishment, beginning
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.schemas import bring
 
@@ -44,18 +46,9 @@ LOOK_S = 0.25
 POLL_S = 0.02
 """One wait for the other site's log; after it, what was delivered here meanwhile is known."""
 
-REPORT_S = 2.0
-"""A standing is written this often where something changed; it costs the coordinator a few ms for each partition."""
-
 IN_FLIGHT = 2_000
 """So many records may be under way to this site's log: two sites a tenth of a second apart need that for 20,000 records
 a second."""
-
-AGAIN_S = 30.0
-"""Pause between attempts at a partition that cannot be mirrored: it may take an operator."""
-
-STUCK_S = 5.0
-"""If everything brought is in the log for so long, and the copy here has not taken it, mirroring begins again."""
 
 
 class _Connection(NamedTuple):
@@ -76,10 +69,13 @@ class _Connection(NamedTuple):
 class MirrorLink:
     """A `MirrorLink` mirrors one other site. All of it runs on one thread; another one sets `wanted`."""
 
-    def __init__(self, host: Host, succession: OwnerTracker, definitions: TopicPartition) -> None:
+    def __init__(
+        self, host: Host, succession: OwnerTracker, definitions: TopicPartition, paces: SitePaces = PACES
+    ) -> None:
         """Take `succession`, which tracks the site that serves in that site's place."""
         self.wanted: frozenset[str] = frozenset()
         self._succession = succession
+        self._paces = paces
         self._host = host
         self._site = succession.site
         self._definitions = definitions
@@ -94,7 +90,7 @@ class MirrorLink:
         """Epochs that were begun to give partitions away: another attempt goes on with the same one."""
         self._broken = ""
         self._definitions_read = 0
-        self._looked_at = -REPORT_S
+        self._looked_at = -math.inf
 
     # --- its thread ---
 
@@ -124,7 +120,7 @@ class MirrorLink:
             brought = [one.copy.name for one in list(self._running.values()) if one.mirror.parted is None]
             with suppress(HalogError, UnknownResult):  # the next turn reports again
                 announce(way.remote.coordinator, self._host.site, self._host.me, brought)
-        self._host.pause(REPORT_S)
+        self._host.pause(self._paces.report_s)
 
     def reset(self) -> None:
         """Close everything; what is under way may still land, and does no harm."""
@@ -162,7 +158,7 @@ class MirrorLink:
                 del mine[name]
         begun = {one.copy.name for one in self._running.values()}
         now = time.monotonic()
-        resting = {name for name, since in self._failed.items() if now - since < AGAIN_S}
+        resting = {name for name, since in self._failed.items() if now - since < self._paces.retry_s}
         resting |= {name for name, giving in self._giving.items() if now < giving.rests_until}
         for name in wanted - begun - resting:
             copy = self._host.copies.get(name)
@@ -311,8 +307,8 @@ class MirrorLink:
         """Report that a partition stands still: once as an event, and repeatedly as its standing, so that no other node
         of this site tries it."""
         parted = isinstance(error, PartedError)
-        since, known = self._told.get(copy.name, (-REPORT_S, ""))
-        if known == error.message and time.monotonic() - since < REPORT_S:
+        since, known = self._told.get(copy.name, (-math.inf, ""))
+        if known == error.message and time.monotonic() - since < self._paces.report_s:
             return
         self._told[copy.name] = time.monotonic(), error.message
         if known != error.message:
@@ -328,7 +324,7 @@ class MirrorLink:
         begins, too."""
         now = time.monotonic()
         since, known = self._told.setdefault(copy.name, (now, ""))
-        if now - since >= REPORT_S:
+        if now - since >= self._paces.report_s:
             self._told[copy.name] = now, known
             before = standing(self._host.coordinator, copy.name)
             parted = before is not None and before.parted and before.site == self._site
@@ -370,18 +366,19 @@ class MirrorLink:
                 del self._running[tp]
                 continue
             one.settle()
-            if one.mirror.parted is not None and now - one.told_at >= REPORT_S and self._is_read(way, one):
+            if one.mirror.parted is not None and now - one.told_at >= self._paces.report_s and self._is_read(way, one):
                 self._end(way, one, one.mirror.parted)
                 continue
             if one.mirror.given_away and self._is_followed(way, one):
                 continue
-            if not one.apart and one.mirror.parted is None and (now - one.told_at >= REPORT_S or one.fenced):
+            due = now - one.told_at >= self._paces.report_s or one.fenced
+            if due and not one.apart and one.mirror.parted is None:
                 one.told_at = now
                 self._tell(way, one)
-            if now - one.held_at >= HOLD_S:
+            if now - one.held_at >= self._paces.hold_s:
                 one.held_at = now
                 self._hold(way, one.copy.name, one.safe.offset)
-        if now - self._looked_at >= REPORT_S:
+        if now - self._looked_at >= self._paces.report_s:
             self._looked_at = now
             self._bring_definitions(way)
 
@@ -398,7 +395,7 @@ class MirrorLink:
         state = one.copy.core.state.chain.state
         if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
             one.still_since = now
-        return now - one.still_since >= STUCK_S
+        return now - one.still_since >= self._paces.stuck_s
 
     def _tell(self, way: _Connection, one: MirroredPartition) -> None:
         if one.fenced:

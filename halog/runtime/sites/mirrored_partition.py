@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -11,9 +12,6 @@ from halog.metadata.mirrors import MirrorStatus
 
 if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
-
-HOLD_S = 60.0
-"""The hold on the other site's log is renewed this often."""
 
 
 class MirroredPartition:
@@ -35,7 +33,7 @@ class MirroredPartition:
         self.joined = False
         """Was it made sure that no two histories are reported any more?"""
         self.told: MirrorStatus | None = None
-        self.told_at = self.held_at = -HOLD_S
+        self.told_at = self.held_at = -math.inf
 
     def settle(self) -> None:
         """Find how far `safe` is. It does not wait for the last record that has landed, which would never be read in a

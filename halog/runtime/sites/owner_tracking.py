@@ -19,6 +19,7 @@ import msgspec
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.metadata.partition_tables import change_table, serves
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
@@ -27,24 +28,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.mirror")
 
-GONE_S = 10.0
-"""A site may be silent for so long: servers that are started again answer by then."""
-
 AGAIN_S = 30.0
 """Pause between looks whether another site serves; each may wait for a site that does not answer either."""
-
-
-SOON_S = 2.0
-"""Pause between questions whether the site that a log was given to serves by now: it does in about a second."""
 
 
 class OwnerTracker:
     """An `OwnerTracker` finds who serves in the place of one site, called `site`, which this one mirrors."""
 
-    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        site: str,
+        reach: Callable[[str], Remote],
+        others: Collection[str],
+        paces: SitePaces = PACES,
+    ) -> None:
         self.site = site
         self.reach = reach
         self._host = host
+        self._paces = paces
         self._others = [other for other in others if other != site]
         self._there = self._looked_at = time.monotonic()
         self._asked_at: dict[str, float] = {}
@@ -55,8 +57,8 @@ class OwnerTracker:
 
     def is_silent(self, partitions: Collection[str]) -> None:
         """Note that it does not answer. If that lasts, other sites are asked whether they serve these partitions."""
-        now = time.monotonic()
-        if now - self._there < GONE_S or (self._looked_at > self._there and now - self._looked_at < AGAIN_S):
+        now, looked_at = time.monotonic(), self._looked_at
+        if now - self._there < self._paces.gone_s or (looked_at > self._there and now - looked_at < AGAIN_S):
             return
         for other in self._others:
             with suppress(HalogError):
@@ -65,8 +67,8 @@ class OwnerTracker:
 
     def is_given(self, copy: Copy, to: str) -> bool:
         """Follow site `to`, which the other site's log was given to, if it serves; return whether it does."""
-        now = time.monotonic()
-        if to not in self._others or now - self._asked_at.get(copy.name, -SOON_S) < SOON_S:
+        now, pause_s = time.monotonic(), self._paces.served_s
+        if to not in self._others or now - self._asked_at.get(copy.name, -pause_s) < pause_s:
             return False
         self._asked_at[copy.name] = now
         try:

@@ -28,6 +28,7 @@ from halog.metadata import branch_holds
 from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import Remote
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from halog.runtime.replica.driver import Copy
 
 logger = logging.getLogger("halog.mirror")
-
-WATCH_S = 5.0
-"""The other site's tables are read this often: a split lasts until somebody decides, so seconds do not matter."""
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
@@ -152,13 +150,19 @@ class SplitWatch:
     """A `SplitWatch` looks for splits of what one host serves, on one thread."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], sites: Collection[str], homes: Collection[str]
+        self,
+        host: Host,
+        reach: Callable[[str], Remote],
+        sites: Collection[str],
+        homes: Collection[str],
+        paces: SitePaces = PACES,
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host
         self._reach = reach
         self._sites = sites
         self._homes = homes
+        self._watch_s = paces.watch_s
         self._told: dict[str, str] = {}
         """By partition: the site that has gone on with it, too. Of several the first one counts, until that is over."""
 
@@ -175,7 +179,7 @@ class SplitWatch:
                 logger.debug("it is not known what site %s serves: %s", site, e)
                 for name in [name for name, told in self._told.items() if told == site]:
                     del self._told[name]  # other nodes may report it
-        self._host.pause(WATCH_S)
+        self._host.pause(self._watch_s)
 
     def _look(self, site: str, mine: list[Copy]) -> None:
         told = set(self._host.coordinator.children("parted"))

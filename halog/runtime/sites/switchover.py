@@ -78,14 +78,22 @@ class Switchover:
         reach: Callable[[str], Remote],
         timeout_s: float,
         pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
+        *,
+        level_by: Callable[[Coordinator, Remote, str], CatchUp] = CatchUp,
+        at_once: int = AT_ONCE,
+        hangs_s: float = HANGS_S,
     ) -> None:
         """Take `reach`, which raises ClosedError if the node closes, and nothing is to be taken over. `pause` waits for
-        so long; if it returns something true, all waiting ends."""
+        so long; if it returns something true, all waiting ends. `level_by` makes what brings a partition level;
+        `at_once` of them fence at the same time, but for those that have hung for `hangs_s`."""
         self._coordinator = coordinator
         self._site = site
         self._reach = reach
         self._timeout_s = timeout_s
         self._pause = pause
+        self._level_by = level_by
+        self._at_once = at_once
+        self._hangs_s = hangs_s
         self._by_votes = False
         self._asks = True
 
@@ -133,7 +141,7 @@ class Switchover:
                 remote = remotes.get(table.owner) if table.name not in alone else None
                 if remote is not None:
                     there = table_of(remote.coordinator, table.name)
-                    drawing = CatchUp(self._coordinator, remote, table.name)
+                    drawing = self._level_by(self._coordinator, remote, table.name)
                     if not self._asks:
                         claims.check_given(there, self._site, remote.name)
                     counted = table_of(self._coordinator, table.name).claims
@@ -157,7 +165,7 @@ class Switchover:
         while asked:
             for name, one in list(asked.items()):
                 try:
-                    level = self._is_level(one, until, may_fork, may_fence=_fencing(asked.values()) < AT_ONCE)
+                    level = self._is_level(one, until, may_fork, may_fence=self._may_fence(asked.values()))
                     if level is None:
                         continue
                     switches[name] = self._switch(one.table, one, done, level=level, may_fork=may_fork)
@@ -186,6 +194,12 @@ class Switchover:
             if not may_fork:
                 raise
             return False
+
+    def _may_fence(self, asked: Iterable[_SwitchRequest]) -> bool:
+        """May one more fence the other log just now? Those that began long ago hang, and do not count."""
+        now = time.monotonic()
+        since = (one.drawing.fencing_since for one in asked)
+        return sum(at is not None and now - at < self._hangs_s for at in since) < self._at_once
 
     def _switch(
         self,
@@ -349,13 +363,6 @@ class Switchover:
     def _give(coordinator: Coordinator, seen: PartitionTable, to: str) -> None:
         """Give the partition to site `to`, unless somebody else has decided meanwhile who is to serve it."""
         change_table(coordinator, seen.name, lambda now: claims.given(now, seen, to))
-
-
-def _fencing(asked: Iterable[_SwitchRequest]) -> int:
-    """Return how many of them fence the other log just now; those that began long ago hang, and do not count."""
-    now = time.monotonic()
-    since = (one.drawing.fencing_since for one in asked)
-    return sum(at is not None and now - at < HANGS_S for at in since)
 
 
 def _all_of(failed: Mapping[str, HalogError]) -> HalogError:

@@ -18,6 +18,7 @@ from halog.events import SITE_TAKEN_OVER
 from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import UnknownResult
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.sites.switchover import Switchover, SwitchResult
 from halog.runtime.support.adapters import Remote
 
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.mirror")
 
-LOOK_S = 10.0
-"""Pause between looks at the other sites' tables."""
-
-GIVEN_S = 90.0
-"""This is half as long again as the command tries by itself, before it gives back what it has not taken. (A command
-that was told to try for longer runs beside this: whichever is first takes the partition.)"""
-
 LEVEL_S: Final = 60.0
 """All partitions together have so long; what is not level by then is tried again later."""
 
@@ -43,13 +37,19 @@ class SwitchoverRecovery:
     """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, assignments: MirrorDuties, reach: Callable[[str], Remote], homes: Collection[str]
+        self,
+        host: Host,
+        assignments: MirrorDuties,
+        reach: Callable[[str], Remote],
+        homes: Collection[str],
+        paces: SitePaces = PACES,
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host
         self._assignments = assignments
         self._reach = reach
         self._homes = homes
+        self._paces = paces
         self._since: dict[str, float] = {}
         """By partition: since when it has been given to this site, as far as this node has seen."""
 
@@ -64,7 +64,7 @@ class SwitchoverRecovery:
                 self._look(site, [c for c in mine if c.core.state.table.owner == site])
             except (HalogError, UnknownResult) as e:
                 logger.debug("it is not known whether site %s has given anything to this one: %s", site, e)
-        self._host.pause(LOOK_S)
+        self._host.pause(self._paces.given_look_s)
 
     def _look(self, site: str, copies: list[Copy]) -> None:
         remote, now = self._reach(site), time.monotonic()
@@ -77,7 +77,7 @@ class SwitchoverRecovery:
             there = tables[copy.name]
             if there is None or there.owner != self._host.site or self._has_parted(copy):
                 self._since.pop(copy.name, None)
-            elif now - self._since.setdefault(copy.name, now) >= GIVEN_S:
+            elif now - self._since.setdefault(copy.name, now) >= self._paces.given_s:
                 self._since[copy.name] = now
                 due[copy.name] = copy
         if due:

@@ -146,8 +146,11 @@ def is_behind(history: ChainState, epoch: EpochId | None) -> bool:
 class SiteContact:
     """A `SiteContact` asks one site's coordinator, on a few threads. This site's own coordinator has one, too."""
 
-    def __init__(self, host: NodeContext, site: str, reach: Callable[[str], Remote] | None) -> None:
+    def __init__(
+        self, host: NodeContext, site: str, reach: Callable[[str], Remote] | None, *, again_s: float = AGAIN_S
+    ) -> None:
         self.site = site
+        self._again_s = again_s
         self._host = host
         self._reach = reach
         self._remote: Remote | None = None
@@ -232,7 +235,7 @@ class SiteContact:
                 try:
                     self._remote = self._reach(self.site)
                 except HalogError:
-                    self._not_before = time.monotonic() + AGAIN_S
+                    self._not_before = time.monotonic() + self._again_s
                     raise
             return self._remote
 
@@ -247,7 +250,7 @@ class SiteContact:
             if remote is None or remote is not self._remote:
                 return
             self._remote = None
-            self._not_before = time.monotonic() + AGAIN_S
+            self._not_before = time.monotonic() + self._again_s
         remote.close()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from halog.runtime.merge.epoch_reopening import Due, hand_over
 from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.node.assembly import tend_sync_sites
 from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
+from halog.runtime.sites.site_paces import SitePaces
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tests.sim.node import Process
 
 DEFINITIONS = TopicPartition("definitions", 0)
+PACES = SitePaces(given_s=40.0)
+"""What was given is taken after longer than any operator tries."""
 BUSY_MS = (1.0, 12.0)
 """Between two turns of a line that has something to do."""
 STOPPED_MS = 5.0
@@ -190,7 +193,7 @@ class SiteNode:
         self._p = p
         assignments = MirrorDuties(host.coordinator, host.me.node)
         mirroring = MirrorAssignment(host, assignments, reach, DEFINITIONS, (world.other,))
-        unfinished = ProcessUnfinished(host, assignments, reach, {"policy"})
+        unfinished = ProcessUnfinished(host, assignments, reach, {"policy"}, PACES)
         unfinished.world = world
         for name, turn in (
             ("mirroring", mirroring.turn),

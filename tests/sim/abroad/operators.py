@@ -28,7 +28,7 @@ AGAIN_MS = 40.0
 UNAIDED_MS = 6_000.0
 """Within this sites that vote are one again, once they see each other: some takeovers and elections."""
 DETECTED_MS = 3_000.0
-"""Within this both sites say that they have parted, once they see each other: some WATCH_S and an election."""
+"""Within this both sites say that they have parted, once they see each other: some `watch_s` and an election."""
 
 
 class Operators:

@@ -63,8 +63,6 @@ SEEDS = range(6 << 20, 7 << 20)
 SITES = ("west", "east")
 MAKE_MS = 1_500
 """As `halog.core.active.epoch_merge` has it, in this world's deadlines."""
-GIVEN_S = 40.0
-"""As `halog.runtime.sites.switchover_recovery` has it: longer than any operator tries."""
 INITIATING, DEFERRED = KEYS[2], KEYS[1]
 """Where there are triggers: the one keeps the initiating site's state, the other says nothing."""
 
@@ -296,7 +294,6 @@ class Pair:
             (giving, "PIECE", 7),
             (thread, "PIECE", 5),
             (reuniting, "who", lambda: "sim"),
-            (unfinished, "GIVEN_S", GIVEN_S),
         ]
         if self.waiting is not None:
             wanted += [

@@ -40,19 +40,19 @@ class Site(Branch):
         super().add(made)
         self._write(records.encode(made))
 
-    def _header(self, tx: int) -> records.Header:
+    def header(self, tx: int) -> records.Header:
         s = self.chain.state
         return records.Header(LOG_ID, s.epoch, s.lsn + 1, s.hash, tx.to_bytes(16, "big"))
 
     def change(self, tx: int, value: bytes, before: bytes | None) -> None:
-        self.add(records.Commit(self._header(tx), (changed(value, before),)))
+        self.add(records.Commit(self.header(tx), (changed(value, before),)))
 
     def prepare(self, tx: int, value: bytes, before: bytes | None) -> None:
         change = changed(value, before)
-        self.add(records.Prepare(self._header(tx), "p-0", ("p-0", "p-1"), 0, b"d" * 32, (change,)))
+        self.add(records.Prepare(self.header(tx), "p-0", ("p-0", "p-1"), 0, b"d" * 32, (change,)))
 
     def decide(self, tx: int, *, commit: bool) -> None:
-        self.add(records.Outcome(self._header(tx), commit))
+        self.add(records.Outcome(self.header(tx), commit))
 
 
 def changed(value: bytes, before: bytes | None) -> Change:
@@ -109,7 +109,7 @@ def test_what_one_accepted_and_the_other_recovered_gets_one_version() -> None:
     west.change(2, b"2", b"1")
     place = west.accepted[-1].place
     east.epoch(2)
-    east.add(records.Commit(east._header(2), (changed(b"2", b"1"),), records.Origin(*place)))
+    east.add(records.Commit(east.header(2), (changed(b"2", b"1"),), records.Origin(*place)))
     assert [(d.kind, d.source) for d in found(east, west).keys] == [(Kind.SAME, Instance(REF, b"2"))]
 
 

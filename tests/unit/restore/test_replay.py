@@ -11,7 +11,6 @@ from halog.core.ids import EpochId, digest
 from halog.core.log import records
 from halog.core.log.chain import Chain, ChainState, Verdict
 from halog.core.log.records import Branch, EpochMerged, Merged, MergePart
-from restore import replay
 from restore.branch import Branch as Read
 from restore.branches import BranchComparison
 from restore.divergence import Same
@@ -80,10 +79,9 @@ def test_nothing_that_was_touched_is_a_merge_without_parts() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 10, 900, 5_000])
-def test_objects_are_cut_into_parts_of_about_the_same_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "PART_BYTES", 2_000)
+def test_objects_are_cut_into_parts_of_about_the_same_size(size: int) -> None:
     objects = [Merged(b"%03d" % n, b"r" * 24, bytes(size), b"e") for n in range(50)]
-    made = merge_records(opening(), [T], None, objects, b"name")
+    made = merge_records(opening(), [T], None, objects, b"name", part_bytes=2_000)
     parts, last = of(made)
     assert [m for p in parts for m in p.merged] == objects
     assert [p.index for p in parts] == [*range(last.parts)]
@@ -93,13 +91,13 @@ def test_objects_are_cut_into_parts_of_about_the_same_size(size: int, monkeypatc
     assert read(begun(), made).merged is not None
 
 
-def test_transactions_have_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "PART_IDS", 3)
+def test_transactions_have_parts_of_their_own() -> None:
     happened = [tx(9, n) for n in range(7)]
     source = Read([], {tx(5, 1): False, tx(7): True}, 6, (), happened=happened[:4])
     other = Read([], {tx(5, 1): True, tx(8): True, tx(9): False}, 4, (), happened=happened[3:])
     found = BranchComparison(Same(), (), source, other)
-    made = merge_records(opening(horizon=2, decided={tx(9): False, tx(6): True}), [T], found, [], b"name")
+    started = opening(horizon=2, decided={tx(9): False, tx(6): True})
+    made = merge_records(started, [T], found, [], b"name", part_ids=3)
     parts, last = of(made)
     assert [t for p in parts for t in p.happened] == happened, "each is named once"
     assert {t: c for p in parts for t, c in p.decided} == {tx(7): True, tx(8): True, tx(9): False}

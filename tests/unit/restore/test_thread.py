@@ -8,7 +8,6 @@ from halog.core.ids import NO_TX, digest
 from halog.core.log import records
 from halog.core.log.records import EpochMerged
 from halog.errors import LogError
-from restore import thread as thread_module
 from restore.branch import BranchReader, aborted, branch, side
 from restore.divergence import Fork, Point
 from restore.undoing import report_of
@@ -65,9 +64,8 @@ def test_only_what_lies_behind_is_read(piece: int) -> None:
     assert log.read_so_far <= max(piece, 9)
 
 
-def test_a_branch_is_read_and_hardly_anything_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_is_read_and_hardly_anything_before_it() -> None:
     """What the fork says of how much lies behind it is believed first: before it may lie a bulk load, of megabytes."""
-    monkeypatch.setattr(thread_module, "BESIDE", 2)
     world = World(verdicts=-1)
     for n in range(300):
         world.commit("west", n % 5)
@@ -75,7 +73,7 @@ def test_a_branch_is_read_and_hardly_anything_before_it(monkeypatch: pytest.Monk
     of, log = side_of(world, "west"), world.sites["west"].log
     fork = Fork((Point(of.state.head[0], of.state.lsn - 5, None),), ())
     log.read_so_far = 0
-    since = BranchReader(fork)
+    since = BranchReader(fork, beside=2)
     assert since.read(of) == 5
     assert log.read_so_far <= 5 + 4  # a piece of three more
     for n in range(3):

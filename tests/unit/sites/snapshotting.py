@@ -12,8 +12,10 @@ import pytest
 from halog.adapters.memory import MemoryDisk
 from halog.config import SnapshotConfig
 from halog.core.log.chain import ChainState
+from halog.ports import TopicPartition
 from halog.runtime.host.snapshotter import MARKER, Snapshots, marked_position
 from halog.runtime.replica.driver import Copy
+from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES
@@ -63,7 +65,7 @@ def begins(cluster: Cluster) -> dict[str, int]:
 def topic(cluster: Cluster) -> dict[bytes, bytes | None]:
     """The state topic of one partition, as a restore would see it."""
     taker, copy = on(cluster, cluster.names[0])
-    return dict(taker.log.read_keyed(taker._tp(copy)))
+    return dict(taker.log.read_keyed(TopicPartition(state_topic(cluster.config, "test"), copy.tp.partition)))
 
 
 def marked(cluster: Cluster) -> tuple[int, ChainState]:

@@ -11,7 +11,8 @@ from halog.metadata import branch_holds, log_holds as retention
 from halog.metadata.log_holds import FOREVER_MS, Hold
 from halog.metadata.mirrors import HOLD_MS
 from halog.metadata.restore_requests import DONE
-from halog.runtime.sites import divergence_count as partings, mirror_link as line, split_watch as splits
+from halog.runtime.node.paces import Paces
+from halog.runtime.sites.site_paces import SitePaces
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, note, split
 from tests.unit.sites.test_restoring_hindered import reuniting
@@ -33,12 +34,12 @@ class Days:
         return time.time_ns() // 1_000_000 + self.gone * DAY_MS
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits, "WATCH_S", 0.05)
-    monkeypatch.setattr(partings, "LOOK_S", 0.05)
-    monkeypatch.setattr(partings, "KEEP_S", 0.1)
-    monkeypatch.setattr(line, "HOLD_S", 0.2)
+OFTEN = SitePaces(watch_s=0.05, count_s=0.05, keep_s=0.1)
+
+
+@pytest.fixture
+def paces() -> Paces:
+    return Paces(OFTEN)
 
 
 @pytest.fixture
@@ -102,6 +103,7 @@ def test_what_is_held_says_what_for(west: Cluster, east: Cluster, days: Days) ->
     assert {h.why for h in held(west, "east").values()} == {"for site east, which has gone on by itself, too"}
 
 
+@pytest.mark.parametrize("paces", [Paces(OFTEN._replace(hold_s=1.0))])
 def test_it_is_let_go_of_once_the_other_history_has_it(west: Cluster, east: Cluster, days: Days) -> None:
     """But for a week in which it can be looked at, and the merge undone; what that site mirrors now is held by it."""
     parted(west, east)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from halog.core.table.table import PartitionTable
+from halog.adapters.memory import MemoryCoordinator, MemoryLog
 from halog.errors import DeadlineError, RefusedError
-from halog.metadata import site_ownership as claims
 from halog.metadata.partition_tables import table_of
-from halog.runtime.sites import switchover_recovery as unfinished
-from halog.runtime.sites.mirror_link import MirrorLink
+from halog.ports import Coordinator
+from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.switchover import Switchover
+from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching
@@ -35,16 +33,18 @@ class GivesUp:
     """A command at east that has asked for the partitions, and waits until it is to give them back."""
 
     def __init__(self, east: Cluster, west: Cluster) -> None:
-        self._now = threading.Event()
-        command = switching(east)
-        command._is_level = self._waits  # type: ignore[method-assign]
+        self._now = now = threading.Event()
+
+        class Waits(CatchUp):
+            def step(self, *, may_fence: bool = True) -> bool:
+                if now.is_set():
+                    raise DeadlineError("not level in time")
+                return False
+
+        command = switching(east, level_by=Waits)
         self._thread = threading.Thread(target=self._run, args=(command,))
         self._thread.start()
         wait_until(lambda: owners(west) == {"east"}, "it is given")
-
-    def _waits(self, *asked: object, **how: object) -> None:
-        if self._now.is_set():
-            raise DeadlineError("not level in time")
 
     def _run(self, command: Switchover) -> None:
         with pytest.raises(DeadlineError):
@@ -55,28 +55,33 @@ class GivesUp:
         self._thread.join()
 
 
-def before_it_takes(monkeypatch: pytest.MonkeyPatch, command: Switchover, happens: Callable[[], None]) -> None:
-    """Behind its last look at how far the mirror is, once: it was stopped with Ctrl-Z, say."""
-    claim, met = Switchover._claim, list[str]()
+def before_it_takes(east: Cluster, west: Cluster, happens: Callable[[], None]) -> Switchover:
+    """A command at east that something happens to behind its last look at how far the mirror is, once: it was stopped
+    with Ctrl-Z, say. Its own line to west is another one than the nodes'."""
+    met = list[str]()
 
-    def claims(self: Switchover, one: Any) -> None:
-        if self is command and not met:
-            met.append(one.table.name)
-            happens()
-        claim(self, one)
+    class Stops(CatchUp):
+        def step(self, *, may_fence: bool = True) -> bool:
+            level = super().step(may_fence=may_fence)
+            if level and not met:
+                met.append(self.partition)
+                happens()
+            return level
 
-    monkeypatch.setattr(Switchover, "_claim", claims)
+    def reach(site: str) -> Remote:
+        there = MemoryCoordinator(west.tree)
+        there.connect(lambda state: None)
+        return Remote(site, MemoryLog(west.broker), there)
+
+    return Switchover(coordinator(east), "east", reach, 10, level_by=Stops)
 
 
 @pytest.mark.parametrize("back", ["taken back", "given back"])
-def test_what_was_level_and_was_served_again_since_is_not_level(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch, back: str
-) -> None:
+def test_what_was_level_and_was_served_again_since_is_not_level(west: Cluster, east: Cluster, back: str) -> None:
     west.see(east)
     fly(west, *range(5))
     level(west, east)
     other = GivesUp(east, west) if back == "given back" else None
-    slow = switching(east)
 
     def served_again() -> None:
         if other is None:
@@ -84,64 +89,48 @@ def test_what_was_level_and_was_served_again_since_is_not_level(
         else:
             other.gives_up()
         west.settle()
-        monkeypatch.setattr(MirrorLink, "turn", lambda self: self._host.pause(0.1))
-        time.sleep(0.5)  # the turn that was under way
+        east.cut()
         fly(west, *range(5, 30))
         switching(west).demote(NAMES, "east")  # it is asked for again
 
-    before_it_takes(monkeypatch, slow, served_again)
     with pytest.raises(RefusedError):
-        slow.promote(NAMES)
+        before_it_takes(east, west, served_again).promote(NAMES)
     assert owners(east) == {"west"}
 
 
-def test_who_may_fork_is_told_that_it_may_have(west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_fork_is_told_that_it_may_have(west: Cluster, east: Cluster) -> None:
     """Level as it was: the other site serves again."""
     west.see(east)
     fly(west, *range(5))
     level(west, east)
-    other, forks = GivesUp(east, west), switching(east)
-    before_it_takes(monkeypatch, forks, other.gives_up)
-    said = forks.promote(NAMES, may_fork=True)
+    said = before_it_takes(east, west, GivesUp(east, west).gives_up).promote(NAMES, may_fork=True)
     assert (owners(east), owners(west)) == ({""}, {""})
     assert all(s.may_fork for s in said)
 
 
-def test_what_is_called_off_before_it_is_ended_stays(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_called_off_before_it_is_ended_stays(west: Cluster, east: Cluster) -> None:
     """Right behind the look whether it is still given."""
-    monkeypatch.setattr(unfinished, "GIVEN_S", 1000.0)
     west.see(east)
     fly(west, *range(5))
-    dies(east, monkeypatch, fenced=False)
-    check, called_off = claims.check_given, list[str]()
+    dies(east, fenced=False)
 
-    def checks(there: PartitionTable, to: str, by: str) -> None:
-        check(there, to, by)
-        if not called_off:
-            called_off.append(there.name)
-            switching(west).promote(NAMES[:1])
+    def called_off(here: Coordinator, remote: Remote, partition: str) -> CatchUp:
+        switching(west).promote(NAMES[:1])
+        return CatchUp(here, remote, partition)
 
-    monkeypatch.setattr(claims, "check_given", checks)
     with pytest.raises((RefusedError, DeadlineError)):
-        switching(east, 2.0).promote(NAMES[:1], asks=False)
+        switching(east, 2.0, level_by=called_off).promote(NAMES[:1], asks=False)
     tables = table_of(coordinator(west), NAMES[0]), table_of(coordinator(east), NAMES[0])
     assert [t.owner for t in tables] == ["", "west"]
 
 
-def test_who_gives_overrules_nobody_who_has_said_otherwise_meanwhile(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give, met = Switchover._give, list[str]()
+def test_who_gives_overrules_nobody_who_has_said_otherwise_meanwhile(west: Cluster, east: Cluster) -> None:
+    """Right behind the look at what it is to give."""
 
-    def gives(there: object, seen: PartitionTable, to: str) -> None:
-        if not met:
-            met.append(seen.name)
-            switching(west).demote(NAMES, "south")
-        give(there, seen, to)  # type: ignore[arg-type]
+    def demoted(here: Coordinator, remote: Remote, partition: str) -> CatchUp:
+        switching(west).demote(NAMES, "south")
+        return CatchUp(here, remote, partition)
 
-    monkeypatch.setattr(Switchover, "_give", staticmethod(gives))
     with pytest.raises(RefusedError, match="made south serve it"):
-        switching(east).promote(NAMES)
+        switching(east, level_by=demoted).promote(NAMES)
     assert owners(west) == {"south"}

@@ -17,14 +17,17 @@ from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, standing
 from halog.ports import TopicPartition
 from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line
-from halog.runtime.sites.mirror_assignment import STALE_S, MirrorAssignment, MirrorDuties
+from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
 from halog.runtime.sites.mirror_link import MirrorLink
 from halog.runtime.sites.owner_tracking import OwnerTracker
+from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import nowhere
 
 pytestmark = pytest.mark.feature("M1", "M5")
 TABLE = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A", "B", "C"), 0, owner="east")
 DEFINITIONS = TopicPartition("definitions", 0)
+ALWAYS = SitePaces(report_s=0.0)
+"""Whoever compares says so at every look."""
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ class Node:
 
 def compares(node: Any) -> None:
     """It has been at it for some time."""
-    MirrorLink(node, OwnerTracker(node, "east", nowhere, ()), DEFINITIONS)._compares(node.copy)
+    MirrorLink(node, OwnerTracker(node, "east", nowhere, ()), DEFINITIONS, ALWAYS)._compares(node.copy)
 
 
 def test_whoever_compares_says_so_and_the_others_wait(
@@ -59,21 +62,19 @@ def test_whoever_compares_says_so_and_the_others_wait(
     clock = SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: int(now[0] * 1e9))
     monkeypatch.setattr(mirroring, "time", clock)
     monkeypatch.setattr(line, "time", clock)
-    monkeypatch.setattr(line, "REPORT_S", 0.0)
     host: Any = other
     waiting = MirrorAssignment(host, MirrorDuties(coordinator, "B"), nowhere, DEFINITIONS, ())
     for _ in range(10):
         compares(first)
-        now[0] += STALE_S / 3
+        now[0] += PACES.stale_s / 3
         assert not waiting._is_left(other.copy)
     for _ in range(5):  # it is dead, or hangs
-        now[0] += STALE_S / 3
+        now[0] += PACES.stale_s / 3
         left = waiting._is_left(other.copy)
     assert left
 
 
-def test_what_was_told_of_a_split_stays_told(coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "REPORT_S", 0.0)
+def test_what_was_told_of_a_split_stays_told(coordinator: MemoryCoordinator) -> None:
     node, checkpoint = Node(coordinator, "A"), Checkpoint(7, TABLE.beginning("east"))
     compares(node)
     found = standing(coordinator, "p")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE, NOTHING, RestoreRequest
 from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.node.paces import Paces
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
 from halog.transactions.writing import Read
@@ -257,9 +259,19 @@ def test_what_both_deleted_or_one_changed_is_not_asked(west: Cluster, east: Clus
     wait_until(lambda: noted(west) == now, "west follows")
 
 
-def test_a_base_that_no_log_has_is_told_apart_from_none(
-    west: Cluster, east: Cluster, declare: Declare, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unkept(paces: Paces) -> Iterator[tuple[Cluster, Cluster]]:
+    """Two sites whose policy keeps no before-images."""
+    west = Cluster(2, partitions=3, registry=registry, site="west", others=("east",), paces=paces)
+    east = Cluster(2, partitions=3, registry=registry, site="east", home=west, paces=paces)
+    for cluster in (west, east):
+        policy = replace(cluster.config.policies["test"], before_images=False)
+        cluster.config = replace(cluster.config, policies={"test": policy})
+    with west, east:
+        yield west, east
+
+
+def test_a_base_that_no_log_has_is_told_apart_from_none(unkept: tuple[Cluster, Cluster], declare: Declare) -> None:
     """A policy without before-images: what both changed was there, and nobody knows what it was."""
     seen: dict[int, Conflict] = {}
 
@@ -267,10 +279,7 @@ def test_a_base_that_no_log_has_is_told_apart_from_none(
         seen[conflict.key["number"]] = conflict
         return merged_fields()(conflict)
 
-    for cluster in (west, east):
-        for name in cluster.names:
-            for copy in cluster.node(name).runtime.copies.values():
-                monkeypatch.setattr(copy, "keeps_before", False)
+    west, east = unkept
     declare(trigger)
     fly(west, 1)
     split(west, east)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
+from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import ClosedError, HalogError, RefusedError
 from halog.metadata import log_holds as retention
 from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import UnknownResult
-from halog.runtime.sites import home_tables as sites, switchover as switching_module
+from halog.runtime.sites.catch_up import CatchUp
+from halog.runtime.sites.home_tables import returned
 from halog.runtime.sites.switchover import Switchover
 from halog.runtime.support.adapters import Remote
 
@@ -34,12 +37,19 @@ class Site:
         self.loses: Wanted = lambda table: False
         self.then: Callable[[], object] = lambda: None
         self.first: Wanted = lambda table: False
+        self.is_trimmed = False
         for i in range(partitions):
             table = PartitionTable(f"p-{i}", "ab" * 16, "t", i, "policy", (f"{name}-A",), 0, owner=owner)
             self.real.create(f"partitions/p-{i}", table.to_bytes())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
+
+    def create(self, path: str, *data: Any, **more: Any) -> bool:
+        """`is_trimmed`: the log is, all the time, so that nobody can hold it."""
+        if self.is_trimmed and path.startswith("holders/"):
+            raise RefusedError("it is trimmed")
+        return self.real.create(path, *data, **more)
 
     def set(self, path: str, data: bytes, version: int) -> int:
         is_table = path.startswith("partitions/")
@@ -73,9 +83,12 @@ def east() -> Site:
 def command(at: Site, other: Site) -> Switchover:
     """To which the site at which it is seems level at once."""
     here: Any = at
-    switching = Switchover(here, at.name, lambda name: reached(other), 1.0)
-    switching._is_level = lambda *asked, **how: True  # type: ignore[method-assign]
-    return switching
+    return Switchover(here, at.name, lambda name: reached(other), 1.0, level_by=Level)
+
+
+class Level(CatchUp):
+    def step(self, *, may_fence: bool = True) -> bool:
+        return True
 
 
 def reached(site: Site) -> Remote:
@@ -90,18 +103,6 @@ def reached(site: Site) -> Remote:
 
     there: Any = Open()
     return Remote(site.name, there, there)
-
-
-def before(monkeypatch: pytest.MonkeyPatch, what: str, command: Switchover, happens: Callable[[], object]) -> None:
-    """Of that command, once: it was stopped with Ctrl-Z, say."""
-    real = getattr(command, what)
-
-    def stalls(*args: Any, **more: Any) -> Any:
-        monkeypatch.setattr(command, what, real)
-        happens()
-        return real(*args, **more)
-
-    monkeypatch.setattr(command, what, stalls)
 
 
 # --- taking ---
@@ -126,13 +127,9 @@ def test_a_claim_of_somebody_else_is_not_taken_for_ones_own(west: Site, east: Si
         command(east, west).promote(["p-0"])
 
 
-def test_a_claim_that_comes_to_nothing_is_given_back(west: Site, east: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_comes_to_nothing_is_given_back(west: Site, east: Site) -> None:
     """It is one's own, and nothing was taken."""
-
-    def refused(self: Switchover, table: PartitionTable) -> None:
-        raise RefusedError("the log is trimmed faster than it can be held")
-
-    monkeypatch.setattr(Switchover, "_hold", refused)
+    east.is_trimmed = True
     with pytest.raises(RefusedError, match="trimmed"):
         command(east, west).promote(["p-0"])
     assert (east.table().owner, west.table().owner, west.table().claims) == ("west", "", 2)
@@ -160,17 +157,15 @@ def test_a_take_whose_answer_was_lost_changes_nothing_of_what_came_behind_it(wes
 
 
 @pytest.mark.parametrize("may_fork", [False, True])
-def test_what_another_command_has_taken_is_left_as_it_is(
-    west: Site, east: Site, monkeypatch: pytest.MonkeyPatch, may_fork: bool
-) -> None:
-    slow = command(east, west)
+def test_what_another_command_has_taken_is_left_as_it_is(west: Site, east: Site, may_fork: bool) -> None:
+    """At the moment at which this one takes it: it was stopped with Ctrl-Z, say."""
 
     def taken() -> None:
         command(east, west).promote(["p-0"])
         east.change(synced=("west",))
 
-    before(monkeypatch, "_take", slow, taken)
-    slow.promote(["p-0"], may_fork=may_fork)
+    east.first, east.then = lambda table: table.owner == "", taken
+    command(east, west).promote(["p-0"], may_fork=may_fork)
     assert (east.table().owner, east.table().synced) == ("", ("west",))
 
 
@@ -193,19 +188,16 @@ def test_a_node_that_closes_takes_nothing_over(west: Site, east: Site, asked_for
 # --- giving up ---
 
 
-def test_who_has_claimed_takes_nothing_once_his_site_was_told_to_stop(
-    west: Site, east: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_has_claimed_takes_nothing_once_his_site_was_told_to_stop(west: Site, east: Site) -> None:
     """It was served there meanwhile, and what he was level with is long ago."""
-    slow = command(east, west)
 
     def served_and_given_up() -> None:
         command(east, west).promote(["p-0"])
         command(east, west).demote(["p-0"], "west")
 
-    before(monkeypatch, "_take", slow, served_and_given_up)
+    east.first, east.then = lambda table: table.owner == "", served_and_given_up
     with pytest.raises(RefusedError, match="somebody else has said at this moment"):
-        slow.promote(["p-0"])
+        command(east, west).promote(["p-0"])
     assert east.table().owner == "west"
 
 
@@ -218,9 +210,13 @@ def test_what_is_given_up_is_counted_once_though_the_answer_is_lost(west: Site, 
 
 def test_whatever_a_site_gives_up_is_counted_and_what_it_does_not_serve_is_not() -> None:
     """A node that starts finds that another site has taken it over, or somebody else has said so."""
+    config: Any = SimpleNamespace(policies={"policy": SimpleNamespace(home="west")}, other_sites={"east": None})
     for owner, claims in (("", 1), ("south", 0)):
-        site = Site("west", owner)
-        _, table = sites._given(site.real, "p-0", "east")
+        site, east = Site("west", owner), Site("east", "")
+        known = {"p-0": (0, msgspec.structs.replace(site.table(), owner=""))}
+        _, table = returned(config, site.real, lambda name, there=east: reached(there), known, Member("west-A", 1))[
+            "p-0"
+        ]
         assert (table.owner, table.claims) == (owner or "east", claims)
 
 
@@ -236,17 +232,13 @@ def test_of_several_that_are_given_up_those_are_told_that_were(west: Site, east:
     assert (west.table().owner, west.table("p-1").owner) == ("east", "south")
 
 
-def test_of_several_that_go_on_without_a_site_those_are_told_that_do(
-    west: Site, east: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change, told = change_table, list[str]()
+def test_of_several_that_go_on_without_a_site_those_are_told_that_do(west: Site, east: Site) -> None:
+    told = list[str]()
 
-    def refused(coordinator: Any, partition: str, how: Any) -> PartitionTable:
-        if partition == "p-1":
-            raise RefusedError("the table of p-1 changes too often")
-        return change(coordinator, partition, how)
+    def refused() -> None:
+        raise RefusedError("the table of p-1 changes too often")
 
-    monkeypatch.setattr(switching_module, "change_table", refused)
+    west.first, west.then = lambda table: table.name == "p-1", refused
     with pytest.raises(RefusedError, match="too often"):
         command(west, east).let_go(["p-0", "p-1"], "east", done=told.append)
     assert told == ["p-0"]
@@ -256,11 +248,10 @@ def test_of_several_that_go_on_without_a_site_those_are_told_that_do(
 # --- holds ---
 
 
-def test_a_takeover_that_is_refused_holds_nothing(west: Site, east: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = command(east, west)
-    before(monkeypatch, "_claim", slow, lambda: west.change(claims=7))
+def test_a_takeover_that_is_refused_holds_nothing(west: Site, east: Site) -> None:
+    west.first, west.then = lambda table: table.claims > 0, lambda: west.change(claims=7)
     with pytest.raises(RefusedError, match="somebody else was about to take it"):
-        slow.promote(["p-0"])
+        command(east, west).promote(["p-0"])
     assert retention.holds(east.real, "p-0") == {}
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, Change
-from halog.runtime.merge import decisions as deciding
 from halog.runtime.merge.decisions import MergeDecisions
 from halog.runtime.merge.epoch_reopening import EpochLost
 from restore.compensation import KeepSource
@@ -38,12 +37,11 @@ class Triggers:
         return [KeyDecision(Choice(d, KeepSource(), d.source), "by") for d in differences]
 
 
-def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_was_not_decided_ahead_is_asked_of() -> None:
     """Ahead in pieces; then of what is new, has another state, or was not known. All are told in the order asked."""
-    monkeypatch.setattr(deciding, "PIECE", 2)
     triggers, keys = Triggers(), [found(n) for n in range(5)]
     keys[4] = found(4, None)
-    some = MergeDecisions(triggers)
+    some = MergeDecisions(triggers, piece=2)
     some.ahead(keys, lambda: False)
     assert triggers.asked == [d.key for d in keys[:4]]
     triggers.asked.clear()
@@ -91,9 +89,8 @@ def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
     assert all(s.merged == merged(s.decided.choice, "by") for s in settled)
 
 
-def test_a_node_that_ends_decides_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "PIECE", 2)
+def test_a_node_that_ends_decides_no_more() -> None:
     triggers = Triggers()
     with pytest.raises(EpochLost):
-        MergeDecisions(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
+        MergeDecisions(triggers, piece=2).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
     assert len(triggers.asked) == 4

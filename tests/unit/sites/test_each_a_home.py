@@ -8,7 +8,8 @@ import pytest
 
 import halog
 from halog.errors import CoordinatorError
-from halog.runtime.sites import home_tables as sites
+from halog.runtime.node.paces import Paces
+from halog.runtime.sites.site_paces import SitePaces
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring_hindered import reuniting_of
@@ -96,12 +97,12 @@ def test_both_have_gone_on_with_both(two: tuple[Cluster, Cluster]) -> None:
     assert kept(south, Southern) == kept(north, Southern) == {3, 4}
 
 
-def test_a_home_that_never_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sites, "HOME_S", 0.3)
-    north = Cluster(1, partitions=2, registry=registry, site="north", others=("south",), homes=HOMES)
+def test_a_home_that_never_starts_is_named() -> None:
+    paces = Paces(SitePaces(home_s=0.3))
+    north = Cluster(1, partitions=2, registry=registry, site="north", others=("south",), homes=HOMES, paces=paces)
     with pytest.raises(CoordinatorError, match="site south is the home of partition southern-0"):
         north.start()
-    south = Cluster(1, partitions=2, registry=registry, site="south", home=north, homes=HOMES)
+    south = Cluster(1, partitions=2, registry=registry, site="south", home=north, homes=HOMES, paces=paces)
     north.see(south)
     try:
         south.start()  # what begins at north is there, though its node is not

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
@@ -14,8 +13,7 @@ from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, write
-from halog.runtime.sites import catch_up as drawing_level
-from halog.runtime.sites.catch_up import CatchUp
+from halog.runtime.sites.catch_up import AGAIN_S, CatchUp
 from halog.runtime.support.adapters import Remote
 
 pytestmark = pytest.mark.feature("M5")
@@ -26,14 +24,14 @@ TABLE = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0, epoch=
 class Fenced(CatchUp):
     """The fence of epoch 5 stands in west's log, which was given to east, at offset 3."""
 
-    def __init__(self, standing: MirrorStatus) -> None:
+    def __init__(self, standing: MirrorStatus, again_s: float = 0.0) -> None:
         here, there = MemoryCoordinator(MemoryTree()), MemoryCoordinator(MemoryTree())
         for coordinator in (here, there):
             coordinator.connect(lambda state: None)
         there.create("partitions/p", TABLE.to_bytes())
         write(here, "p", standing)
         log: Any = None
-        super().__init__(here, Remote("west", log, there), "p")
+        super().__init__(here, Remote("west", log, there), "p", again_s=again_s)
         self._there = TABLE
         self._number = 5
         self.fenced = 3
@@ -54,11 +52,8 @@ OPENED = stands("", msgspec.structs.replace(TABLE.beginning("west"), owner="", o
 
 
 @pytest.mark.parametrize("standing", [GIVEN_BACK, OPENED])
-def test_it_is_not_fenced_while_as_many_others_are_as_may_be(
-    standing: MirrorStatus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_not_fenced_while_as_many_others_are_as_may_be(standing: MirrorStatus) -> None:
     """And as soon as it is its turn."""
-    monkeypatch.setattr(drawing_level, "AGAIN_S", 0.0)
     one = Fenced(standing)
     assert not one.step(may_fence=False)
     assert one.fences == 0
@@ -66,11 +61,9 @@ def test_it_is_not_fenced_while_as_many_others_are_as_may_be(
     assert one.fences == 1
 
 
-def test_waiting_for_its_turn_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the next one would be two seconds later."""
-    monkeypatch.setattr(drawing_level, "AGAIN_S", 0.3)
-    one = Fenced(GIVEN_BACK)
-    one._looked_at = time.monotonic() - 1.0
+def test_waiting_for_its_turn_is_no_look() -> None:
+    """Else the next one would be two seconds later. The machine has been up for longer than that."""
+    one = Fenced(GIVEN_BACK, AGAIN_S)
     one.step(may_fence=False)
     one.step(may_fence=True)
     assert one.fences == 1

@@ -13,11 +13,11 @@ from halog.errors import DeadlineError, HalogError, StoreError
 from halog.metadata import log_holds as retention
 from halog.metadata.nodes import running
 from halog.metadata.partition_tables import change_table
-from halog.ports import LogSession
-from halog.runtime.sites import mirror_assignment as mirroring, mirror_link as line, switchover as switching_module
+from halog.runtime.node.paces import Paces
 from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.home_tables import returned
 from halog.runtime.sites.relinquish import Relinquishment
+from halog.runtime.sites.site_paces import SitePaces
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_switching import NAMES, owners, switching
 from tests.unit.sites.two import east, flights, fly, heads, level, stands, states, west
@@ -149,12 +149,12 @@ def test_a_switch_that_was_killed_half_way_can_be_undone_or_done(west: Cluster, 
     level(west, east)
 
 
+@pytest.mark.parametrize("paces", [Paces(SitePaces(stuck_s=1.5))])
 def test_a_site_that_is_slow_to_give_is_given_the_log_again(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of a switch to east is undone. West is so slow that east has given its log back before: each would wait for
     the other one."""
-    monkeypatch.setattr(line, "STUCK_S", 1.5)
     west.see(east)
     fly(west, *range(5))
     level(west, east)
@@ -205,34 +205,30 @@ def test_partitions_that_hang_are_waited_for_all_together_and_hold_up_no_other(w
 
 
 def test_a_log_that_does_not_take_its_fence_holds_up_no_other_though_few_fence_at_once(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster
 ) -> None:
     """With `may_fork` what hangs is taken over as it is."""
-    monkeypatch.setattr(switching_module, "AT_ONCE", 1)
-    monkeypatch.setattr(switching_module, "HANGS_S", 0.3)
     west.see(east)
     fly(west, *range(5))
     level(west, east)
 
-    def await_fence(self: CatchUp, session: LogSession) -> None:
-        if self.partition != "test-0":
-            real(self, session)
+    class Hangs(CatchUp):
+        """The log of the first one never answers the fence."""
 
-    real = CatchUp._await_fence
-    monkeypatch.setattr(CatchUp, "_await_fence", await_fence)
+        def step(self, *, may_fence: bool = True) -> bool:
+            hangs = self.partition == "test-0" and self.fencing_since is not None
+            return not hangs and super().step(may_fence=may_fence)
+
     begun, taken = time.monotonic(), dict[str, float]()
-    found = switching(east, 3.0).promote(
+    found = switching(east, 3.0, level_by=Hangs, at_once=1, hangs_s=0.3).promote(
         NAMES, may_fork=True, done=lambda s: taken.update({s.partition: time.monotonic() - begun})
     )
     assert [(s.partition, s.may_fork) for s in found] == [("test-0", True), ("test-1", False), ("test-2", False)]
     assert max(taken["test-1"], taken["test-2"]) < 3.0 <= taken["test-0"] < 2 * 3.0
 
 
-def test_another_node_mirrors_where_the_first_ones_copy_is_broken(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mirroring, "STALE_S", 0.5)
-    monkeypatch.setattr(mirroring, "REPORT_S", 0.1)
+@pytest.mark.parametrize("paces", [Paces(SitePaces(stale_s=0.5, report_s=0.1))])
+def test_another_node_mirrors_where_the_first_ones_copy_is_broken(west: Cluster, east: Cluster) -> None:
     fly(west, *range(5))
     level(west, east)
     first = east.tables()["test-0"].configured[0]
@@ -271,10 +267,8 @@ def test_a_partition_of_another_history_is_not_given_away(west: Cluster, east: C
     assert found == tables
 
 
-def test_one_partition_that_cannot_be_mirrored_holds_up_no_other(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(line, "AGAIN_S", 0.5)
+@pytest.mark.parametrize("paces", [Paces(SitePaces(retry_s=0.5))])
+def test_one_partition_that_cannot_be_mirrored_holds_up_no_other(west: Cluster, east: Cluster) -> None:
     fly(west, *range(5))
     level(west, east)
     for name in east.names:

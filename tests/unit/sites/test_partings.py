@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from halog.core.log.chain import ChainState
+from halog.errors import LogError
 from halog.events import Event
 from halog.ports import TopicPartition
-from halog.runtime.sites import divergence_count as partings, split_watch as splits
+from halog.runtime.node.paces import Paces
+from halog.runtime.sites import split_watch as splits
+from halog.runtime.sites.site_paces import SitePaces
 from halog.runtime.sites.split_watch import Split
 from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
@@ -20,12 +23,13 @@ pytestmark = pytest.mark.feature("M1")
 __all__ = ["east", "west"]
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+OFTEN = SitePaces(watch_s=0.05, count_s=0.05, recount_s=0.1)
+
+
+@pytest.fixture
+def paces() -> Paces:
     """Nothing waits for its next look."""
-    monkeypatch.setattr(splits, "WATCH_S", 0.05)
-    monkeypatch.setattr(partings, "LOOK_S", 0.05)
-    monkeypatch.setattr(partings, "REFRESH_S", 0.1)
+    return Paces(OFTEN)
 
 
 def told(cluster: Cluster) -> dict[str, Split]:
@@ -137,8 +141,8 @@ def test_another_node_counts_on_where_the_active_one_died(west: Cluster, east: C
     assert {p.by for p in told(west).values()} == {west.names[0]}
 
 
-def test_beyond_the_limit_it_is_a_lower_bound(west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(touched.TouchCounter.__init__, "__defaults__", ((), 4))
+@pytest.mark.parametrize("paces", [Paces(OFTEN._replace(most=4))])
+def test_beyond_the_limit_it_is_a_lower_bound(west: Cluster, east: Cluster) -> None:
     fly(west, *range(6))
     split(west, east)
     fly(west, *range(10, 60)), fly(east, *range(60, 63))
@@ -158,7 +162,7 @@ def test_a_log_that_cannot_be_read_up_to_the_fork_is_said(
 
     def broken(self: touched.TouchCounter, place: object) -> object:
         begun.append(self.site)
-        raise partings.LogError("it was trimmed")
+        raise LogError("it was trimmed")
 
     monkeypatch.setattr(touched.TouchCounter, "count_behind", broken)
     fly(west, *range(6))

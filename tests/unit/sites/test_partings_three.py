@@ -10,14 +10,14 @@ from halog.metadata import restore_requests as restores
 from halog.ports import TopicPartition
 from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
-from tests.unit.sites.test_partings import often, told
+from tests.unit.sites.test_partings import paces, told
 from tests.unit.sites.test_restoring_hindered import reuniting
 from tests.unit.sites.test_switching import NAMES, switching
 from tests.unit.sites.test_three import dr, east, west
 from tests.unit.sites.two import fly, level
 
 pytestmark = pytest.mark.feature("M1", "M4", "P5")
-__all__ = ["dr", "east", "often", "west"]
+__all__ = ["dr", "east", "paces", "west"]
 
 
 def partings(cluster: Cluster) -> int:

@@ -16,9 +16,10 @@ from halog.errors import (
     RefusedError,
     UnreachableError,
 )
-from halog.runtime.rpc import frames, remote_sites as afar
+from halog.runtime.node.paces import Paces
+from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
-from halog.runtime.rpc.remote_sites import Afar
+from halog.runtime.rpc.remote_sites import Afar, FarPaces
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import AT_ONCE_S, NAMES, apart, note, promote, rename
 from tests.unit.sites.model import Flight, registry
@@ -227,17 +228,14 @@ def test_a_configured_address_wins_over_the_registered_one(west: Cluster, east: 
     assert (known.address_of(name), known.address_of("other")) == ("gate.west:7001", info.address)
 
 
-def test_a_site_nobody_asks_any_more_is_let_go_of(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(afar, "IDLE_S", 0.1)
-    monkeypatch.setattr(afar, "LOOK_S", 0.05)
+@pytest.mark.parametrize("paces", [Paces(far=FarPaces(idle_s=0.1, look_s=0.05))])
+def test_a_site_nobody_asks_any_more_is_let_go_of(west: Cluster, east: Cluster) -> None:
     client = east.client()
-    there: Any = client.runtime._afar._sites["west"]
+    there: Any = client.runtime.router.afar.sites["west"]
     fly(west, 1)
     for text in ("first", "again"):
         rename(client, 1, text)
-        wait_until(lambda: there._remote is None and not there.tables, "it is let go of")
+        wait_until(lambda: not there.is_reached and not there.tables, "it is let go of")
     assert note(client, 1) == "again"
 
 
@@ -263,7 +261,7 @@ def test_a_site_that_serves_it_no_more_names_the_one_that_does(west: Cluster, ea
         assert there.serving("west", table, time.monotonic() + 5).active("test-0") in west.names
         south = msgspec.structs.replace(table, owner="south", active=None)
         version = coordinator.set("partitions/test-0", south.to_bytes(), found.version)
-        wait_until(lambda: there._sites["west"].stamp("test-0") >= version, "it is watched")
+        wait_until(lambda: there.sites["west"].stamp("test-0") >= version, "it is watched")
         with pytest.raises(PartitionUnavailableError, match="site south serves it"):
             there.serving("west", table, time.monotonic() + 5)
         for site, why in (("north", "no .sites.north."), ("west", "does not have it")):
@@ -273,11 +271,9 @@ def test_a_site_that_serves_it_no_more_names_the_one_that_does(west: Cluster, ea
         there.close()
 
 
-def test_nodes_that_gave_no_answer_are_left_alone_for_a_while(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("paces", [Paces(far=FarPaces(silent_s=60.0))])
+def test_nodes_that_gave_no_answer_are_left_alone_for_a_while(west: Cluster, east: Cluster) -> None:
     """Their coordinator answers, they do not: there is no line to nodes."""
-    monkeypatch.setattr(afar, "AGAIN_S", 60.0)
     fly(west, 1)
     client: Any = east.client()
     assert note(client, 1) == ""
@@ -301,7 +297,7 @@ def test_whoever_answers_at_a_nodes_address_without_being_active_is_named(west: 
     fly(west, 1)
     client: Any = east.client()
     here = east.node(east.names[0]).runtime.info.address
-    there = client.runtime._afar._sites["west"]
+    there = client.runtime.router.afar.sites["west"]
     there._addresses = dict.fromkeys(west.names, here)
     client.runtime.asker.call_s = 0.5
     with pytest.raises(PartitionUnavailableError, match=f"site west, whose node west-.*was asked at {here}"):

@@ -9,7 +9,8 @@ import pytest
 from halog.metadata import restore_requests as restores
 from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import Coordinator, TopicPartition
-from halog.runtime.sites import split_watch as splits
+from halog.runtime.node.paces import Paces
+from halog.runtime.sites.site_paces import SitePaces
 from halog.testing.cluster import Cluster, wait_until
 from spark_jobs.history import History, HistoryState
 from tests.unit.sites.model import Flight, registry
@@ -143,11 +144,9 @@ def read_from_outside(cluster: Cluster, piece: int) -> dict[int, str]:
     return {f.number: f.note for f in found}
 
 
-def test_what_is_one_again_is_not_told_as_parted_any_more(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("paces", [Paces(SitePaces(watch_s=0.05))])
+def test_what_is_one_again_is_not_told_as_parted_any_more(west: Cluster, east: Cluster) -> None:
     """It was told while both served, and nobody serves at the initiating site who could take it back."""
-    monkeypatch.setattr(splits, "WATCH_S", 0.05)
     fly(west, *range(6))
     split(west, east)
     fly(west, 10), fly(east, 11)

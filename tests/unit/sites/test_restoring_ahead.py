@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from halog.metadata.restore_requests import DONE
-from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.merge_paces import MergePaces
+from halog.runtime.node.paces import Paces
 from halog.testing.cluster import Cluster
 from restore.compensation import Conflict, KeepInitiating, KeepSource, Verdict
 from tests.unit.sites.model import Flight, registry
@@ -59,14 +60,9 @@ def test_only_what_came_since_waits_for_the_epoch_s_end(west: Cluster, east: Clu
     level(west, east)
 
 
-@pytest.fixture
-def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restoring, "AT_ONCE", 1)
-
-
-@pytest.mark.usefixtures("one_at_a_time")
+@pytest.mark.parametrize("paces", [Paces(merges=MergePaces(at_once=1, stale_s=2.0))])
 def test_a_partition_that_waits_its_turn_behind_slow_triggers_is_merged_all_the_same(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster
 ) -> None:
     """What is decided ahead takes as long as it takes; who asked waits, and the source serves."""
 
@@ -76,7 +72,6 @@ def test_a_partition_that_waits_its_turn_behind_slow_triggers_is_merged_all_the_
 
     registry.triggers[registry.info(Flight).name] = trigger
     disagree(west, east, 9)
-    monkeypatch.setattr(restoring, "STALE_MS", 2_000)
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}, found
     assert noted(east) == dict.fromkeys(range(9), "west")

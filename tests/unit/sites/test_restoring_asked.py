@@ -18,7 +18,9 @@ from halog.metadata import restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, MERGING, READING, ClosedBranch, RestoreRequest, restore_of
 from halog.ports import Coordinator
 from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.merge.restore_command import undo
+from halog.runtime.node.paces import Paces
 from halog.runtime.sites.mirror_link import MirrorLink
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.core.sites.site_model import Site
@@ -102,13 +104,11 @@ def test_the_end_of_a_branch_that_cannot_be_told_is_an_error(
         restores.close(alone, "p", closed)
 
 
-@pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is asked for goes on, and on."""
-    monkeypatch.setattr(restoring.RestoreDriver, "_begin", lambda self, copy, asked: None)
+idle = pytest.mark.parametrize("paces", [Paces(merges=MergePaces(look_s=1000.0))])
+"""Nobody begins with what is asked for: it goes on, and on."""
 
 
-@pytest.mark.usefixtures("idle")
+@idle
 def test_a_restore_of_which_one_part_is_refused_closes_nothing(west: Cluster, east: Cluster) -> None:
     fly(west, *range(6))
     part(west, east)
@@ -119,7 +119,7 @@ def test_a_restore_of_which_one_part_is_refused_closes_nothing(west: Cluster, ea
     assert [restore_of(coordinator(east), name) for name in NAMES[:-1]] == [None] * (len(NAMES) - 1)
 
 
-@pytest.mark.usefixtures("idle")
+@idle
 def test_an_undo_of_which_one_part_is_refused_asks_for_nothing(west: Cluster) -> None:
     restores.ask(coordinator(west), NAMES[-1], RestoreRequest(site="east", by="somebody", at_ms=now_ms()))
     with pytest.raises(RefusedError, match="somebody has asked for another restore"):
@@ -185,6 +185,7 @@ def test_what_was_asked_for_long_ago_is_not_done_whether_or_not_somebody_began(
     assert all("too long ago" in r.why for r in found.values())
 
 
+@pytest.mark.parametrize("paces", [Paces(merges=MergePaces(look_s=0.01))])
 def test_what_cannot_be_read_for_a_while_is_told_once(
     west: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -202,7 +203,6 @@ def test_what_cannot_be_read_for_a_while_is_told_once(
         return sorted(r.getMessage() for r in caplog.records if "it is away" in r.getMessage())
 
     real = restores.restore_of
-    monkeypatch.setattr(restoring, "LOOK_S", 0.01)
     monkeypatch.setattr(restoring.restores, "restore_of", read)
     caplog.set_level(logging.INFO, "halog.merge")
     for name in NAMES:

@@ -11,14 +11,13 @@ import pytest
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE, RestoreRequest, restore_of
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, noted, split
 from tests.unit.sites.test_restoring_hindered import reuniting
 from tests.unit.sites.test_switching import NAMES, owners, switching
-from tests.unit.sites.test_three import dr, east, west
+from tests.unit.sites.test_three import CURIOUS, dr, east, west
 from tests.unit.sites.two import fly, level, stands
 
 pytestmark = [pytest.mark.feature("M2", "M4"), pytest.mark.timeout(120)]
@@ -59,11 +58,9 @@ def was_given_back(west: Cluster, east: Cluster) -> None:
     level(west, east)
 
 
-def test_a_command_that_died_is_gone_on_with_at_the_same_site(
-    west: Cluster, east: Cluster, dr: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("paces", [CURIOUS])
+def test_a_command_that_died_is_gone_on_with_at_the_same_site(west: Cluster, east: Cluster, dr: Cluster) -> None:
     """Whoever answers last by then: a branch that is merged at two sites is one that these can never be merged with."""
-    monkeypatch.setattr(succession, "SOON_S", 0.2)
     fly(west, *range(6))
     level(west, east), level(west, dr)
     for n, cluster in enumerate((east, dr), 1):
@@ -81,11 +78,11 @@ def test_a_command_that_died_is_gone_on_with_at_the_same_site(
     assert {one.phase for one in ended.values()} == {DONE}
 
 
+@pytest.mark.parametrize("paces", [CURIOUS])
 def test_what_was_merged_and_given_back_long_ago_is_not_what_is_asked_for(
-    west: Cluster, east: Cluster, dr: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster, dr: Cluster
 ) -> None:
     """A third site serves by now: it is merged with that one."""
-    monkeypatch.setattr(succession, "SOON_S", 0.2)
     fly(west, *range(6))
     level(west, east), level(west, dr)
     gone_on(east)

@@ -13,8 +13,10 @@ import halog
 from halog.core.ids import EpochId
 from halog.errors import HalogError
 from halog.metadata.restore_requests import DONE, FAILED, NOTHING
-from halog.runtime.merge import epoch_reopening as reopening, restore_driver as restoring
+from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.merge.restore_command import RestoreCommand
+from halog.runtime.node.paces import Paces
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
@@ -27,15 +29,18 @@ from tests.unit.sites.two import east, fly, level, states, west
 pytestmark = pytest.mark.feature("M2", "X3")
 __all__ = ["east", "west"]
 
-TAKES_S = 2 * restoring.CLOSE_S
+TAKES_S = 2 * MergePaces().close_s
 """A restore is waited for: as long as it may itself wait for what it closes, twice. On a quiet machine it takes two
 seconds."""
 
 
+@pytest.fixture
+def paces() -> Paces:
+    return Paces(merges=MergePaces(settle_s=5.0, close_s=5.0))
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(reopening, "SETTLE_S", 5.0)
-    monkeypatch.setattr(restoring, "CLOSE_S", 5.0)
+def clean() -> Iterator[None]:
     yield
     registry.triggers.clear()
 

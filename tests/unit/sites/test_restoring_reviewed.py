@@ -12,8 +12,10 @@ import halog
 from halog.errors import RefusedError
 from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, NOTHING, RestoreRequest, restore_of
-from halog.runtime.merge import compensation as compensating, restore_driver as restoring
+from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.merge.restore_command import undo
+from halog.runtime.node.paces import Paces
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
@@ -21,7 +23,7 @@ from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import coordinator, mend, note, noted, restore, split
 from tests.unit.sites.test_restoring_hindered import part, reuniting
 from tests.unit.sites.test_switching import NAMES, switching
-from tests.unit.sites.two import east, fly, level, states, west
+from tests.unit.sites.two import east, fly, level, stands, states, west
 
 pytestmark = pytest.mark.feature("M2", "M3", "X3")
 __all__ = ["east", "west"]
@@ -75,7 +77,7 @@ def test_an_undo_of_what_was_never_merged_ends_nothing(west: Cluster, east: Clus
 
 
 def test_an_undo_is_refused_where_nobody_serves_and_what_was_asked_long_ago_is_not_done(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster
 ) -> None:
     fly(west, *range(6))
     part(west, east)
@@ -83,19 +85,18 @@ def test_an_undo_is_refused_where_nobody_serves_and_what_was_asked_long_ago_is_n
     level(west, east)
     with pytest.raises(RefusedError, match="served by site east"):
         undo(coordinator(west), merges, 1, lambda name, now: None)
-    monkeypatch.setattr(restoring, "STALE_MS", 100)
     for name, merge in merges.items():
         restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=1, undo=merge))
     before = noted(east)
+    wait_until(lambda: not any((s := stands(west, n)) and s.parted for n in NAMES), "west says that it follows")
     switching(west).promote(NAMES)
     west.settle()
     assert {r.phase for r in ended(west).values()} == {FAILED}
     assert noted(west) == before
 
 
-def test_triggers_that_are_too_slow_are_deferred(west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compensating, "SLOW_S", 0.2)
-
+@pytest.mark.parametrize("paces", [Paces(merges=MergePaces(slow_s=0.2))])
+def test_triggers_that_are_too_slow_are_deferred(west: Cluster, east: Cluster) -> None:
     def trigger(conflict: Conflict) -> Verdict:
         time.sleep(0.25)
         return KeepInitiating()
@@ -110,11 +111,9 @@ def test_triggers_that_are_too_slow_are_deferred(west: Cluster, east: Cluster, m
     level(west, east)
 
 
-def test_a_trigger_that_hangs_stops_its_conflict_only(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("paces", [Paces(merges=MergePaces(hangs_s=1.0))])
+def test_a_trigger_that_hangs_stops_its_conflict_only(west: Cluster, east: Cluster) -> None:
     """And those that it would be asked next; what it says when nobody waits for it any more is not heard."""
-    monkeypatch.setattr(compensating, "HANGS_S", 1.0)
     goes_on, late = threading.Event(), list[Conflict]()
 
     def trigger(conflict: Conflict) -> Verdict:

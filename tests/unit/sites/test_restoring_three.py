@@ -13,7 +13,6 @@ from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
@@ -21,7 +20,7 @@ from restore.branch import Side
 from tests.unit.sites.test_restoring import coordinator, note, noted
 from tests.unit.sites.test_restoring_hindered import TAKES_S, reuniting
 from tests.unit.sites.test_switching import NAMES, owners, switching
-from tests.unit.sites.test_three import dr, east, west
+from tests.unit.sites.test_three import IMPATIENT, dr, east, west
 from tests.unit.sites.two import fly, level
 
 pytestmark = pytest.mark.feature("M2", "P5")
@@ -110,11 +109,11 @@ def test_histories_that_parted_behind_several_records_are_refused_and_both_serve
     assert (noted(dr), noted(west)) == (before[0] | {1: "serves on"}, before[1] | {2: "serves on, too"})
 
 
+@pytest.mark.parametrize("paces", [IMPATIENT])
 def test_a_branch_that_another_site_serves_is_not_merged_by_who_mirrors_it(
-    west: Cluster, east: Cluster, dr: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster, dr: Cluster
 ) -> None:
     """East's nodes are not closed by what dr does; once east cannot be asked, what dr has of it can be merged."""
-    monkeypatch.setattr(succession, "GONE_S", 0.5)
     fly(west, *range(6))
     level(west, east), level(west, dr)
     west.cut_off()

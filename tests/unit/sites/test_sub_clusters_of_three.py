@@ -10,13 +10,12 @@ import pytest
 from halog.errors import RefusedError, UnreachableError
 from halog.metadata.restore_requests import DONE, NOTHING
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.sites import owner_tracking as succession
 from halog.runtime.support.adapters import Remote
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import note, noted
 from tests.unit.sites.test_restoring_hindered import reuniting
 from tests.unit.sites.test_switching import NAMES, owners, switching
-from tests.unit.sites.test_three import dr, east, west
+from tests.unit.sites.test_three import CURIOUS, dr, east, west
 from tests.unit.sites.two import fly, level
 
 pytestmark = [pytest.mark.feature("M4", "M2"), pytest.mark.timeout(120)]
@@ -36,6 +35,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize(("one", "source", "last", "into"), ORDERS)
+@pytest.mark.parametrize("paces", [CURIOUS])
 def test_three_that_have_all_gone_on_become_one_two_at_a_time_in_any_order(
     west: Cluster,
     east: Cluster,
@@ -44,10 +44,8 @@ def test_three_that_have_all_gone_on_become_one_two_at_a_time_in_any_order(
     source: str,
     last: str,
     into: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What only one has is there at all three in the end; of what all have changed, the last source's stands."""
-    monkeypatch.setattr(succession, "SOON_S", 0.2)
     sites = {cluster.site: cluster for cluster in (west, east, dr)}
     fly(west, *range(6))
     level(west, east), level(west, dr)

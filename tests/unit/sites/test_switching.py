@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from halog.errors import DeadlineError, RefusedError
 from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import Coordinator
+from halog.runtime.node.paces import Paces
 from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.mirror_link import POLL_S
+from halog.runtime.sites.site_paces import SitePaces
 from halog.runtime.sites.switchover import Switchover
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
@@ -24,9 +27,10 @@ __all__ = ["east", "west"]
 NAMES = [f"test-{i}" for i in range(3)]
 
 
-def switching(cluster: Cluster, timeout_s: float = 10) -> Switchover:
+def switching(cluster: Cluster, timeout_s: float = 10, **how: Any) -> Switchover:
+    """A command at this site; `how`: see `Switchover`."""
     adapters = cluster.node(cluster.names[0]).runtime.adapters
-    return Switchover(adapters.coordinator, cluster.site, adapters.reach, timeout_s)
+    return Switchover(adapters.coordinator, cluster.site, adapters.reach, timeout_s, **how)
 
 
 def owners(cluster: Cluster) -> set[str]:
@@ -134,11 +138,9 @@ def test_two_sites_that_both_went_on_are_told_and_left_as_they_are(west: Cluster
     assert flights(east) == set(range(10)) | set(range(100, 130))
 
 
-def test_a_split_is_told_by_both_sites_as_soon_as_they_see_each_other(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("paces", [Paces(SitePaces(watch_s=0.1))])
+def test_a_split_is_told_by_both_sites_as_soon_as_they_see_each_other(west: Cluster, east: Cluster) -> None:
     """And go on to tell it where one of them has stopped, and has what the other one lacks: its last record."""
-    monkeypatch.setattr(splits, "WATCH_S", 0.1)
     west.see(east)
     fly(west, *range(5))
     level(west, east)
@@ -178,33 +180,34 @@ def test_what_the_other_site_still_had_to_send_is_there_before_it_is_taken_over(
         assert tx.get(Flight, 7).number == 7
 
 
-def test_two_operators_who_make_each_site_take_over_do_not_both_get_it(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_operators_who_make_each_site_take_over_do_not_both_get_it(west: Cluster, east: Cluster) -> None:
     """While east's waits until it is level, somebody has west serve again."""
     west.see(east)
     there = west.node(west.names[0]).runtime.adapters.coordinator
-    monkeypatch.setattr(CatchUp, "step", lambda self, **how: not _own(there, self.partition, ""))
+
+    class Overtaken(CatchUp):
+        def step(self, *, may_fence: bool = True) -> bool:
+            _own(there, self.partition, "")
+            return True
+
     with pytest.raises(RefusedError, match="somebody else has made site west serve it meanwhile"):
-        switching(east).promote(NAMES[:1])
+        switching(east, level_by=Overtaken).promote(NAMES[:1])
     here = east.node(east.names[0]).runtime.adapters.coordinator
     assert (table_of(here, NAMES[0]).owner, table_of(there, NAMES[0]).owner) == ("west", "")
 
 
-def test_a_switch_that_failed_takes_nothing_back_that_another_one_has_reached(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_switch_that_failed_takes_nothing_back_that_another_one_has_reached(west: Cluster, east: Cluster) -> None:
     """Asked for twice: the second one has made east serve, then the first one gives up."""
     west.see(east)
     here, there = (c.node(c.names[0]).runtime.adapters.coordinator for c in (east, west))
 
-    def too_late(self: CatchUp, **how: bool) -> bool:
-        _own(here, self.partition, "")
-        raise DeadlineError("not level")
+    class TooLate(CatchUp):
+        def step(self, *, may_fence: bool = True) -> bool:
+            _own(here, self.partition, "")
+            raise DeadlineError("not level")
 
-    monkeypatch.setattr(CatchUp, "step", too_late)
     with pytest.raises(DeadlineError):
-        switching(east).promote(NAMES[:1])
+        switching(east, level_by=TooLate).promote(NAMES[:1])
     assert (table_of(here, NAMES[0]).owner, table_of(there, NAMES[0]).owner) == ("", "east")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from halog.core.ids import EpochId
-from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_switching import NAMES, owners, switching
@@ -21,7 +20,7 @@ ALL = ("west", "east", "dr")
 AWAY_MS = 30_000
 
 
-def cluster(site: str, home: Cluster | None, *others: str) -> Cluster:
+def cluster(site: str, home: Cluster | None, *others: str, away_ms: int = AWAY_MS) -> Cluster:
     return Cluster(
         1,
         partitions=3,
@@ -30,7 +29,7 @@ def cluster(site: str, home: Cluster | None, *others: str) -> Cluster:
         home=home,
         others=others,
         sync_sites=ALL,
-        sync_site_away_ms=AWAY_MS,
+        sync_site_away_ms=away_ms,
     )
 
 
@@ -46,17 +45,17 @@ def sites() -> Iterator[tuple[Cluster, Cluster, Cluster]]:
 
 
 def test_a_third_site_confirms_though_it_began_to_follow_in_the_middle_of_an_epoch(
-    sites: tuple[Cluster, Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
+    sites: tuple[Cluster, Cluster, Cluster],
 ) -> None:
     """It has fenced its own log for that; what has arrived there is of the epoch that the other site opened."""
     west, east, dr = sites
-    follows, is_given = threading.Event(), OwnerTracker.is_given
-    monkeypatch.setattr(OwnerTracker, "is_given", lambda *of: follows.is_set() and is_given(*of))
     fly(west, 1)
+    level(west, dr)
+    dr.cut_off("east")
     switching(east).promote(NAMES)
     east.settle()
     level(east, dr)  # by way of west, whose log is east's by now
-    follows.set()
+    dr.mend("east")
     wait_until(lambda: owners(dr) == {"east"}, "dr mirrors east")
     assert {begun(dr, name).site for name in NAMES} == {"dr"}
     fly(east, *range(2, 10))
@@ -67,14 +66,12 @@ def begun(cluster: Cluster, partition: str) -> EpochId:
     return states(cluster)[partition].epoch
 
 
-def test_a_third_site_that_was_let_go_of_is_not_waited_for_at_the_next_one_either(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_third_site_that_was_let_go_of_is_not_waited_for_at_the_next_one_either() -> None:
     """It is away, and an operator has said so; who takes over need not be told again."""
-    monkeypatch.setattr(f"{__name__}.AWAY_MS", SOON_MS)
-    with cluster("west", None, "east", "dr") as west, cluster("east", west, "dr") as east:
+    soon = partial(cluster, away_ms=SOON_MS)
+    with soon("west", None, "east", "dr") as west, soon("east", west, "dr") as east:
         west.see(east)
-        with cluster("dr", west, "east") as dr:
+        with soon("dr", west, "east") as dr:
             west.see(dr), east.see(dr), dr.see(east)
             fly(west, 1)
             level(west, east), level(west, dr)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from halog.errors import HalogError, SitesError
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.sites.split_watch import parted
 from halog.runtime.sites.voting import held
 from halog.testing.cluster import Cluster, wait_until
@@ -27,7 +28,11 @@ WAITS_S = 2.5 * AFTER_MS / 1000
 
 
 def site(
-    name: str, takeover: str, votes: Mapping[str, int] = MappingProxyType({}), home: Cluster | None = None
+    name: str,
+    takeover: str,
+    votes: Mapping[str, int] = MappingProxyType({}),
+    home: Cluster | None = None,
+    paces: Paces = PACES,
 ) -> Cluster:
     others = tuple(n for n in votes if n != name)
     return Cluster(
@@ -40,6 +45,7 @@ def site(
         takeover=takeover,
         takeover_after_ms=AFTER_MS,
         votes=votes,
+        paces=paces,
     )
 
 

@@ -135,7 +135,7 @@ def test_a_log_that_is_lost_holds_up_no_partition_for_the_one_before_it() -> Non
             west.kill(name)
 
         def deafened(name: str) -> Remote:
-            remote = east._reach(name)
+            remote = east.node(east.names[0]).runtime.adapters.reach(name)
             deaf: Any = _Deaf(remote.log)
             return Remote(name, deaf, remote.coordinator)
 
@@ -166,7 +166,7 @@ def test_a_site_that_does_not_answer_is_not_asked_over_and_over(
         monkeypatch.setattr(desk, "_reach", hanging)
     west.cut_off()
     east.mend()
-    west._cut_to("east")
+    west.cut()
     time.sleep(1.5 * AFTER_MS / 1000)
     left = [desk._pool._work_queue.qsize() for desk in desks]
     answers.set()
@@ -252,13 +252,11 @@ def test_one_that_answers_late_ends_no_newer_connection() -> None:
         return Remote(name, part, part)
 
     host: Any = SimpleNamespace(coordinator=None)
-    desk = SiteContact(host, "east", reach)
+    desk = SiteContact(host, "east", reach, again_s=0.0)
 
     def slow(coordinator: object) -> None:
-        desk._not_before = 0.0
         with pytest.raises(UnreachableError):
             desk.ask(away)
-        desk._not_before = 0.0
         desk.ask(lambda another: None)
         away(coordinator)
 

@@ -46,11 +46,11 @@ class Line:
         class Through:
             def __getattr__(self, name: str) -> Any:
                 what = getattr(part, name)
-                return line._crossing(what) if callable(what) and name != "close" else what
+                return line.crossing(what) if callable(what) and name != "close" else what
 
         return Through()
 
-    def _crossing(self, what: Callable[..., Any]) -> Callable[..., Any]:
+    def crossing(self, what: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **more: Any) -> Any:
             self.cross()
             return what(*args, **more)
@@ -123,8 +123,8 @@ class Rig:
         self.asked = 0
         part: Any = SimpleNamespace(get=self._get, close=lambda: None)
         self.closing = threading.Event()
-        host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
-        self.desk = SiteContact(host, "west", lambda name: Remote(name, part, self.line.through(part)))
+        self.host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
+        self.desk = SiteContact(self.host, "west", lambda name: Remote(name, part, self.line.through(part)))
 
     def _get(self, path: str) -> None:
         self.asked += 1
@@ -143,14 +143,14 @@ def test_a_site_that_answers_is_not_waited_for(rig: Rig) -> None:
     assert rig.asked == 1
 
 
-def test_one_that_does_not_is_waited_for_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_does_not_is_waited_for_once(rig: Rig) -> None:
     """From when it was asked first: what was asked later is owed by the same silence."""
     assert rig.desk.answers(HANGS_S)
     rig.line.silent.set()
     since = time.monotonic()
     assert not rig.desk.answers(0.5)
     assert 0.5 <= time.monotonic() - since < SOON_S
-    monkeypatch.setattr(rig.desk._host, "pause", None)  # nobody waits
+    rig.host.pause = None  # nobody waits
     assert not rig.desk.answers(0.5)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from halog.metadata.restore_requests import DONE, NOTHING
-from halog.runtime.sites import owner_tracking as succession
+from halog.runtime.node.paces import Paces
+from halog.runtime.sites.site_paces import SitePaces
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import note, noted
@@ -17,23 +18,27 @@ from tests.unit.sites.two import flights, fly, level, stands
 
 pytestmark = pytest.mark.feature("P5", "M5")
 
+IMPATIENT = Paces(SitePaces(gone_s=0.5))
+CURIOUS = Paces(SitePaces(served_s=0.2))
+"""Whoever serves now is soon asked again."""
+
 
 @pytest.fixture
-def west() -> Iterator[Cluster]:
-    with Cluster(2, partitions=3, registry=registry, site="west", others=("east", "dr")) as cluster:
+def west(paces: Paces) -> Iterator[Cluster]:
+    with Cluster(2, partitions=3, registry=registry, site="west", others=("east", "dr"), paces=paces) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def east(west: Cluster) -> Iterator[Cluster]:
-    with Cluster(2, partitions=3, registry=registry, site="east", home=west, others=("dr",)) as cluster:
+def east(west: Cluster, paces: Paces) -> Iterator[Cluster]:
+    with Cluster(2, partitions=3, registry=registry, site="east", home=west, others=("dr",), paces=paces) as cluster:
         west.see(cluster)
         yield cluster
 
 
 @pytest.fixture
-def dr(west: Cluster, east: Cluster) -> Iterator[Cluster]:
-    with Cluster(1, partitions=3, registry=registry, site="dr", home=west, others=("east",)) as cluster:
+def dr(west: Cluster, east: Cluster, paces: Paces) -> Iterator[Cluster]:
+    with Cluster(1, partitions=3, registry=registry, site="dr", home=west, others=("east",), paces=paces) as cluster:
         west.see(cluster), east.see(cluster), cluster.see(east)
         yield cluster
 
@@ -88,10 +93,8 @@ def test_it_takes_over_where_both_others_are_gone(west: Cluster, east: Cluster, 
     assert flights(west) == flights(east) == set(range(10))
 
 
-def test_it_follows_who_took_over_from_a_site_that_is_gone(
-    west: Cluster, east: Cluster, dr: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(succession, "GONE_S", 0.5)
+@pytest.mark.parametrize("paces", [IMPATIENT])
+def test_it_follows_who_took_over_from_a_site_that_is_gone(west: Cluster, east: Cluster, dr: Cluster) -> None:
     fly(west, *range(5))
     level(west, east), level(west, dr)
     for name in west.names:
@@ -106,11 +109,9 @@ def test_it_follows_who_took_over_from_a_site_that_is_gone(
 
 
 @pytest.mark.feature("M4")
-def test_what_it_alone_has_of_a_lost_site_is_not_lost(
-    west: Cluster, east: Cluster, dr: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("paces", [IMPATIENT])
+def test_what_it_alone_has_of_a_lost_site_is_not_lost(west: Cluster, east: Cluster, dr: Cluster) -> None:
     """West acknowledged what came over to the third site only: that has parted from who took over, and is merged."""
-    monkeypatch.setattr(succession, "GONE_S", 0.5)
     fly(west, *range(5))
     level(west, east), level(west, dr)
     east.cut_off()
@@ -144,11 +145,11 @@ def test_it_follows_a_merge_of_the_other_two(west: Cluster, east: Cluster, dr: C
     assert noted(dr) == noted(east) == noted(west) == {0: "", 1: "west", 2: "east", 3: "", 4: ""}
 
 
+@pytest.mark.parametrize("paces", [CURIOUS])
 def test_who_cannot_reach_the_one_that_serves_now_follows_the_one_it_reaches(
-    west: Cluster, east: Cluster, dr: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster, dr: Cluster
 ) -> None:
     """Its log was given away, and has everything all the same; and what it mirrors it is not begun again for that."""
-    monkeypatch.setattr(succession, "SOON_S", 0.2)
     fly(west, *range(5))
     level(west, dr)
     dr.cut_off("east")

@@ -10,19 +10,20 @@ import pytest
 
 from halog.core.log.chain import ChainState
 from halog.metadata.mirrors import MirrorStatus, standing
+from halog.runtime.node.paces import Paces
 from halog.testing.cluster import WAIT_S, Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 
 
 @pytest.fixture
-def west() -> Iterator[Cluster]:
-    with Cluster(2, partitions=3, registry=registry, site="west", others=("east",)) as cluster:
+def west(paces: Paces) -> Iterator[Cluster]:
+    with Cluster(2, partitions=3, registry=registry, site="west", others=("east",), paces=paces) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def east(west: Cluster) -> Iterator[Cluster]:
-    with Cluster(2, partitions=3, registry=registry, site="east", home=west) as cluster:
+def east(west: Cluster, paces: Paces) -> Iterator[Cluster]:
+    with Cluster(2, partitions=3, registry=registry, site="east", home=west, paces=paces) as cluster:
         yield cluster
 
 

@@ -7,7 +7,8 @@ import pytest
 from halog.core.log.chain_state import ChainState
 from halog.metadata.restore_requests import DONE
 from halog.ports import Entry, TopicPartition
-from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.merge_paces import MergePaces
+from halog.runtime.node.paces import Paces
 from halog.testing.cluster import Cluster
 from restore.branch import side
 from restore.branches import compared
@@ -23,9 +24,9 @@ pytestmark = [pytest.mark.feature("S1", "M3"), pytest.mark.timeout(60)]
 __all__ = ["east", "west"]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restoring, "CLOSE_S", 5.0)
+@pytest.fixture
+def paces() -> Paces:
+    return Paces(merges=MergePaces(close_s=5.0))
 
 
 def check(west: Cluster, east: Cluster, size: int) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import halog
-from halog.runtime.merge import compensation as compensating
 from halog.runtime.merge.compensation import Compensation, TriggerCalls
+from halog.runtime.merge.merge_paces import PACES, MergePaces
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import Registry
 from halog.testing.cluster import wait_until
@@ -21,6 +21,8 @@ from restore.merge import Difference, Instance, Kind
 pytestmark = pytest.mark.feature("M3")
 
 registry = Registry()
+SOON = MergePaces(hangs_s=0.2)
+"""Nobody waits for long for a trigger that hangs."""
 
 
 @halog.managed(key="number", registry=registry)
@@ -50,12 +52,14 @@ def conflict_of(cls: type[Any], number: int, *values: Any) -> Difference:
     return Difference(info.index_key((number,)), Kind.STATE_CONFLICT, None, ours, theirs, (), ())
 
 
-def compensation(known: Registry = registry, asking: TriggerCalls | None = None) -> Compensation:
+def compensation(
+    known: Registry = registry, asking: TriggerCalls | None = None, paces: MergePaces = PACES
+) -> Compensation:
     """`known`: what the node that merges has declared."""
     definitions: Any = SimpleNamespace(
         of=lambda value: registry.info(value[:ID_BYTES]).parsed, find=lambda id_: registry.info(id_).parsed
     )
-    return Compensation(definitions, known, lambda *_: 1_000, lambda *_: "p", asking)
+    return Compensation(definitions, known, lambda *_: 1_000, lambda *_: "p", asking, paces)
 
 
 def asked_about(cls: type[Any], *values: Any) -> tuple[str, bool]:
@@ -178,9 +182,8 @@ def test_a_type_that_this_node_does_not_know_is_left_to_an_operator() -> None:
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs() -> None:
     """At most one execution of it is running; about other objects it is asked, and about this one when it has ended."""
-    monkeypatch.setattr(compensating, "HANGS_S", 0.2)
     goes_on, asked, asking = threading.Event(), list[int](), TriggerCalls()
 
     def hangs(conflict: Conflict) -> Verdict:
@@ -190,8 +193,8 @@ def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs(monkeypatch: p
         return KeepInitiating()
 
     halog.on_conflict(Craft, registry=registry)(hangs)
-    compensation(asking=asking).decide((conflict_of(Craft, 1),))
-    again = compensation(asking=asking).decide((conflict_of(Craft, 1), conflict_of(Craft, 2)))
+    compensation(asking=asking, paces=SOON).decide((conflict_of(Craft, 1),))
+    again = compensation(asking=asking, paces=SOON).decide((conflict_of(Craft, 1), conflict_of(Craft, 2)))
     assert [d.choice.deferred.partition(" is ")[2] for d in again] == [
         "still at it since an earlier merge, and was not asked again",
         "",
@@ -204,9 +207,8 @@ def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs(monkeypatch: p
     assert compensation(asking=asking).decide((conflict_of(Craft, 1),))[0].choice.deferred == ""
 
 
-def test_once_a_trigger_hangs_no_other_conflict_of_the_merge_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_a_trigger_hangs_no_other_conflict_of_the_merge_is_asked_about() -> None:
     """What was said before is heard; what it says late is not; what no trigger is asked about goes by the rules."""
-    monkeypatch.setattr(compensating, "HANGS_S", 0.2)
     goes_on, asked, threads = threading.Event(), list[int](), threading.active_count()
 
     def hangs(conflict: Conflict) -> Verdict:
@@ -216,7 +218,7 @@ def test_once_a_trigger_hangs_no_other_conflict_of_the_merge_is_asked_about(monk
         return KeepInitiating()
 
     halog.on_conflict(Craft, registry=registry)(hangs)
-    of_a_merge = compensation()
+    of_a_merge = compensation(paces=SOON)
     taken = conflict_of(Craft, 5)._replace(kind=Kind.TAKEN)
     told = of_a_merge.decide((*(conflict_of(Craft, n) for n in range(5)), taken))
     next_ones = of_a_merge.decide((conflict_of(Craft, 7),))
