@@ -39,7 +39,7 @@ def silence(hosts: str, within_s: float = STEPS * LOOK_S) -> Diagnosis:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()) + step_s)  # a machine that is busy itself is a little later
+        thread.join(max(0.0, until - time.monotonic()) + 2 * LOOK_S)  # a machine that is busy itself is later
     late = [
         Diagnosis(f"{address} cannot be reached in time", False) for address in addresses
     ]  # its name is not resolved
