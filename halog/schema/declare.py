@@ -18,7 +18,7 @@ from halog.schema.annotations import Where, check_made, field_shapes
 from halog.schema.definition import Definition
 from halog.schema.methods import MethodInfo, public_functions, wrap
 from halog.schema.names import check_name, local_name
-from halog.schema.registry import DEFAULT, Place, Registry
+from halog.schema.registry import DEFAULT, DeclarationPlace, Registry
 from halog.schema.shapes import RecordShape
 from halog.schema.typeinfo import TypeInfo
 
@@ -68,7 +68,7 @@ def managed(
     definitions: a larger one is newer (U2). DeclarationError names what is wrong with the class.
     """
 
-    place = Place.of(sys._getframe(1))
+    place = DeclarationPlace.of(sys._getframe(1))
 
     def declare(cls: type[T]) -> type[T]:
         return _declare(cls, _Options(key, partition_by, name, version, registry, place))
@@ -83,7 +83,7 @@ class _Options:
     name: str | None
     version: int | None
     registry: Registry | None
-    place: Place
+    place: DeclarationPlace
 
 
 def _declare(cls: type[T], options: _Options) -> type[T]:

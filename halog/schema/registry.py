@@ -23,15 +23,15 @@ MAX_FOREIGN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A `Place` is where a class is declared: a line of the code that runs. A module that is reloaded, and a notebook's
+class DeclarationPlace:
+    """A `DeclarationPlace` is a line of the code that declares a class. A module that is reloaded, and a notebook's
     cell that is run again, are other code."""
 
     code: Callable[[], CodeType | None]
     line: int
 
     @classmethod
-    def of(cls, frame: FrameType) -> Place:
+    def of(cls, frame: FrameType) -> DeclarationPlace:
         """Return the place that this frame is at. The code is not kept in memory by that."""
         return cls(weakref.ref(frame.f_code), frame.f_lineno)
 
@@ -40,13 +40,13 @@ class Place:
         """Return the place as it stands in a message."""
         return f" (line {self.line})" if self.line else ""
 
-    def is_beside(self, other: Place) -> bool:
+    def is_beside(self, other: DeclarationPlace) -> bool:
         """Say whether both are in the same code, one below the other."""
         code = self.code()
         return code is not None and code is other.code() and self.line != other.line
 
 
-NOWHERE: Final = Place(lambda: None, 0)
+NOWHERE: Final = DeclarationPlace(lambda: None, 0)
 
 
 class Registry:
@@ -64,9 +64,9 @@ class Registry:
         """Compensation triggers by type: each decides what stands where two branches changed an object of the type
         (M3)."""
         self._foreign: dict[bytes, ForeignType] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, DeclarationPlace] = {}
 
-    def add(self, info: TypeInfo, place: Place = NOWHERE) -> None:
+    def add(self, info: TypeInfo, place: DeclarationPlace = NOWHERE) -> None:
         """Register a type. If the same class is declared again (its module is reloaded, a notebook's cell is run
         again), it replaces the old one. DeclarationError if it is another class of the name."""
         known = self.by_name.get(info.name)
@@ -80,7 +80,7 @@ class Registry:
         self.by_type_id[info.type_id] = info
         self.by_class[info.cls] = info
 
-    def _replace(self, known: TypeInfo, info: TypeInfo, place: Place) -> None:
+    def _replace(self, known: TypeInfo, info: TypeInfo, place: DeclarationPlace) -> None:
         if known.module != info.module:
             raise DeclarationError(
                 f"{info.name}: declared in {info.module} and already in {known.module}; names do not hold the module, "
