@@ -16,10 +16,11 @@ This module holds the public names only. Each is imported when it is first used 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers take it for True; to import `typing` takes longer than all else here
 if TYPE_CHECKING:
     from dataclasses import field as field
+    from typing import Any
 
     from halog import aio as aio, errors as errors
     from halog.core.durability import Durability as Durability

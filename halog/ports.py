@@ -217,7 +217,8 @@ class Coordinator(Protocol):
 
     def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
         """Connect within the session timeout or raise UnreachableError; report every later change of state. `wait_s`:
-        wait this many seconds instead, and no longer for the answer to any request."""
+        wait this many seconds instead, and no longer for the answer to any request; nor for all answers together, until
+        the caller says `joined`. Nor does `close` then wait for a server that does not answer."""
 
     def joined(self) -> None:
         """Say that the caller has joined and no longer needs patience: from now on a request without a connection fails

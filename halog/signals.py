@@ -14,8 +14,13 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+INTERRUPTED = 128 + signal.SIGINT
+"""A process that Ctrl-C ended has this exit code, as shells have it."""
 WAKING = signal.SIGURG
 """This signal wakes the main thread. The system ignores it by default, so a late one does no harm. Its number is higher
 than those of `STOPPING`, and Python runs handlers in the order of their numbers: when this one's has run, theirs
@@ -27,6 +32,41 @@ WAKES = 2
 earlier one."""
 PATIENCE_S = 1.0
 """If a signal to stop was not heard for so long, the next one ends the process."""
+
+
+def leave_when_interrupted() -> None:
+    """Have Ctrl-C end the process at once and quietly, until `interrupt_the_work` and once that is over.
+
+    Meanwhile there is nothing to close, and a KeyboardInterrupt within an import or at the interpreter's end would come
+    out as another error, or as a traceback. O1.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody ignores it, as with nohup
+        signal.signal(signal.SIGINT, _leave)
+
+
+@contextmanager
+def interrupt_the_work() -> Iterator[list[int]]:
+    """Have Ctrl-C raise KeyboardInterrupt in the main thread, where it else makes the process leave. Each one is noted
+    in the list: out of an import it may come as another error."""
+    heard: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is not _leave:
+        yield heard
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield heard
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
 
 
 def relay() -> None:

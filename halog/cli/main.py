@@ -22,13 +22,11 @@ from halog import __version__
 from halog.cli.shared.messages import say
 from halog.cli.shared.output import emit_nothing
 from halog.errors import HalogError, NothingToDoError
-from halog.signals import relay
+from halog.signals import INTERRUPTED, interrupt_the_work, relay
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """A write to stdout that fails with one of these is nobody's mistake here. A write to a file that has a name is told by
 the command itself."""
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 # To add a command: its name, "module:attribute", and the line `halog --help` shows.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -178,8 +176,10 @@ def main(args: list[str] | None = None, around: object = None) -> int:
 def _run(args: list[str] | None, around: object) -> int:
     """Run the command, and tell its errors. An exception comes out only if stdout takes nothing more, or if nobody
     expected it."""
+    heard: list[int] = []
     try:
-        result = cli.main(args=args, prog_name="halog", standalone_mode=False, obj=around)
+        with interrupt_the_work() as heard:
+            result = cli.main(args=args, prog_name="halog", standalone_mode=False, obj=around)
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
         with suppress(OSError):  # stderr may take nothing
@@ -197,6 +197,11 @@ def _run(args: list[str] | None, around: object) -> int:
             traceback.print_exc()
         _complain(e.message)
         return e.exit_code
+    except Exception:
+        if not heard:
+            raise
+        _complain("interrupted")
+        return INTERRUPTED
 
 
 def _open_standard_files() -> None:

@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from halog.config.field_types import kinds
@@ -66,9 +67,26 @@ twentieth (`halog.core.commit.size_limits`)."""
 Problems = Iterator[tuple[str, str]]
 
 
-def is_name(text: str) -> bool:
-    """Can a cluster, a site, a zone, a policy or a node have this name?"""
-    return NAME.match(text) is not None and text not in (".", "..")
+NOBODY: Final = ("none", "null")
+"""Words that stand for nobody, in any case of letters: on the command line, in tables, in documents."""
+
+
+def wrong_name(text: str) -> str:
+    """Return why a cluster, a site, a zone, a policy, a partition or a node cannot have this name; "": it can."""
+    if NAME.match(text) is None or text in (".", ".."):
+        return f"the name {text[:110]!a} must be {NAMED} (it becomes topic and znode names)"
+    if text.startswith("-"):
+        return f"the name {text!r} begins with -, as the command line's options do"
+    if text.lower() in NOBODY:
+        return f"the name {text!r} stands for nobody, on the command line and in what it shows"
+    return ""
+
+
+def wrong_node_name(text: str) -> str:
+    """Return why a node cannot have this name; "": it can."""
+    if text.lower() == "all":
+        return f"the name {text!r} stands for all nodes"
+    return wrong_name(text)
 
 
 def problem(source: str, key: str, reason: str) -> ConfigError:
@@ -160,8 +178,8 @@ def _names(config: Config) -> Problems:
     for policy, entry in config.policies.items():
         named += [(f"policies.{policy}.partitions.{name}", name) for name in entry.static]
     for key, name in named:
-        if not is_name(name):
-            yield key, f"the name {name[:110]!r} must be {NAMED} (it becomes topic and znode names)"
+        if why := (wrong_node_name if key.startswith("nodes.") else wrong_name)(name):
+            yield key, why
 
 
 def _copies(site: SiteConfig) -> Problems:
@@ -204,7 +222,7 @@ def _node(key: str, node: NodeConfig) -> Problems:
     yield from address_problems(f"{key}.address", node.address)
     if node.votes < 0:
         yield f"{key}.votes", f"must not be negative, is {node.votes}"
-    if node.failure_domain and not is_name(node.failure_domain):
+    if node.failure_domain and (NAME.match(node.failure_domain) is None or node.failure_domain in (".", "..")):
         yield f"{key}.failure_domain", f"must be {NAMED}, is {node.failure_domain[:110]!r}"
 
 
@@ -270,13 +288,25 @@ def _bindings(config: Config) -> Problems:
 
 
 def _same_data_dir(config: Config) -> Problems:
-    """Refuse one data directory for two nodes at the same host; on two hosts it may be the same path."""
-    seen: dict[tuple[str, str, str], str] = {}
+    """Refuse one data directory for two nodes at the same host, and one within another's; on two hosts it may be the
+    same path."""
+    seen: dict[tuple[str, str], list[tuple[str, PurePath]]] = {}
     for name, node in config.nodes.items():
-        host = node.address.rpartition(":")[0]
-        other = seen.setdefault((node.site, host, os.path.normpath(node.data_dir)), name)
-        if other != name:
-            yield f"nodes.{name}.data_dir", f"is node {other}'s too, at the same host {host}; each node needs its own"
+        host, own = node.address.rpartition(":")[0], PurePath(os.path.normpath(node.data_dir))
+        others = seen.setdefault((node.site, host), [])
+        for other, its in others:
+            if its == own:
+                yield (
+                    f"nodes.{name}.data_dir",
+                    f"is node {other}'s too, at the same host {host}; each node needs its own",
+                )
+                break
+            if own.is_relative_to(its) or its.is_relative_to(own):
+                inner, outer = (name, other) if own.is_relative_to(its) else (other, name)
+                why = f"lies in that of node {outer}, at the same host {host}; each node needs its own"
+                yield f"nodes.{inner}.data_dir", why
+                break
+        others.append((name, own))
 
 
 def shared_addresses(config: Config) -> Problems:

@@ -40,6 +40,8 @@ def load_config(source: str | Path | Config) -> Config:
 
 STANDARD: Final = Path("-")
 """Stands for standard input, in the place of a file."""
+DEEPEST: Final = 50
+"""No configuration nests its tables and lists so deeply, by far."""
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 """Text that begins with these bytes has another encoding (Windows calls it Unicode)."""
 
@@ -55,7 +57,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     name = name_of(path)
     try:
         data = _all_of(sys.stdin) if path == STANDARD else path.read_bytes()
-        return tomllib.loads(data.decode("utf-8-sig"))
+        return _shallow(tomllib.loads(data.decode("utf-8-sig")), name)
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}", file=str(path)) from error
     except UnicodeDecodeError as error:
@@ -65,7 +67,24 @@ def read_toml(path: Path) -> dict[str, Any]:
     except ValueError as error:  # TOMLDecodeError, or a value that Python refuses: a number of 5,000 digits
         raise ConfigError(f"{name}: is not TOML: {error}", file=str(path)) from error
     except RecursionError as error:
-        raise ConfigError(f"{name}: is not TOML that can be read: it is nested too deeply", file=str(path)) from error
+        raise _too_deep(name) from error
+
+
+def _shallow(table: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the table. ConfigError if it is nested more deeply than any configuration: who walks it has an end."""
+    level: list[Any] = [table]
+    for _ in range(DEEPEST):
+        level = [v for each in level for v in (each.values() if isinstance(each, dict) else each)]
+        level = [each for each in level if isinstance(each, (dict, list))]
+        if not level:
+            return table
+    raise _too_deep(name)
+
+
+def _too_deep(name: str) -> ConfigError:
+    return ConfigError(
+        f"{name}: is nested too deeply: no key of a configuration lies below {DEEPEST} others", file=name
+    )
 
 
 @functools.lru_cache(1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -17,7 +18,7 @@ from halog.schema.annotations import Where, check_made, field_shapes
 from halog.schema.definition import Definition
 from halog.schema.methods import MethodInfo, public_functions, wrap
 from halog.schema.names import check_name, local_name
-from halog.schema.registry import DEFAULT, Registry
+from halog.schema.registry import DEFAULT, DeclarationPlace, Registry
 from halog.schema.shapes import RecordShape
 from halog.schema.typeinfo import TypeInfo
 
@@ -67,8 +68,10 @@ def managed(
     definitions: a larger one is newer (U2). DeclarationError names what is wrong with the class.
     """
 
+    place = DeclarationPlace.of(sys._getframe(1))
+
     def declare(cls: type[T]) -> type[T]:
-        return _declare(cls, _Options(key, partition_by, name, version, registry))
+        return _declare(cls, _Options(key, partition_by, name, version, registry, place))
 
     return declare
 
@@ -80,6 +83,7 @@ class _Options:
     name: str | None
     version: int | None
     registry: Registry | None
+    place: DeclarationPlace
 
 
 def _declare(cls: type[T], options: _Options) -> type[T]:
@@ -91,7 +95,7 @@ def _declare(cls: type[T], options: _Options) -> type[T]:
     definition = _definition(cls, name, bases, options)
     methods = _wrap_methods(cls, name, bases, registry)
     info = TypeInfo(cls, definition, methods, registry.may_refer)
-    registry.add(info)
+    registry.add(info, options.place)
     for field in definition.key:
         setattr(cls, field, KeyField(name, field))
     cls.__halog__ = info  # type: ignore[attr-defined]

@@ -7,7 +7,10 @@ space, so a look-up of a base finds its subclasses' objects.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from halog.errors import DeclarationError, UnknownTypeError
@@ -17,6 +20,33 @@ from halog.schema.typeinfo import TypeInfo
 
 MAX_FOREIGN: Final = 1_000
 """Parsed foreign definitions kept; beyond it the oldest is parsed again when needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationPlace:
+    """A `DeclarationPlace` is a line of the code that declares a class. A module that is reloaded, and a notebook's
+    cell that is run again, are other code."""
+
+    code: Callable[[], CodeType | None]
+    line: int
+
+    @classmethod
+    def of(cls, frame: FrameType) -> DeclarationPlace:
+        """Return the place that this frame is at. The code is not kept in memory by that."""
+        return cls(weakref.ref(frame.f_code), frame.f_lineno)
+
+    @property
+    def text(self) -> str:
+        """Return the place as it stands in a message."""
+        return f" (line {self.line})" if self.line else ""
+
+    def is_beside(self, other: DeclarationPlace) -> bool:
+        """Say whether both are in the same code, one below the other."""
+        code = self.code()
+        return code is not None and code is other.code() and self.line != other.line
+
+
+NOWHERE: Final = DeclarationPlace(lambda: None, 0)
 
 
 class Registry:
@@ -34,12 +64,15 @@ class Registry:
         """Compensation triggers by type: each decides what stands where two branches changed an object of the type
         (M3)."""
         self._foreign: dict[bytes, ForeignType] = {}
+        self._places: dict[str, DeclarationPlace] = {}
 
-    def add(self, info: TypeInfo) -> None:
-        """Register a type. If it is declared again in the same module (a reload), it replaces the old one."""
+    def add(self, info: TypeInfo, place: DeclarationPlace = NOWHERE) -> None:
+        """Register a type. If the same class is declared again (its module is reloaded, a notebook's cell is run
+        again), it replaces the old one. DeclarationError if it is another class of the name."""
         known = self.by_name.get(info.name)
         if known is not None:
-            self._replace(known, info)
+            self._replace(known, info, place)
+        self._places[info.name] = place
         root = self.families.setdefault(info.family_id, info.parsed.root)
         if root != info.parsed.root:
             raise DeclarationError(f"{info.name}: family id collision of {info.parsed.root} and {root}; use name=")
@@ -47,11 +80,25 @@ class Registry:
         self.by_type_id[info.type_id] = info
         self.by_class[info.cls] = info
 
-    def _replace(self, known: TypeInfo, info: TypeInfo) -> None:
+    def _replace(self, known: TypeInfo, info: TypeInfo, place: DeclarationPlace) -> None:
         if known.module != info.module:
             raise DeclarationError(
                 f"{info.name}: declared in {info.module} and already in {known.module}; names do not hold the module, "
                 "so give one of them another with name= (or import the module once, not also as __main__)",
+                type=info.name,
+            )
+        was, now = known.cls.__qualname__, info.cls.__qualname__
+        before = self._places[info.name]
+        if was != now:
+            raise DeclarationError(
+                f"{info.name}: {info.module} declares {now}{place.text} and already {was}{before.text} by this name; "
+                "give one of them another with name=",
+                type=info.name,
+            )
+        if place.is_beside(before):
+            raise DeclarationError(
+                f"{info.name}: {info.module} declares it{place.text} and already{before.text}; call one of the classes "
+                "otherwise, or give it another name with name=",
                 type=info.name,
             )
         del self.by_class[known.cls], self.by_type_id[known.type_id]

@@ -219,6 +219,18 @@ def test_a_foreign_directory_is_refused_and_untouched(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.feature("P10")
+@pytest.mark.parametrize("below", ["B", "deep/er/B", "db", "fill/B"])
+def test_a_directory_within_anothers_is_refused_before_anything_is_written(tmp_path: Path, below: str) -> None:
+    RocksStore(tmp_path / "A").close()
+    (tmp_path / "link").symlink_to(tmp_path / "A")
+    before = sorted((tmp_path / "A").rglob("*"))
+    for outer in ("A", "link"):
+        with pytest.raises(RefusedError, match=rf"{below} lies in {tmp_path}/A, which is another node's"):
+            RocksStore(tmp_path / outer / below)
+    assert sorted((tmp_path / "A").rglob("*")) == before
+
+
 def test_a_held_store_is_not_set_aside(tmp_path: Path) -> None:
     """While another node lives in it, `set_aside` refuses, and its data stay."""
     s = RocksStore(tmp_path / "s")

@@ -21,7 +21,7 @@ from halog.config import (
     ZoneConfig,
     load_config,
 )
-from halog.config.read import operators_config, problems_of
+from halog.config.read import operators_config, problems_of, read_toml
 from halog.errors import ConfigError
 
 GOOD = """
@@ -499,3 +499,82 @@ def test_a_config_built_in_python_is_checked_too(changes: Any, key: str) -> None
 def test_every_default_fits_the_others() -> None:
     """The defaults pass their own checks, with one replica more than the policy's default needs."""
     assert built().validate() == built()
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    """What is said of a file that cannot be run."""
+    with pytest.raises(ConfigError) as told:
+        load_config(write(tmp_path, text))
+    return str(told.value)
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.parametrize("name", ["none", "None", "null", "NULL", "all", "-", "-A", "--help", "*"])
+def test_a_node_is_called_by_no_word_that_means_something_else(tmp_path: Path, name: str) -> None:
+    """`halog partition designate p none` takes back; who is active for nothing is `none`."""
+    text = GOOD.replace('"A"', f'"{name}"').replace("[nodes.A]", f'[nodes."{name}"]')
+    assert f"nodes.{name}: the name '{name}'" in refused(tmp_path, text)
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.parametrize("name", ["none", "-x"])
+@pytest.mark.parametrize("key", ["cluster.name", "site.name", "policies", "zones", "partitions"])
+def test_nothing_is_called_by_a_word_that_stands_for_nobody(tmp_path: Path, key: str, name: str) -> None:
+    text = {
+        "cluster.name": GOOD.replace('name = "fleet"', f'name = "{name}"'),
+        "site.name": GOOD.replace('name = "home"', f'name = "{name}"'),
+        "policies": GOOD.replace("[policies.default]", f"[policies.{name}]").replace('= "default"', f'= "{name}"'),
+        "zones": GOOD.replace("[zones.main]", f"[zones.{name}]").replace('zone = "main"', f'zone = "{name}"'),
+        "partitions": GOOD.replace("partitions = 12", f'kind = "static"\npartitions = {{ {name} = ["A", "B"] }}'),
+    }[key]
+    assert f"the name '{name}'" in refused(tmp_path, text)
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.parametrize("zone", ["all", "nobody", "no", "true", "none-1"])
+def test_words_that_mean_nothing_else_are_names(tmp_path: Path, zone: str) -> None:
+    text = GOOD.replace("[zones.main]", f"[zones.{zone}]").replace('zone = "main"', f'zone = "{zone}"')
+    assert set(load_config(write(tmp_path, text)).zones) == {zone}
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.parametrize(
+    ("b", "said"),
+    [
+        ("var/A", "nodes.B.data_dir: is node A's too"),
+        ("var/../var/./A/", "nodes.B.data_dir: is node A's too"),
+        ("var/A/B", "nodes.B.data_dir: lies in that of node A"),
+        ("var/A/db", "nodes.B.data_dir: lies in that of node A"),
+        ("var", "nodes.A.data_dir: lies in that of node B"),
+        (".", "nodes.A.data_dir: lies in that of node B"),
+    ],
+)
+def test_no_node_keeps_its_data_in_anothers(tmp_path: Path, b: str, said: str) -> None:
+    assert said in refused(tmp_path, GOOD.replace("/data/B", b))
+    told = problems_of(tomllib.loads(GOOD.replace("/data/B", b)), "f")
+    assert any(said == f"{key}: {why}"[: len(said)] for key, why in told), told
+
+
+@pytest.mark.feature("O3")
+def test_a_directory_beside_it_may_begin_with_the_same_letters(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, GOOD.replace("/data/B", "var/AB"))).nodes["B"].data_dir.name == "AB"
+
+
+DEEP = {
+    "header": "[" + ".".join(["a"] * 1_200) + "]\n",
+    "dotted": ".".join(["a"] * 1_200) + " = 1\n",
+    "below a section": "[nodes.A." + ".".join(["x"] * 1_200) + "]\nb = 1\n",
+    "a partition": "[policies.default.partitions." + ".".join(["x"] * 1_200) + "]\nb = 1\n",
+    "list": "a = " + "[" * 1_200 + "]" * 1_200 + "\n",
+    "inline": "a = " + "{b = " * 1_200 + "1" + "}" * 1_200 + "\n",
+    "a list below": "x." * 600 + "a = " + "[" * 60 + "]" * 60 + "\n",
+}
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize("read", [load_config, operators_config, read_toml])
+def test_what_is_nested_beyond_all_measure_is_a_mistake_in_the_file(tmp_path: Path, text: str, read: Any) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError, match=rf"{path}: is nested too deeply"):
+        read(path)

@@ -278,6 +278,13 @@ def _is_damage(text: str) -> bool:
 
 def _claim(path: Path) -> int:
     """Check and mark the directory, and lock it for this process; return the lock."""
+    for above in path.resolve().parents:
+        if (above / MARKER).exists():
+            raise RefusedError(
+                f"{path} lies in {above}, which is another node's data directory: choose one outside of it",
+                directory=str(path),
+                within=str(above),
+            )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = set(os.listdir(path))

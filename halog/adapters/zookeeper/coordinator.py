@@ -13,6 +13,7 @@ fact 6). This is ours instead:
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ from halog.adapters.znode_size import check_size
 from halog.adapters.zookeeper.callback_thread import Dispatcher
 from halog.adapters.zookeeper.collection import BATCH, PATIENCE_S, MembersWatch
 from halog.adapters.zookeeper.fork import left_to_the_parent
-from halog.adapters.zookeeper.reachability import lacks_chroot, no_chroot, silence
+from halog.adapters.zookeeper.reachability import LOOK_S, STEPS, lacks_chroot, no_chroot, silence
 from halog.adapters.zookeeper.version_marks import MarkWriter, member_of
 from halog.adapters.zookeeper.wakeup import CountingHandler
 from halog.adapters.zookeeper.watch import ChildrenWatch, DataWatch, Watch
@@ -51,6 +52,8 @@ SESSION_TIMEOUT_MS = 1_000  # twice the embedded server's tick of 500 ms: the sh
 RECONNECT_S = 0.02  # a restarted server is found within one such pause
 RECONNECT_MAX_S = 0.1
 ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its outcome is then unknown
+END_S = 0.3
+"""A command waits no longer for the end of its session. ZooKeeper ends by itself what nobody renews."""
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 
 
@@ -81,6 +84,9 @@ class ZkCoordinator:
         self._answer_s = answer_s
         self._patience_s = patience_s
         self._patient_until = 0.0
+        self._join_by = math.inf
+        """Until it says `joined`, a caller that waits for so long waits no longer for all that it asks."""
+        self._hurried = False
         self._client: Any = KazooClient(
             hosts=hosts,
             timeout=self._timeout_s,
@@ -115,7 +121,9 @@ class ZkCoordinator:
     def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
         self._on_state = on_state
         self._patient_until = time.monotonic() + self._patience_s
-        self._answer_s = self._answer_s if wait_s is None else min(self._answer_s, wait_s)
+        if wait_s is not None:
+            self._answer_s = min(self._answer_s, wait_s)
+            self._join_by, self._hurried = time.monotonic() + wait_s, True
         self._dispatch = Dispatcher("zk")
         self._arming = Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
@@ -127,16 +135,20 @@ class ZkCoordinator:
             raise
 
     def joined(self) -> None:
-        self._patient_until = 0.0
+        self._patient_until, self._join_by = 0.0, math.inf
 
     def _begin(self, at_least_s: float) -> None:
-        """Wait for a session, and check that the place to work in exists."""
-        if not self._connected.wait(at_least_s):
-            why = silence(self._hosts)
-            if not (why.busy and self._connected.wait(max(0.0, self._patience_s - at_least_s))):
+        """Wait for a session, and check that the place to work in exists. To look why there is none is part of the
+        wait."""
+        now = time.monotonic()
+        look_s = min(STEPS * LOOK_S, at_least_s / 2)
+        if not self._connected.wait(at_least_s - look_s):
+            why = silence(self._hosts, look_s)
+            until = now + (max(at_least_s, self._patience_s) if why.busy else at_least_s)
+            if not self._connected.wait(max(0.0, until - time.monotonic())):
                 raise UnreachableError(f"ZooKeeper at {self._hosts} does not answer: {why.text}", address=self._hosts)
         with suppress(*_NO_ANSWER):  # whoever asks for something next is told
-            if lacks_chroot(self._client, self._answer_s):
+            if lacks_chroot(self._client, max(0.0, self._answer_by() - time.monotonic())):
                 raise no_chroot(self._hosts, self._client.chroot)
 
     def _changed(self, kazoo_state: str) -> None:
@@ -206,11 +218,22 @@ class ZkCoordinator:
             if self._timer is not None:
                 self._timer.cancel()
         self._client.remove_listener(self._changed)
-        self._client.stop()
-        self._client.close()
-        for own in (self._arming, self._dispatch):
-            if own is not None:
-                own.close()
+        if not self._hurried:
+            self._end()
+            return
+        ending = threading.Thread(target=self._end, name="halog-zk-end", daemon=True)
+        ending.start()
+        ending.join(END_S)
+
+    def _end(self) -> None:
+        """End the session. A server that does not answer is waited for as long as kazoo waits: ten seconds or more."""
+        try:
+            self._client.stop()
+            self._client.close()
+        finally:
+            for own in (self._arming, self._dispatch):
+                if own is not None:
+                    own.close()
 
     # ---- reads
 
@@ -317,7 +340,7 @@ class ZkCoordinator:
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         self._ready()
         check_size(path, data)
-        deadline = time.monotonic() + self._answer_s
+        deadline = self._answer_by()
         while True:
             try:
                 if member_of(path) and not ephemeral:
@@ -362,9 +385,13 @@ class ZkCoordinator:
         if not there:
             raise UnreachableError("ZooKeeper is not connected", address=self._hosts, coordinator=True)
 
+    def _answer_by(self) -> float:
+        """Return until when an answer to what is asked now is waited for."""
+        return min(time.monotonic() + self._answer_s, self._join_by)
+
     def _read(self, ask: Callable[[], Any]) -> Any:
         """Ask, and ask again where the connection broke under it and is back in time: a read changes nothing."""
-        deadline = time.monotonic() + self._answer_s
+        deadline = self._answer_by()
         while True:
             try:
                 return ask().get(timeout=max(0.0, deadline - time.monotonic()))
@@ -382,7 +409,7 @@ class ZkCoordinator:
 
     def _write(self, what: str, request: Any) -> Any:
         try:
-            return request.get(timeout=self._answer_s)
+            return request.get(timeout=max(0.0, self._answer_by() - time.monotonic()))
         except _NO_ANSWER as e:
             raise UnknownResult(f"{what}: no answer ({type(e).__name__})") from None
         except (NoNodeError, BadVersionError, NodeExistsError, NotEmptyError):

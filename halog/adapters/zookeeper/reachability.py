@@ -4,12 +4,18 @@ nobody has made."""
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from typing import Any, NamedTuple
 
 from halog.errors import ConfigError
 
 LOOK_S = 0.5
 """How long an address is listened to: a server that closes what it does not want does so at once."""
+
+
+STEPS = 3
+"""A look connects, listens, and asks; each takes up to LOOK_S."""
 
 
 class Diagnosis(NamedTuple):
@@ -19,16 +25,32 @@ class Diagnosis(NamedTuple):
     busy: bool
 
 
-def silence(hosts: str) -> Diagnosis:
-    """Look at every address: one connection each, on which nothing is said."""
-    looks = [_look(address) for address in hosts.partition("/")[0].split(",")]
-    return Diagnosis("; ".join(look.text for look in looks), any(look.busy for look in looks))
+def silence(hosts: str, within_s: float = STEPS * LOOK_S) -> Diagnosis:
+    """Look at every address, at all of them at once: one connection each, on which nothing is said."""
+    addresses = hosts.partition("/")[0].split(",")
+    step_s, until = min(LOOK_S, within_s / STEPS), time.monotonic() + within_s
+    looks: dict[int, Diagnosis] = {}
+
+    def look(at: int) -> None:
+        looks[at] = _look(addresses[at], step_s)
+
+    numbers = range(len(addresses))
+    threads = [threading.Thread(target=look, args=(at,), name="halog-zk-look", daemon=True) for at in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()) + 2 * LOOK_S)  # a machine that is busy itself is later
+    late = [
+        Diagnosis(f"{address} cannot be reached in time", False) for address in addresses
+    ]  # its name is not resolved
+    found = [looks.get(at, late[at]) for at in numbers]
+    return Diagnosis("; ".join(look.text for look in found), any(look.busy for look in found))
 
 
-def _look(address: str) -> Diagnosis:
+def _look(address: str, step_s: float) -> Diagnosis:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), LOOK_S) as made:
+        with socket.create_connection((host.strip("[]"), int(port)), step_s) as made:
             return _heard(address, made)
     except ConnectionRefusedError:
         return Diagnosis(f"nobody listens at {address}", False)

@@ -33,6 +33,12 @@ def file_argument(command: F) -> F:
     return click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")(command)
 
 
+NOTHING_ACTIVE = (
+    "nothing was ever activated: every process goes by its own file until `halog config activate` makes one the "
+    "cluster's"
+)
+
+
 @click.group()
 def config() -> None:
     """Check, compare and activate the cluster's configuration; see what is active.
@@ -191,7 +197,8 @@ def activate(file: Path | None, comment: str, on: int | None, dry_run: bool, opt
 @timeout_option
 @gathered
 def show_(number: int | None, options: ClusterOptions) -> None:
-    """Show the active version, or an older one, with every key. Exit code 1 if nothing was ever activated.
+    """Show the active version, or an older one, with every key. Exit code 1, and null as JSON, if nothing was ever
+    activated.
 
     \b
     Examples:
@@ -208,7 +215,9 @@ def show_(number: int | None, options: ClusterOptions) -> None:
         c = connection.coordinator
         version = versions.read(c).version if number is None else versions.find(c, number)
     if version is None:
-        raise HalogError("nothing was ever activated: every process goes by its own file")
+        if options.format == "json":
+            emit_json(None)
+        raise HalogError(NOTHING_ACTIVE)
     if options.format == "json":
         emit_json(plain(version))
         return
@@ -234,6 +243,8 @@ def history(options: ClusterOptions) -> None:
 
     with _reached(options) as connection:
         found = versions.history(connection.coordinator)
+    if not found:
+        say(NOTHING_ACTIVE)
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
     document = [{k: x for k, x in plain(v).items() if k != "config"} for v in found]
     emit(options.format, document, ["version", "activated", "by", "digest", "file", "comment"], rows)

@@ -29,12 +29,12 @@ class SiteNames(click.ParamType[tuple[str, ...]]):
     name = "name,name,…"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        from halog.config.check import NAMED, is_name
+        from halog.config.check import wrong_name
 
         names = tuple(name.strip() for name in str(value).split(","))
         for name in names:
-            if not is_name(name):
-                self.fail(f"the name {name[:110]!r} must be {NAMED}", param, ctx)
+            if why := wrong_name(name):
+                self.fail(why, param, ctx)
             if names.count(name) > 1:
                 self.fail(f"{name!r} is named twice", param, ctx)
         return names

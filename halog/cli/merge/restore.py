@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from halog.cli.merge.merge_ids import of
 from halog.cli.shared.by_spark import LOCAL_SPARK
 from halog.cli.shared.cluster_options import ClusterOptions, cluster_options_after
 from halog.cli.shared.messages import say
-from halog.cli.shared.options import Name, Text
+from halog.cli.shared.options import Name, NodeAt, Text
 from halog.cli.shared.output import emit
 from halog.cli.shared.with_home import comparison_option, is_two_way, partition_option, with_home
 
@@ -45,7 +45,7 @@ UNDONE_EXIT = 5
 @click.option(
     "--from",
     "nodes",
-    type=Text(),
+    type=NodeAt(partition_needed=True),
     multiple=True,
     metavar="PARTITION=NODE",
     help="The active node to merge at; repeatable.",
@@ -53,7 +53,7 @@ UNDONE_EXIT = 5
 @click.option(
     "--active",
     "actives",
-    type=Text(),
+    type=NodeAt(partition_needed=False),
     multiple=True,
     metavar="[PARTITION=]NODE",
     help="The node that should serve afterwards, at either site; repeatable.  [default: the node that merged]",
@@ -102,8 +102,8 @@ def restore(context: click.Context, /, **given: Any) -> None:
 
 def _restore(
     source: str | None,
-    nodes: tuple[str, ...],
-    actives: tuple[str, ...],
+    nodes: tuple[tuple[str, str], ...],
+    actives: tuple[tuple[str, str], ...],
     names: tuple[str, ...],
     two_way: bool | None,
     dry_run: bool,
@@ -113,6 +113,7 @@ def _restore(
     classified: bool,
     options: ClusterOptions,
 ) -> None:
+    from halog.cli.merge.nodes_anywhere import check_known
     from halog.cli.shared.by_spark import classifying
     from halog.metadata.partition_tables import table_of
     from halog.runtime.merge.restore_command import RestoreCommand
@@ -130,7 +131,9 @@ def _restore(
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
         with RestoreCommand(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
-            remote, named = reuniting.remote, _named(connection, [t.name for t in tables], source, nodes)
+            remote = reuniting.remote
+            check_known(connection, [*nodes, *actives], remote)
+            named = _named(connection, [t.name for t in tables], source, nodes)
             asked = _asked(tables, actives)
             sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
             if dry_run:
@@ -182,18 +185,22 @@ def _two_way(connection: ClusterConnection, tables: Iterable[PartitionTable], sa
     return bool(two)
 
 
-def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, str]:
+def _asked(tables: Iterable[PartitionTable], actives: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the node that should serve each partition."""
+    asked: dict[str, str] = {}
+    names = [table.name for table in tables]
+    for partition, node in actives:
+        if partition:
+            _check_restored("--active", partition, node, names)
+        asked |= dict.fromkeys([partition] if partition else names, node)
+    return asked
+
+
+def _check_restored(option: str, partition: str, node: str, restored: Collection[str]) -> None:
     from halog.errors import ConfigError
 
-    asked: dict[str, str] = {}
-    by_name = {table.name: table for table in tables}
-    for text in texts:
-        partition, said, node = text.rpartition("=")
-        if not node or (said and partition not in by_name):
-            raise ConfigError(f"--active {text}: say NODE, or PARTITION=NODE with a partition that is to be restored")
-        asked |= dict.fromkeys([partition] if said else by_name, node)
-    return asked
+    if partition not in restored:
+        raise ConfigError(f"{option} {partition}={node}: {partition} is not to be restored", partition=partition)
 
 
 def _active(
@@ -314,19 +321,17 @@ def _merges(connection: ClusterConnection, tables: Iterable[PartitionTable], mer
 
 
 def _named(
-    connection: ClusterConnection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
+    connection: ClusterConnection, partitions: Collection[str], source: str | None, nodes: Iterable[tuple[str, str]]
 ) -> dict[str, str]:
     """Return the site that was named for each partition."""
-    from halog.errors import ConfigError, UnknownNameError
+    from halog.errors import UnknownNameError
 
     config = connection.config
     if source is not None and source not in config.other_sites:
         raise UnknownNameError.of("site", source, list(config.other_sites), str(config.source))
     named = dict.fromkeys(partitions, source or "")
-    for text in nodes:
-        partition, _, node = text.partition("=")
-        if partition not in named or not node:
-            raise ConfigError(f"--from {text}: say PARTITION=NODE, with a partition that is to be restored")
+    for partition, node in nodes:
+        _check_restored("--from", partition, node, partitions)
         named[partition] = _site_of(connection, partition, node)
     return named
 

@@ -93,6 +93,7 @@ class ClusterConnection:
             frames.encode(frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000))
         )
         watch(c, self.router, names)
+        c.joined()
 
     @property
     def coordinator(self) -> Coordinator:

@@ -84,6 +84,22 @@ class Name(Text):
         return text
 
 
+class NodeAt(click.ParamType[tuple[str, str]]):
+    """Takes PARTITION=NODE, and gives both names. If the partition may be left out, it is "" then."""
+
+    name = "node of a partition"
+
+    def __init__(self, *, partition_needed: bool) -> None:
+        self._needed = partition_needed
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        partition, said, node = Text()(str(value), param, ctx).rpartition("=")
+        if self._needed and not said:
+            self.fail(f"{node!a} names no partition: say PARTITION=NODE", param, ctx)
+        name = Name()
+        return name(partition, param, ctx) if said else "", name(node, param, ctx)
+
+
 NO_NAME = {"/", *map(chr, range(32)), chr(127)}
 """These characters stand in no name: names are parts of paths, and of lines."""
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from halog.backend import Invocation, InvocationResult
 from halog.config import Config, load_config
-from halog.config.check import NAMED, is_name
+from halog.config.check import wrong_node_name
 from halog.config.multi_site import check_site
 from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.events import UNREAD
@@ -144,8 +144,8 @@ def node(
     own = load_config(config)
     import_modules(own)
     name = name or f"client-{os.getpid()}"
-    if not is_name(name):
-        raise ConfigError(f"a node's name must be {NAMED}, not {name[:110]!a}", name=ascii(name[:110]))
+    if why := wrong_node_name(name):
+        raise ConfigError(f"a node cannot be called that: {why}", name=ascii(name[:110]))
     wait_s = own.timing.call_deadline_ms / 1000
     until = time.monotonic() + wait_s
     known = _patiently(until, lambda: (activated or (of_file if adapters else active_version))(own, name))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from halog.backend import Execute
-from halog.config.check import NAMED, is_name
+from halog.config.check import wrong_name
 from halog.core import results as res
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
@@ -123,8 +123,8 @@ class Service:
 
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
         for name in (hello.node, hello.cluster):
-            if not is_name(name):
-                raise self._refused(ascii(hello.node[:SHOWN]), f"{name[:SHOWN]!a} is no name: that is {NAMED}")
+            if why := wrong_name(name):
+                raise self._refused(ascii(hello.node[:SHOWN]), why)
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
         if hello.protocol != self.hello.protocol:

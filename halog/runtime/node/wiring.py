@@ -90,6 +90,7 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
     coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
     usual_s = max(config.timing.session_timeout_ms / 1000, ANSWER_S)  # a site may be lost; a command goes on without it
     coordinator.connect(lambda state: None, min(usual_s, answer_s))
+    coordinator.joined()
     try:
         return Remote(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
     except BaseException:

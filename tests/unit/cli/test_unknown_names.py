@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 
+from halog.cli.shared.options import Name, NodeAt
 from tests.unit.cli.conftest import TOML, Cluster, running
 from tests.unit.cli.every_command import CALLS, KNOWN, commands, named, words
 
@@ -48,6 +49,22 @@ def below(cluster: Cluster, path: str) -> list[str]:
 
 def test_every_command_is_in_the_table() -> None:
     assert sorted(CALLS) == sorted(name for name, _ in commands())
+
+
+NEW = {("node start", "name"), ("log hold", "name"), ("mapper explain", "words")}
+"""By command and parameter: a name that is made, or looked up without a cluster; words that begin with a name."""
+
+
+def test_every_parameter_that_takes_a_name_is_in_the_table() -> None:
+    missing = set()
+    for name, command in commands():
+        missing |= {(name, p.name) for p in command.params if isinstance(p.type, (Name, NodeAt))}
+        for call in CALLS[name]:
+            for kind in named(call):
+                given = words(call, **{kind: "zz"})[len(name.split()) :]
+                context = command.make_context(name, given, resilient_parsing=True)
+                missing -= {(name, key) for key, value in context.params.items() if "zz" in str(value)}
+    assert missing <= NEW
 
 
 @pytest.mark.feature("O1")

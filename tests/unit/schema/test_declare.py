@@ -368,6 +368,42 @@ def test_a_reloaded_module_replaces_its_class() -> None:
     assert first.__halog__.type_id not in registry.by_type_id
 
 
+ONE = """
+import halog
+@halog.managed(key="k", registry=registry)
+class Twice:
+    k: int
+"""
+BELOW = ONE + ONE.replace("k: int", "k: str")
+NAMED = ONE + ONE.replace("class Twice", "class Other").replace('key="k"', 'key="k", name="Twice"')
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (BELOW, r"Twice: \S+ declares it \(line 8\) and already \(line 3\); call one of the classes otherwise"),
+        (NAMED, r"Twice: \S+ declares Other \(line 8\) and already Twice \(line 3\) by this name; give one of them"),
+    ],
+)
+def test_two_classes_of_one_name_in_one_module_are_refused(source: str, said: str) -> None:
+    """The second one would take the first one's place, whose objects nobody could read."""
+    registry = Registry()
+    with pytest.raises(DeclarationError, match=said):
+        exec(source, {"__name__": __name__, "registry": registry})  # noqa: S102 - the source of this test
+    assert registry.by_name["Twice"].cls.__qualname__ == "Twice"
+    assert registry.by_name["Twice"].cls.__annotations__ == {"k": "int"}
+
+
+def test_a_class_that_is_declared_by_other_code_of_its_module_takes_its_place() -> None:
+    """A module that is read again, and a notebook's cell, whatever stands above the class by then."""
+    registry = Registry()
+    globals_ = {"__name__": __name__, "registry": registry}
+    for source in (ONE, ONE, "\n\n" + ONE):
+        exec(source, globals_)  # noqa: S102 - the source of this test
+        assert registry.by_name["Twice"].cls is globals_["Twice"]
+    assert list(registry.by_class) == [globals_["Twice"]]
+
+
 def test_limits_hold_at_declaration() -> None:
     """More than 1,000 fields or 32 levels are refused where they are written, not where they are read."""
     many = {f"f{i}": int for i in range(1001)}

@@ -48,4 +48,4 @@ def test_it_says_where_to_look(metadata: Message) -> None:
 @pytest.mark.feature("O1")
 def test_it_is_typed_and_a_command(wheel: zipfile.ZipFile) -> None:
     assert {"halog/py.typed", "halog/__main__.py"} <= set(wheel.namelist())
-    assert "halog = halog.cli.main:main" in one(wheel, "entry_points.txt")
+    assert "halog = halog.__main__:main" in one(wheel, "entry_points.txt")

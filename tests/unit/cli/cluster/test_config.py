@@ -97,8 +97,13 @@ def test_what_histories_that_part_could_not_be_compared_by_is_said(cluster: Any,
 
 def test_nothing_is_active_until_somebody_activates(cluster: Any, halog: Run) -> None:
     """Nodes go by their files, and the commands say so."""
-    assert halog("config", "show").code == 1
-    assert halog("config", "history", "--format", "json").json == []
+    for words in ((), ("--format", "toml"), ("--format", "json")):
+        ran = halog("config", "show", *words)
+        assert (ran.code, ran.out) == (1, "null\n" if "json" in words else ""), ran
+        assert ran.err.startswith("halog: nothing was ever activated: every process goes by its own file"), ran
+        assert "`halog config activate`" in ran.err
+    shown = halog("config", "history", "--format", "json")
+    assert (shown.code, shown.json, "`halog config activate`" in shown.err) == (0, [], True)
     assert halog("config", "diff").code == 0
     assert of_nodes(halog) == dict.fromkeys("ABC", (0, 0, []))
     assert "config" not in halog("status").out

@@ -241,9 +241,10 @@ def test_a_node_that_cannot_be_active_is_refused_and_nothing_is_changed(
     west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog
 ) -> None:
     for text, code, said in [
-        ("north-A", 5, "north-A has no copy of test-"),
-        ("test-9=east-A", 2, "with a partition that is to be restored"),
-        ("test-1=", 2, "say NODE"),
+        ("north-A", 2, "there is no node north-A; known are west-A"),
+        ("test-1=north-A", 2, "there is no node north-A"),
+        ("test-9=east-A", 2, "there is no partition test-9"),
+        ("test-1=", 2, "'' is no name"),
     ]:
         ran = run(halog, parted, "restore", "--active", text)
         assert (ran.code, said in ran.err) == (code, True), ran.err
@@ -253,7 +254,9 @@ def test_a_node_that_cannot_be_active_is_refused_and_nothing_is_changed(
 def test_a_source_that_does_not_serve_is_refused(west: Cluster, parted: dict[str, Path], halog: Halog) -> None:
     assert run(halog, parted, "restore", "--source", "north").code == 2
     ran = run(halog, parted, "restore", "--from", "test-0=nobody")
-    assert (ran.code, "nobody" in ran.err) == (5, True)
+    assert (ran.code, "there is no node nobody" in ran.err) == (2, True)
+    ran = run(halog, parted, "restore", "--from", "test-0=west-A")
+    assert (ran.code, "node west-A is not active for test-0 at any other site" in ran.err) == (5, True)
     assert halog("site", "demote", "--to", "west", "--config", parted["east"]).code == 0
     ran = run(halog, parted, "restore", "--source", "east")
     assert (ran.code, "not served by site east" in ran.err) == (5, True)

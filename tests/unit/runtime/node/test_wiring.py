@@ -73,7 +73,7 @@ def test_a_name_other_nodes_would_refuse_is_refused_here(name: str) -> None:
         raise AssertionError("opened")
 
     config = Config(ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"))
-    with pytest.raises(ConfigError, match="a node's name must be 1 to 100 of"):
+    with pytest.raises(ConfigError, match=r"a node cannot be called that: the name .* must be 1 to 100 of"):
         node(config, name, adapters=adapters)
 
 
