@@ -148,12 +148,12 @@ class Cluster:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def start(self) -> Cluster:
+    def start(self, seconds: float = WAIT_S) -> Cluster:
         """Start every node that is not running, and wait until all partitions have an active node and replicas."""
         for name in self.names:
             if name not in self.running:
                 self._start(name)
-        self.settle()
+        self.settle(seconds)
         return self
 
     def close(self) -> None:

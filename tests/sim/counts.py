@@ -1,8 +1,8 @@
-"""How many partitions a history over several has (P13): mostly two or three, as banks and shops draw themselves; now and
-then one, a few, or dozens.
+"""How many partitions a history over several has (P13): mostly two or three, as banks and shops draw themselves; now
+and then one, a few, or dozens.
 
-Drawn from chances of their own: the histories of two or three are replayed as they were. In dozens more is done, by more
-movers, and what must be well in the end has longer.
+Drawn from chances of their own: the histories of two or three are replayed as they were. Where there are dozens, more
+movers do more, and what must be well in the end has longer.
 """
 
 from __future__ import annotations

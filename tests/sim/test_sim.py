@@ -249,7 +249,9 @@ INTERESTING = [
     "replication forced",
     "copied anew",
     "went out of a quorum",
-    *(f"{kind}: {many}" for kind in ("bank", "shop", "market", "patient") for many in counts.TOLD),
+    *(f"{kind}: {many}" for kind in ("bank", "shop", "market") for many in counts.TOLD),
+    "patient: one partition",
+    "patient: dozens of partitions",
     "bank: spread True",
     "bank: spread False",
     "bank: within True",
@@ -377,7 +379,8 @@ def seen() -> Counter[str]:
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
-    moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], *RARE_BANKS, *DOZENS, *shop.SEEDS[:SHOPS], *market.SEEDS[:MARKETS]]
+    moved = moves.SEEDS[:MOVED]
+    banks = [*bank.SEEDS[:BANKS], *RARE_BANKS, *DOZENS, *shop.SEEDS[:SHOPS], *market.SEEDS[:MARKETS]]
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
