@@ -19,7 +19,7 @@ SOME = 8
 """In so many partitions something is committed before each fault."""
 
 
-@pytest.fixture(params=[1, 3, 64, 300])
+@pytest.fixture(params=[1, 3, 64, pytest.param(300, marks=pytest.mark.slow)])
 def count(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
