@@ -111,6 +111,8 @@ class Cluster:
         """Gates and sessions of connections to other sites."""
         self._cut: set[str] = set()
         """Sites that are not reached from here."""
+        self._lining = threading.Lock()
+        """No line is made while lines are cut."""
         self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
         policy = replace(
             self.config.policies["test"], remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms
@@ -149,12 +151,12 @@ class Cluster:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def start(self) -> Cluster:
+    def start(self, seconds: float = WAIT_S) -> Cluster:
         """Start every node that is not running, and wait until all partitions have an active node and replicas."""
         for name in self.names:
             if name not in self.running:
                 self._start(name)
-        self.settle()
+        self.settle(seconds)
         return self
 
     def close(self) -> None:
@@ -191,7 +193,13 @@ class Cluster:
             raise UnreachableError(f"site {site} cannot be reached", site=site)
         coordinator = MemoryCoordinator(there.tree)
         coordinator.connect(lambda state: None)
-        self._lines.setdefault(site, []).append((gate, coordinator))
+        with self._lining:
+            cut = site in self._cut  # while it was made
+            if not cut:
+                self._lines.setdefault(site, []).append((gate, coordinator))
+        if cut:
+            there.tree.end_session(coordinator.session)
+            raise UnreachableError(f"site {site} cannot be reached", site=site)
         return Remote(site, Gated(MemoryLog(there.broker), gate), Gated(coordinator, gate))
 
     def _is_cut(self, address: str) -> bool:
@@ -294,8 +302,10 @@ class Cluster:
             self._others[site]._cut.discard(self.site)
 
     def _cut_to(self, site: str) -> None:
-        self._cut.add(site)
-        for gate, coordinator in self._lines.pop(site, ()):
+        with self._lining:
+            self._cut.add(site)
+            lines = self._lines.pop(site, [])
+        for gate, coordinator in lines:
             gate.kill()
             coordinator.tree.end_session(coordinator.session)  # as the server there does when a session is silent
 

@@ -106,3 +106,23 @@ def a_change_is_done_with_the_first_clean_partition() -> None:
         return self.now.partition_names(policy)[:1]
 
     patch(PolicyMapping, "partition_names", names)
+
+
+@mutant("P8", SEEDS)
+def objects_of_an_only_partition_do_not_go() -> None:
+    """Only where a mapping has one partition (`tests.sim.counts`)."""
+
+    def updating(self: PolicyMapping, policy: str) -> tuple[str, ...]:
+        return real(self, policy) if len(self.partition_names(policy)) > 1 else ()
+
+    real = patch(PolicyMapping, "updating", updating)
+
+
+@mutant("T8", SEEDS)
+def a_mapping_counts_sixteen_of_its_partitions() -> None:
+    """Only where it has more."""
+
+    def names(self: PolicyMapping, policy: str) -> tuple[str, ...]:
+        return real(self, policy)[:16]
+
+    real = patch(PolicyMapping, "partition_names", names)

@@ -11,7 +11,7 @@ import msgspec
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import digest
 from halog.core.table.states import State, StateChange
-from tests.sim import belated
+from tests.sim import belated, counts
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.violation import Violation
@@ -25,6 +25,7 @@ ACCOUNTS = (b"aaaa", b"bbbb", b"cccc")
 """Of each partition."""
 BALANCE = 100
 LIVENESS_MS = 6_000.0
+"""After healing. Twice as long where there are dozens of partitions: a few go through all of them, one by one."""
 REF = bytes(24)
 Heard = Callable[[res.Result, "Process"], None]
 
@@ -43,7 +44,8 @@ class Bank:
         if belated.given(seed):
             self.keep = belated.KEEP
         """Decisions remembered."""
-        self.names = tuple(f"p{i}" for i in range(worlds or chance.choice((2, 2, 3))))
+        self.names = tuple(f"p{i}" for i in range(worlds or counts.partitions(seed, chance.choice((2, 2, 3)))))
+        self.cover.hit(counts.told(len(self.names)))
         calm = calm or chance.random() < 0.3
         self.worlds: dict[str, World] = {}
         for name in self.names:
@@ -163,15 +165,16 @@ class Bank:
         return f"tellers still wait: {waiting}" if waiting else ""
 
     def settle(self) -> None:
-        end = self.engine.now + LIVENESS_MS
+        within = LIVENESS_MS * (2 if counts.is_many(len(self.names)) else 1)
+        end = self.engine.now + within
         while self.engine.now < end:
             self.engine.run(self.engine.now + 20.0)
             if not self.unwell():
                 return
             for world in self.worlds.values():
-                if world.unlogged and world.active() is None and end - self.engine.now < LIVENESS_MS / 2:
+                if world.unlogged and world.active() is None and end - self.engine.now < within / 2:
                     world._accept_loss()
-        raise Violation(f"liveness: {LIVENESS_MS:.0f} ms after healing {self.unwell()}")
+        raise Violation(f"liveness: {within:.0f} ms after healing {self.unwell()}")
 
 
 def digest_of(*parts: object) -> bytes:

@@ -80,7 +80,7 @@ class Market(Shop):
             self.mapping = opened(begun(self.mapping, wished))
             self.cover.hit("entries are made" if wished.listed else "entries go")
         elif self.mapping.changing is None:
-            count = chance.choice((len(now.names), len(self.names), len(self.names) - 1))
+            count = chance.choice((len(now.names), len(self.names), max(1, len(self.names) - 1)))
             wished = msgspec.structs.replace(
                 now, partitions=count, names=self.names[:count], ring_size=now.ring_size + 1
             )

@@ -19,6 +19,7 @@ from halog.core.ids import ABSENT, digest
 from halog.core.keys.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.core.table.states import State, StateChange
+from tests.sim import counts
 from tests.sim.bank import SHOP_SEEDS
 from tests.sim.bank_world import REF, Bank
 from tests.sim.faults import FAULTS
@@ -299,7 +300,8 @@ def staffed(shop: Shop, seed: int, customer: type[Customer], mover: type[Mover])
         for _ in range(chance.randint(0, 3)):
             shop.engine.at(150.0 + chance.random() * (length - 150.0), chance.choice(kinds), world)
     shop.tellers = [customer(shop, f"teller{i}", quota=25) for i in range(chance.choice((1, 2, 4)))]
-    shop.movers = [mover(shop, f"mover{i + 5}", quota=0) for i in range(chance.choice((1, 2)))]
+    movers = counts.movers(len(shop.names), chance.choice((1, 2)))
+    shop.movers = [mover(shop, f"mover{i + 5}", quota=0) for i in range(movers)]
     for teller in (*shop.tellers, *shop.movers):
         shop.engine.at(30.0 + 60.0 * chance.random(), teller.begin)
     for _ in range(chance.choice((1, 2, 4))):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev, results as res
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE, UPDATE, Change
+from tests.sim import counts
 from tests.sim.bank_world import ACCOUNTS, BALANCE, REF, Bank, Heard, digest_of
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Teller:
         if self.deal is not None or self.quota <= 0:
             return
         kind = self.rng.choices(("spread", "within", "audit"), (6, 2, 2))[0]
+        if kind == "spread" and len(self.bank.names) == 1:
+            kind = "within"
         deal = self.make(kind)
         if kind == "audit":
             self.quota -= 1
@@ -131,17 +134,18 @@ class Teller:
                 return False
             found.append((home, key, source.version(key), source.value(key)))
         fresh = [f for f in found if f[2] == ABSENT]
-        if fresh:  # opens the accounts of a whole partition
-            home = fresh[0][0]
-            deal.changes[home] = [Change(CREATE, REF, key, b"%d" % BALANCE, ABSENT) for key in ACCOUNTS]
+        if fresh:  # opens the accounts of a whole partition; of all that it meets where there are dozens
+            for home, *_ in fresh if counts.is_many(len(names)) else fresh[:1]:
+                deal.changes[home] = [Change(CREATE, REF, key, b"%d" % BALANCE, ABSENT) for key in ACCOUNTS]
             return True
         amount = self.rng.randint(1, 9)
         for i, (home, key, version, value) in enumerate(found):
-            if i == 2:  # a third one is only looked at
+            if i == 2 or (i > 2 and i % 2 and i + 1 == len(found)):  # a third one, or a last odd one, is only looked at
                 deal.reads.setdefault(home, []).append((key, version))
                 continue
             assert value is not None
-            new = int(value) + (amount if i else -amount)
+            gives = i == 0 or (i > 2 and i % 2 == 1)
+            new = int(value) + (-amount if gives else amount)
             deal.changes.setdefault(home, []).append(Change(UPDATE, REF, key, b"%d" % new, version))
             if self.rng.random() < 0.5:
                 deal.reads.setdefault(home, []).append((key, version))

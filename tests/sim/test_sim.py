@@ -10,6 +10,7 @@ from halog.core.roles import TRANSITIONS
 from halog.core.table import states as life, zones as core_zones
 from tests.sim import (
     bank,
+    counts,
     late,
     leases,
     lives,
@@ -99,6 +100,10 @@ over that has just given its log away; in 16123 one that was stopped answers beh
 
 RARE_BANKS = [2_097_407, 2_097_517, 2_097_611]
 """Their first partition had decided otherwise; look for new ones when the world's chances change."""
+
+DOZENS = [shop.SEEDS[158], market.SEEDS[126], patient.SEEDS[235]]
+"""Of dozens of partitions (`tests.sim.counts`): a shop, a market, and a bank of tellers that say that they live; others
+of banks are among the first."""
 
 RARE_SEEDS = [
     700,
@@ -244,6 +249,9 @@ INTERESTING = [
     "replication forced",
     "copied anew",
     "went out of a quorum",
+    *(f"{kind}: {many}" for kind in ("bank", "shop", "market") for many in counts.TOLD),
+    "patient: one partition",
+    "patient: dozens of partitions",
     "bank: spread True",
     "bank: spread False",
     "bank: within True",
@@ -371,7 +379,8 @@ def seen() -> Counter[str]:
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
-    moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], *RARE_BANKS, *shop.SEEDS[:SHOPS], *market.SEEDS[:MARKETS]]
+    moved = moves.SEEDS[:MOVED]
+    banks = [*bank.SEEDS[:BANKS], *RARE_BANKS, *DOZENS, *shop.SEEDS[:SHOPS], *market.SEEDS[:MARKETS]]
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]

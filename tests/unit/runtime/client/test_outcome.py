@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
@@ -29,6 +30,7 @@ from halog.errors import (
 from halog.runtime.client import two_phase as spanning
 from halog.runtime.client.commits import Commits
 from halog.runtime.rpc import frames
+from halog.runtime.rpc.request import Request
 from halog.testing.cluster import Cluster, wait_until
 from halog.testing.nodes import MemoryNode
 from tests.unit.counting import REGISTRY, Counter
@@ -180,10 +182,16 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def interruptible(by: BaseException | type[BaseException] = Interrupted) -> Iterator[None]:
-    """The main thread, once, soon after it meets what it is to be interrupted in."""
+def interruptible(
+    by: BaseException | type[BaseException] = Interrupted, *, between_attempts: bool = False
+) -> Iterator[None]:
+    """The main thread, once, soon after it meets what it is to be interrupted in; `between_attempts`: as soon as it is
+    at no attempt. One that is begun and has not come to the channel yet counts as sent."""
 
-    def interrupt(*of: object) -> None:
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        if between_attempts and is_at_an_attempt(frame):
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
+            return
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         raise by
 
@@ -195,6 +203,13 @@ def interruptible(by: BaseException | type[BaseException] = Interrupted) -> Iter
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *others)
+
+
+def is_at_an_attempt(frame: FrameType | None) -> bool:
+    """Is a request marked as presented, and not settled yet?"""
+    while frame is not None and frame.f_code is not Request._asked.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def interrupt_soon() -> None:
@@ -255,7 +270,7 @@ def test_what_was_never_sent_did_not_happen_also_where_it_is_interrupted(
         for name in names:
             tx.get(Counter, name).value += 1
         channel.request = request
-        with interruptible():
+        with interruptible(between_attempts=meets is refused):
             tx.commit()
     assert tx.outcome == outcome
     asked: list[bytes] = []
