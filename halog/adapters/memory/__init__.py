@@ -3,7 +3,7 @@ on.
 
 Several nodes of one process share a `MemoryBroker`, a `MemoryTree` and, as their disks, `MemoryDisk`s; each has its own
 `MemoryLog`, `MemoryCoordinator` and `MemoryStore` on them. The channel between nodes is the real one, on loopback.
-Nothing here touches a file.
+Nothing here touches a file. Disks fail, fill up and are slow when a test says so: see `MemoryDisk`.
 """
 
 from __future__ import annotations

@@ -90,24 +90,18 @@ def test_an_append_the_session_refuses_ends_the_epoch_at_once(
 
 @pytest.mark.feature("P10", "R4")
 @pytest.mark.parametrize("error", [StoreError("no space left on device"), ValueError("not of our tree")])
-def test_an_active_node_that_cannot_store_gives_the_partition_up(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_an_active_node_that_cannot_store_gives_the_partition_up(cluster: Cluster, error: Exception) -> None:
     active = cluster.active_for(Counter, "c")
-    host = host_of(cluster, active)
-    monkeypatch.setattr(host.store, "write", failing(error, 10**9, host.store.write))
+    cluster.disks[active].fail(error)
     assert add(cluster) == 1
     wait_until(lambda: cluster.active_for(Counter, "c") != active, "it is still active")
     assert add(cluster) == 2
 
 
 @pytest.mark.feature("R4")
-def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(cluster: Cluster) -> None:
     (replica,) = [r.node for r in cluster.tables()[cluster.partition_of(Counter, "c")].replicas if r.kind == "sync"]
-    host = host_of(cluster, replica)
-    monkeypatch.setattr(host.store, "write", failing(StoreError("no space left on device"), 10**9, host.store.write))
+    cluster.disks[replica].fill_up()
     assert add(cluster) == 1
     wait_until(lambda: copy_on(cluster, replica).core.state.role is Role.FAILED, "it still follows")
     assert add(cluster) == 2
@@ -183,12 +177,10 @@ def test_an_answer_that_raises_keeps_nobody_from_his(cluster: Cluster) -> None:
 
 
 @pytest.mark.feature("P10")
-def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_whole(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_whole(cluster: Cluster) -> None:
     node = cluster.node(cluster.active_for(Counter, "c"))
     copy = copy_on(cluster, node.runtime.name)
-    monkeypatch.setattr(copy.objects.store, "get", failing(StoreError("EIO"), 1, copy.objects.store.get))
+    cluster.disks[node.runtime.name].fail(StoreError("EIO"), at=["read"], times=1)
     with pytest.raises(StoreError), node.transaction() as tx:
         tx.create(Counter("new"))
     assert copy._reporting is ReportDuty.KEPT
