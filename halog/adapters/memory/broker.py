@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from halog.adapters.memory.faults import Faults
 from halog.errors import LogError, RefusedError
 from halog.ports import TopicPartition
 
@@ -73,6 +74,8 @@ class MemoryBroker:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.faults = Faults()
+        """Holds the faults of what is done by a `MemoryLog`: `append`, `put`, `read`, `bounds`, …"""
         self._topics: dict[str, tuple[bool, list[Shelf]]] = {}
         self._listeners: dict[TopicPartition, set[Callable[[], None]]] = {}
         self._writers: dict[str, int] = {}

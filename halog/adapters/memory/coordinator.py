@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from halog.adapters.memory.faults import Faults
 from halog.adapters.memory.tree import MemoryTree, MemoryZnode
 from halog.adapters.znode_size import check_size
 from halog.adapters.zookeeper.callback_thread import Dispatcher
@@ -25,6 +26,8 @@ class MemoryCoordinator:
 
     def __init__(self, tree: MemoryTree | None = None) -> None:
         self.tree = tree or MemoryTree()
+        self.faults = Faults()
+        """Holds the faults of this session alone."""
         self.session = 0
         self._state = SessionState.LOST
         self._on_state: Callable[[SessionState], None] = lambda state: None
@@ -41,6 +44,9 @@ class MemoryCoordinator:
         self._enter(SessionState.CONNECTED)
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
+        return self._perform("create", path, lambda: self._create(path, data, ephemeral))
+
+    def _create(self, path: str, data: bytes, ephemeral: bool) -> bool:
         self._check()
         check_size(path, data)
         made = self.tree.create(path, data, self.session if ephemeral else 0)
@@ -51,12 +57,15 @@ class MemoryCoordinator:
 
     def get(self, path: str) -> Versioned | None:
         self._check()
-        return self.tree.get(path)
+        return self._perform("get", path, lambda: self.tree.get(path))
 
     def get_many(self, paths: Sequence[str]) -> list[Versioned | None]:
         return [self.get(path) for path in paths]
 
     def set(self, path: str, data: bytes, version: int) -> int:
+        return self._perform("set", path, lambda: self._set(path, data, version))
+
+    def _set(self, path: str, data: bytes, version: int) -> int:
         self._check()
         check_size(path, data)
         result = self.tree.set(path, data, version)
@@ -65,12 +74,18 @@ class MemoryCoordinator:
         return result
 
     def confirm(self, path: str, version: int) -> None:
+        self._perform("confirm", path, lambda: self._confirm(path, version))
+
+    def _confirm(self, path: str, version: int) -> None:
         self._check()
         self.tree.confirm(path, version)
         if self._reply_lost():
             raise UnknownResult(f"confirm {path}: the reply was lost")
 
     def delete(self, path: str, version: int = -1) -> bool:
+        return self._perform("delete", path, lambda: self._delete(path, version))
+
+    def _delete(self, path: str, version: int) -> bool:
         self._check()
         done = self.tree.delete(path, version)
         if self._reply_lost():
@@ -79,7 +94,7 @@ class MemoryCoordinator:
 
     def children(self, path: str) -> list[str]:
         self._check()
-        return self.tree.children(path)
+        return self._perform("children", path, lambda: self.tree.children(path))
 
     def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
         _Watch(self, path, lambda: self.tree.get(path), lambda value: changed(path, value))
@@ -105,7 +120,7 @@ class MemoryCoordinator:
         """Do nothing: nothing here is waited for."""
 
     def sync(self, path: str) -> None:
-        self._check()
+        self._perform("sync", path, self._check)
 
     def close(self) -> None:
         if self._dispatch is not None:
@@ -141,6 +156,12 @@ class MemoryCoordinator:
         self._lose_reply += count
 
     # ---- inside
+
+    def _perform(self, operation: str, path: str, land: Callable[[], T]) -> T:
+        """Carry out an operation, or let it meet the faults of the tree and, before those, of this session."""
+        if self.faults or self.tree.faults:
+            return self.faults.perform(operation, path, lambda: self.tree.faults.perform(operation, path, land))
+        return land()
 
     def _reply_lost(self) -> bool:
         lost = self._lose_reply > 0

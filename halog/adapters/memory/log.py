@@ -7,12 +7,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from halog.adapters.memory.broker import Answer, MemoryBroker, TopicRow, Wire
 from halog.errors import ClosedError, DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
 from halog.ports import Delivery, Entry, JournalResult, OutOfRange, TopicPartition
 
+T = TypeVar("T")
 log = logging.getLogger("halog.memory")
 MAX_QUEUED = 100_000  # as the Kafka adapter's produce queue
 MAX_BYTES = 6 << 20  # as the Kafka adapter's message.max.bytes
@@ -27,7 +29,7 @@ class MemoryLog:
     def ensure_topic(
         self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False, keep_ms: int | None = None
     ) -> None:
-        self.broker.ensure(topic, partitions, compacted)
+        self._perform("ensure_topic", topic, lambda: self.broker.ensure(topic, partitions, compacted))
 
     def grow_topic(self, topic: str, partitions: int) -> None:
         self.broker.grow(topic, partitions)
@@ -42,11 +44,17 @@ class MemoryLog:
         return MemoryTail(self.broker)
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
+        return self._perform("bounds", tp, lambda: self._bounds(tp))
+
+    def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
         with self.broker.lock:
             shelf = self.broker.shelf(tp)
             return shelf.start, shelf.end
 
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
+        return self._perform("read", tp, lambda: self._read(tp, start, end, timeout_s))
+
+    def _read(self, tp: TopicPartition, start: int, end: int, timeout_s: float) -> Iterator[Entry]:
         self._await_end(tp, end, timeout_s)
         with self.broker.lock:
             shelf = self.broker.shelf(tp)
@@ -55,12 +63,15 @@ class MemoryLog:
 
     def _await_end(self, tp: TopicPartition, end: int, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while self.bounds(tp)[1] < end:
+        while self._bounds(tp)[1] < end:
             if time.monotonic() > deadline:
                 raise DeadlineError(f"{tp.topic}/{tp.partition} did not reach offset {end} in {timeout_s} s", end=end)
             time.sleep(0.002)
 
     def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
+        return self._perform("read_keyed", tp, lambda: self._read_keyed(tp, start))
+
+    def _read_keyed(self, tp: TopicPartition, start: int) -> Iterator[tuple[bytes, bytes | None]]:
         with self.broker.lock:
             shelf = self.broker.shelf(tp)
             rows = list(shelf.since(max(start, shelf.start), len(shelf.rows)))
@@ -72,7 +83,7 @@ class MemoryLog:
         return ((row.key or b"", row.headers) for row in rows if not row.is_marker)
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
-        self.broker.write(tp, [(key, value, {})], marker=False)
+        self._perform("put", tp, lambda: self.broker.write(tp, [(key, value, {})], marker=False))
 
     def journal(self, tp: TopicPartition) -> MemoryJournal:
         return MemoryJournal(self.broker, tp)
@@ -81,10 +92,13 @@ class MemoryLog:
         return MemoryTransaction(self.broker, transactional_id)
 
     def trim(self, tp: TopicPartition, before: int) -> None:
-        self.broker.trim(tp, before)
+        self._perform("trim", tp, lambda: self.broker.trim(tp, before))
 
     def close(self) -> None:
         """Do nothing: the broker is shared."""
+
+    def _perform(self, operation: str, about: TopicPartition | str, land: Callable[[], T]) -> T:
+        return self.broker.faults.perform(operation, about, land)
 
 
 class MemoryJournal:
@@ -153,7 +167,7 @@ class MemorySession:
             self._pending[number] = done
         answer = self._answer(number)
         try:
-            self._broker.send(Wire(tp, data, answer))
+            self._broker.faults.perform("append", tp, lambda: self._broker.send(Wire(tp, data, answer)))
         except LogError as e:
             answer(None, str(e))
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from halog.adapters.memory.faults import Faults
 from halog.errors import CoordinatorError, VersionError
 from halog.ports import Versioned
 
@@ -36,6 +37,8 @@ class MemoryTree:
     """Holds what several `MemoryCoordinator`s of one process share. It calls listeners outside its lock."""
 
     def __init__(self) -> None:
+        self.faults = Faults()
+        """Holds the faults of all sessions' operations. Whoever asks the tree itself, as tests do, meets none."""
         self._lock = threading.RLock()
         self._nodes: dict[str, MemoryZnode] = {}
         self._sessions: set[int] = set()

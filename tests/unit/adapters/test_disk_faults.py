@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.adapters.memory import MemoryDisk, MemoryStore
+from halog.adapters.memory import Attempt, MemoryDisk, MemoryStore
 from halog.errors import StoreError
 
 pytestmark = pytest.mark.feature("X5")
@@ -48,7 +48,7 @@ def test_a_full_disk_takes_nothing_and_goes_on_reading_until_it_is_healed(how: s
 @pytest.mark.parametrize("how", READS)
 def test_a_disk_that_fails_to_read_fails_so_often(how: str) -> None:
     disk, store = held_store()
-    disk.fail(StoreError("EIO"), at=["read"], times=2)
+    disk.faults.fail("read", StoreError("EIO"), times=2)
     for _ in range(2):
         with pytest.raises(StoreError, match="EIO"):
             READS[how](store)
@@ -58,7 +58,7 @@ def test_a_disk_that_fails_to_read_fails_so_often(how: str) -> None:
 
 def test_a_disk_may_fail_at_its_flushes_alone() -> None:
     disk, store = held_store()
-    disk.fail(StoreError("the disk is gone"), at=["flush"])
+    disk.faults.fail("flush", StoreError("the disk is gone"))
     WRITES["write"](store)
     with pytest.raises(StoreError, match="gone"):
         WRITES["flush"](store)
@@ -66,7 +66,7 @@ def test_a_disk_may_fail_at_its_flushes_alone() -> None:
 
 def test_a_slow_disk_keeps_its_writers_waiting_and_nobody_else() -> None:
     disk, store = held_store()
-    disk.hold(at=["flush"])
+    disk.hold("flush")
     writer = threading.Thread(target=WRITES["flush"], args=(store,), daemon=True)
     writer.start()
     store.write([(b"other", b"1")])
@@ -77,10 +77,15 @@ def test_a_slow_disk_keeps_its_writers_waiting_and_nobody_else() -> None:
     assert store.get(b"k") == b"2"
 
 
-def test_what_is_written_is_told_with_what_it_is_asked_to_be() -> None:
+def test_what_is_written_can_be_looked_at_when_it_is_there() -> None:
     disk, store = held_store()
-    told: list[tuple[dict[bytes, bytes | None], bool, bytes | None]] = []
-    disk.on_write(lambda items, flush: told.append((dict(items), flush, store.get(b"k"))))
-    store.write([(b"k", b"2")])
+    seen: list[tuple[object, bytes | None]] = []
+
+    def written(attempt: Attempt[None]) -> None:
+        attempt.land()
+        seen.append((attempt.about, store.get(b"k")))
+
+    disk.faults.add("flush", written)
+    store.write([(b"other", b"2")])
     store.write([(b"k", None)], flush=True)
-    assert told == [({b"k": b"2"}, False, b"2"), ({b"k": None}, True, None)]
+    assert seen == [([(b"k", None)], None)]

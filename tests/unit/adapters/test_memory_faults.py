@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
+
+import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
-from halog.ports import OutOfRange, TopicPartition
+from halog.errors import DeadlineError, LogError, UnreachableError
+from halog.ports import OutOfRange, TopicPartition, UnknownResult, Versioned
 
 TP = TopicPartition("t", 0)
 
@@ -106,3 +110,82 @@ def test_a_truncated_tail_regresses_the_log() -> None:
     while session.poll(0):
         pass
     assert outcomes[-1] == (4, None)
+
+
+# --- single operations that fail ---
+
+
+def session_on(tree: MemoryTree) -> MemoryCoordinator:
+    coordinator = MemoryCoordinator(tree)
+    coordinator.connect(lambda state: None)
+    return coordinator
+
+
+def test_an_operation_on_a_path_fails_before_or_behind_what_it_does() -> None:
+    """At all sessions of a tree, or at one; other paths, other operations and later ones are as ever."""
+    tree = MemoryTree()
+    one, other = session_on(tree), session_on(tree)
+    one.create("tables/a", b"1")
+    tree.faults.fail("set", UnknownResult("no answer"), "tables/", lands=True, times=1)
+    with pytest.raises(UnknownResult):
+        one.set("tables/a", b"2", 0)
+    assert other.get("tables/a") == Versioned(b"2", 1)
+    with one.faults.fail("set", UnreachableError("away"), "tables/a") as fault:
+        with pytest.raises(UnreachableError, match="away"):
+            one.set("tables/a", b"3", 1)
+        assert other.set("tables/a", b"4", 1) == 2
+        assert one.create("tables/b", b"")
+        assert one.set("tables/b", b"5", 0) == 1
+    assert one.set("tables/a", b"6", 2) == 3
+    assert [a.about for a in fault.met] == ["tables/a"]
+    one.close(), other.close()
+
+
+def test_what_met_a_fault_may_land_later_and_the_newest_fault_is_met_first() -> None:
+    tree, seen = MemoryTree(), list[str]()
+    one = session_on(tree)
+    one.create("a", b"1")
+    tree.faults.add("set", lambda attempt: seen.append("older") or attempt.land())
+    late = tree.faults.fail("set", DeadlineError("no answer"), lambda path: path == "a", times=1)
+    with pytest.raises(DeadlineError):
+        one.set("a", b"2", 0)
+    assert seen == []
+    assert late.met[0].land() == 1
+    assert (seen, one.get("a")) == (["older"], Versioned(b"2", 1))
+    one.close()
+
+
+def test_a_log_fails_by_topic_and_partition() -> None:
+    log, outcomes = log_with_topic(), Outcomes()
+    log.ensure_topic("u", 1)
+    session = log.session()
+    log.broker.faults.fail("append", LogError("refused"), "t", times=1)
+    session.append(TP, b"1", outcomes)
+    assert session.poll(0) == 1
+    assert (outcomes, session.failed, read_values(log)) == ([(None, "refused")], "refused", [])
+    with log.broker.faults.fail("bounds", LogError("busy"), lambda tp: tp == TP):
+        with pytest.raises(LogError, match="busy"):
+            log.bounds(TP)
+        assert log.bounds(TopicPartition("u", 0)) == (0, 0)
+    assert log.bounds(TP) == (0, 0)
+
+
+def test_a_request_is_lost_on_its_way_there_or_back_or_is_answered_by_the_test() -> None:
+    asked, server, channel = list[bytes](), MemoryChannel(), MemoryChannel()
+
+    def answers(peer: Any, frame: bytes) -> None:
+        asked.append(frame)
+        peer.send(b"yes")
+
+    address = server.listen("127.0.0.1:0", answers, lambda peer: None)
+    channel.faults.fail("request", DeadlineError("lost"), lambda frame: frame == b"there", times=1)
+    channel.faults.fail("request", DeadlineError("lost"), lambda frame: frame == b"back", lands=True, times=1)
+    channel.faults.add("request", lambda attempt: b"no", lambda frame: frame == b"mine")
+    for lost in (b"there", b"back"):
+        with pytest.raises(DeadlineError, match="lost"):
+            channel.request(address, lost, 5.0)
+    assert asked == [b"back"]
+    assert channel.request(address, b"mine", 5.0) == b"no"
+    assert channel.request(address, b"there", 5.0) == b"yes"
+    assert asked == [b"back", b"there"]
+    channel.close(), server.close()

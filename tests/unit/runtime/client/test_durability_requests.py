@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 import halog
+from halog.adapters.memory import Attempt
 from halog.config import TimingConfig
 from halog.core.durability import Durability
 from halog.core.log.provisional import EARLY
@@ -30,8 +31,9 @@ KEYS = ("c", "d")
 @contextmanager
 def running(nodes: int = 2, sync: int = 1) -> Iterator[Cluster]:
     made = Cluster(nodes, partitions=1, sync_replicas=sync, registry=REGISTRY)
-    # a busy machine is no dead replica; and where the log is held, commits go on as long as an append may take
-    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000)
+    # a busy machine is no dead replica; and where the log is held, commits go on as long as an append may take; nothing
+    # is flushed but what somebody asked for
+    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000, store_flush_ms=600_000)
     made.config = replace(made.config, timing=timing).validate()
     with made as cluster:
         with cluster.client().transaction() as tx:
@@ -186,12 +188,13 @@ def flushed_lsns(cluster: Cluster, node: str) -> list[int]:
     """The lsn its store ended with at each flush."""
     objects, told = copy_of(cluster, node).objects, list[int]()
 
-    def written(items: Mapping[bytes, bytes | None], flush: bool) -> None:
+    def flushed(attempt: Attempt[None]) -> None:
+        attempt.land()
         position = objects.load_position()
-        if flush and position is not None:
+        if position is not None:
             told.append(position.state.lsn)
 
-    cluster.disks[node].on_write(written)
+    cluster.disks[node].faults.add("flush", flushed)
     return told
 
 
@@ -251,7 +254,7 @@ def test_a_slow_disk_holds_up_only_those_that_wait_for_it() -> None:
     """No lock is held meanwhile: the replica goes on holding and reading."""
     with running() as cluster:
         (other,) = replicas(cluster)
-        cluster.disks[other].hold(at=["flush"])
+        cluster.disks[other].hold("flush")
         waits = in_background(cluster.client(), MORE)
         for n in range(20):
             add(cluster.client())
@@ -265,7 +268,7 @@ def test_a_slow_disk_holds_up_only_those_that_wait_for_it() -> None:
 def test_a_replica_whose_disk_fails_stops_and_another_one_flushes_it() -> None:
     with running(nodes=3) as cluster:
         (sync,) = (r.node for r in table(cluster).replicas if r.kind == "sync")
-        cluster.disks[sync].fail(StoreError("the disk is gone"), at=["flush"])
+        cluster.disks[sync].faults.fail("flush", StoreError("the disk is gone"))
         add(cluster.client(), MORE)
         assert isinstance(copy_of(cluster, sync).error, StoreError)
         assert sync not in {r.node for r in table(cluster).replicas if r.kind == "sync"}

@@ -92,7 +92,8 @@ def test_an_append_the_session_refuses_ends_the_epoch_at_once(
 @pytest.mark.parametrize("error", [StoreError("no space left on device"), ValueError("not of our tree")])
 def test_an_active_node_that_cannot_store_gives_the_partition_up(cluster: Cluster, error: Exception) -> None:
     active = cluster.active_for(Counter, "c")
-    cluster.disks[active].fail(error)
+    for operation in ("write", "flush"):
+        cluster.disks[active].faults.fail(operation, error)
     assert add(cluster) == 1
     wait_until(lambda: cluster.active_for(Counter, "c") != active, "it is still active")
     assert add(cluster) == 2
@@ -180,7 +181,7 @@ def test_an_answer_that_raises_keeps_nobody_from_his(cluster: Cluster) -> None:
 def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_whole(cluster: Cluster) -> None:
     node = cluster.node(cluster.active_for(Counter, "c"))
     copy = copy_on(cluster, node.runtime.name)
-    cluster.disks[node.runtime.name].fail(StoreError("EIO"), at=["read"], times=1)
+    cluster.disks[node.runtime.name].faults.fail("read", StoreError("EIO"), times=1)
     with pytest.raises(StoreError), node.transaction() as tx:
         tx.create(Counter("new"))
     assert copy._reporting is ReportDuty.KEPT

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from halog.adapters.memory import MemoryDisk
+from halog.adapters.memory import Attempt, MemoryDisk
 from halog.core.log import records
 from halog.core.roles import Role
 from halog.errors import StoreError
@@ -147,7 +147,13 @@ def test_it_is_stored_when_the_commit_returns_and_flushed_if_that_was_asked_for(
         copy = replica(cluster)
         done = list[tuple[int, bool]]()
         disk = cluster.disks[copy.core.state.me.node]
-        disk.on_write(lambda items, flush: done.append((len(stowed_of(copy)), flush)))
+
+        def stored(attempt: Attempt[None], flush: bool) -> None:
+            attempt.land()
+            done.append((len(stowed_of(copy)), flush))
+
+        disk.faults.add("write", lambda attempt: stored(attempt, False))
+        disk.faults.add("flush", lambda attempt: stored(attempt, True))
         for number in range(1, 6):
             add(cluster)
             assert len(stowed_of(copy)) >= number
@@ -173,7 +179,7 @@ def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool) -> None:
     with counting("SYNC", silent_ms=500) as cluster, ThreadPoolExecutor(1) as pool:
         copy = replica(cluster)
         disk = cluster.disks[copy.core.state.me.node]
-        disk.fail(StoreError("the disk is full"), at=["flush" if flush else "write"])
+        disk.faults.fail("flush" if flush else "write", StoreError("the disk is full"))
         counted = pool.submit(add, cluster)
         wait_until(lambda: copy.core.state.role is Role.FAILED, "the copy has stopped")
         assert "the disk is full" in str(copy.error)

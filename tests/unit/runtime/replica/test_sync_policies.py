@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
+from halog.adapters.memory import Attempt
 from halog.runtime.store.object_table import ObjectTable
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -17,7 +19,10 @@ pytestmark = pytest.mark.feature("R6")
 
 @contextmanager
 def running(remote_sync: str) -> Iterator[Cluster]:
-    with Cluster(2, partitions=1, registry=REGISTRY, remote_sync=remote_sync) as cluster:
+    """Nothing is flushed but what the policy asks for."""
+    made = Cluster(2, partitions=1, registry=REGISTRY, remote_sync=remote_sync)
+    made.config = replace(made.config, timing=replace(made.config.timing, store_flush_ms=600_000)).validate()
+    with made as cluster:
         cluster.settle()
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))
@@ -69,7 +74,13 @@ def test_only_sync_goes_down_to_the_disk(policy: str, flushed: bool) -> None:
     with running(policy) as cluster:
         name = replica(cluster)
         objects, told = objects_of(cluster, name), list[tuple[int, bool]]()
-        cluster.disks[name].on_write(lambda items, flush: told.append((stored_lsn(objects), flush)))
+
+        def stored(attempt: Attempt[None], flush: bool) -> None:
+            attempt.land()
+            told.append((stored_lsn(objects), flush))
+
+        cluster.disks[name].faults.add("write", lambda attempt: stored(attempt, False))
+        cluster.disks[name].faults.add("flush", lambda attempt: stored(attempt, True))
         for _ in range(10):
             lsn = count(cluster)
             assert any(at >= lsn and flush is flushed for at, flush in told)
