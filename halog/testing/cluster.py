@@ -165,6 +165,8 @@ class Cluster:
             return
         for client in self._clients:
             client.close()
+        for disk in self.disks.values():
+            disk.heal()
         for name in list(self.running):
             self.resume(name)
         for name in list(self.running):
@@ -313,6 +315,7 @@ class Cluster:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
         hurt = self.running.pop(name)
         hurt.gate.kill()
+        self.disks[name].heal()
         hurt.channel.close()
         hurt.coordinator.expire(reconnect=False)
         hurt.coordinator.close()

@@ -6,8 +6,8 @@ Several nodes of one process share a `MemoryBroker`, a `MemoryTree` and, as thei
 Nothing here touches a file.
 
 A test that needs a server to fail or to be slow says so at the server: `MemoryBroker.hold`, `lose_reply`, `trim`,
-`truncate`; `MemoryCoordinator.suspend`, `expire`, `lose_reply`; and for single operations the `faults` of a tree, a
-session, a broker or a channel (`halog.adapters.memory.faults`).
+`truncate`; `MemoryCoordinator.suspend`, `expire`, `lose_reply`; `MemoryDisk.fill_up`, `hold`; and for single operations
+the `faults` of a tree, a session, a broker, a channel or a disk (`halog.adapters.memory.faults`).
 """
 
 from __future__ import annotations

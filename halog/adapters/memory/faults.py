@@ -122,5 +122,10 @@ class Faults:
                 land = partial(fault.perform, about, land)
         return land()
 
+    def end(self) -> None:
+        """End all faults there are."""
+        for fault in self._faults:
+            fault.end()
+
     def __bool__(self) -> bool:
         return bool(self._faults)

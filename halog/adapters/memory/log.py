@@ -35,10 +35,10 @@ class MemoryLog:
         self.broker.grow(topic, partitions)
 
     def partitions(self, topic: str) -> int:
-        return self.broker.partitions(topic)
+        return self._perform("partitions", topic, lambda: self.broker.partitions(topic))
 
     def session(self) -> MemorySession:
-        return MemorySession(self.broker)
+        return self._perform("session", "", lambda: MemorySession(self.broker))
 
     def tail(self, *, patient: bool = False, slow: bool = False) -> MemoryTail:
         return MemoryTail(self.broker)

@@ -26,10 +26,11 @@ ASKED_S: Final = 1.0
 
 
 class MomentRelease:
-    """A `MomentRelease` serves all scans of one node."""
+    """A `MomentRelease` serves all scans of one node. `kept_ms`: so long a moment is kept elsewhere."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, kept_ms: int = KEPT_MS) -> None:
         self._asker = asker
+        self._kept_s = kept_ms / 1000
         self._given_up: SimpleQueue[tuple[str, bytes, float] | None] = SimpleQueue()
         """Holds partition, moment and the time until which it is kept there. Only this kind of queue may be put into at
         any moment."""
@@ -46,7 +47,7 @@ class MomentRelease:
 
     def given_up(self, partition: str, moment: bytes) -> None:
         """Put a moment into the queue that no scan needs any more."""
-        self._given_up.put((partition, moment, time.monotonic() + KEPT_MS / 1000))
+        self._given_up.put((partition, moment, time.monotonic() + self._kept_s))
 
     def close(self) -> None:
         """Stop: no moment is released any more."""

@@ -42,6 +42,11 @@ class DecisionDelivery:
         """Stop: the next active node asks again."""
         self._errands.close()
 
+    @property
+    def pending(self) -> int:
+        """Return how many messages and questions to other nodes are under way or wait."""
+        return self._errands.pending()
+
     def spread(self, copy: Copy, e: fx.Spread) -> None:
         """Tell each of the participants. Those that this node serves are told on this very thread, once it has released
         the copy's lock."""

@@ -47,15 +47,29 @@ class _QueuedEvent(NamedTuple):
 
 
 class History:
-    """A `History` writes the events of one run of a node. Thread-safe; only `close` ever waits."""
+    """A `History` writes the events of one run of a node. Thread-safe; only `close` ever waits. `gather_s`, `again_s`,
+    `room`: see GATHER_S, AGAIN_S and MAX_WAITING_BYTES."""
 
-    def __init__(self, cluster: str, node: str, run: int, journal: Callable[[], LogJournal]) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        node: str,
+        run: int,
+        journal: Callable[[], LogJournal],
+        *,
+        gather_s: float = GATHER_S,
+        again_s: float = AGAIN_S,
+        room: int = MAX_WAITING_BYTES,
+    ) -> None:
         self.cluster = cluster
         self.node = node
         self.run = run
         self.dropped = 0
         """Events that the history does not hold: the log was away for longer than the queue could bridge, or found them
         too large."""
+        self._gather_s = gather_s
+        self._again_s = again_s
+        self._room = room
         self._open_journal = journal
         self._journal: LogJournal | None = None
         self._changed = threading.Condition()
@@ -116,7 +130,7 @@ class History:
         data, without = told.to_bytes(), lean(told)
         if without == told:
             return _QueuedEvent(data)
-        room = self._bytes + len(data) <= MAX_WAITING_BYTES
+        room = self._bytes + len(data) <= self._room
         return _QueuedEvent(data, without.to_bytes()) if room else _QueuedEvent(without.to_bytes())
 
     def _lose(self, count: int) -> None:
@@ -143,7 +157,7 @@ class History:
                     self.dropped += len(self._waiting)
                     return
             if left:
-                self._closing.wait(AGAIN_S)
+                self._closing.wait(self._again_s)
             else:
                 self._tell_gap()
 
@@ -151,7 +165,7 @@ class History:
         """Return what waits; nothing if the node closes and all is written."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
-        self._closing.wait(GATHER_S)
+        self._closing.wait(self._gather_s)
         with self._changed:
             batch = list(self._waiting)
             self._waiting.clear()

@@ -91,12 +91,23 @@ def partition_notifier(*given: Any, registry: Registry = DEFAULT) -> Any:
 
 
 class PartitionStates:
-    """Keeps the states for one run of a node. `updating` says whether objects go from or to a partition."""
+    """Keeps the states for one run of a node. `updating` says whether objects go from or to a partition. `max_waiting`,
+    `close_s`: see MAX_WAITING and CLOSE_S."""
 
-    def __init__(self, me: str, history: History, updating: Callable[[str], bool] = lambda name: False) -> None:
+    def __init__(
+        self,
+        me: str,
+        history: History,
+        updating: Callable[[str], bool] = lambda name: False,
+        *,
+        max_waiting: int = MAX_WAITING,
+        close_s: float = CLOSE_S,
+    ) -> None:
         self._me = me
         self._history = history
         self._updating = updating
+        self._max_waiting = max_waiting
+        self._close_s = close_s
         self._lives: dict[str, StateTracker] = {}
         self._untold: dict[str, StateChange] = {}
         """By partition: the step into its transient state, where another node seemed to be the one to report it."""
@@ -128,9 +139,9 @@ class PartitionStates:
             self._lock.notify_all()
         self._news.put(None)
         if self._thread.is_alive():
-            self._thread.join(CLOSE_S)
+            self._thread.join(self._close_s)
         if caller is not None and caller is not threading.current_thread():
-            caller.join(CLOSE_S)
+            caller.join(self._close_s)
 
     # --- what may have changed; any thread, never waits ---
 
@@ -273,11 +284,13 @@ class PartitionStates:
         )
         with self._lock:
             wanted = [e for e in self._notifiers if not e[1] or table.name in e[1]]
-            taken = wanted[: max(0, MAX_WAITING - len(self._calls))]
+            taken = wanted[: max(0, self._max_waiting - len(self._calls))]
             self._calls.extend((e, change) for e in taken)
             self._lock.notify_all()
         for notifier, _ in wanted[len(taken) :]:
-            logger.error("notifiers are %d changes behind: %s is not called with %s", MAX_WAITING, notifier, change)
+            logger.error(
+                "notifiers are %d changes behind: %s is not called with %s", self._max_waiting, notifier, change
+            )
 
     def _call(self) -> None:
         while (due := self._next_call()) is not None:

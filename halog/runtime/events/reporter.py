@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from halog.core.roles import LEADING, Role
@@ -51,10 +51,11 @@ class ReportedCopy(Protocol):
 
 
 class EventReporter:
-    """A node's `EventReporter` tells the event history what happens in one run of it."""
+    """A node's `EventReporter` tells the event history what happens in one run of it. `clock` counts seconds."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, clock: Callable[[], float] = time.monotonic) -> None:
         self.history = history
+        self._clock = clock
         self._roles: dict[str, str] = {}
         self._refused: dict[str, float] = {}
         self._cut: set[str] = set()
@@ -132,7 +133,7 @@ class EventReporter:
 
     def intruder(self, name: str, why: str) -> None:
         """Report that somebody was refused. `name` is short, since it is kept."""
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             self._refused = {n: at for n, at in self._refused.items() if now - at < INTRUDER_S}
             if name in self._refused:

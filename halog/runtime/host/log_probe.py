@@ -60,11 +60,11 @@ class AskedCopy(Protocol):
 class _Question:
     __slots__ = ("asked_ms", "copy", "round", "serves", "since_ms", "tried")
 
-    def __init__(self, copy: AskedCopy, e: fx.AskLog) -> None:
+    def __init__(self, copy: AskedCopy, e: fx.AskLog, now_ms: int) -> None:
         self.copy = copy
         self.round = e.round
         self.since_ms = e.since_ms
-        self.asked_ms = monotonic_ms()
+        self.asked_ms = now_ms
         self.tried = 0
         self.serves = e.serves
 
@@ -78,14 +78,22 @@ class _Question:
 
 class LogQuestions:
     """`LogQuestions` asks the log for one node. `end(tp, timeout_s)` asks the log; `ready()` says whether there is a
-    session to append with; `tell(kind, cause, more)` tells the history."""
+    session to append with; `tell(kind, cause, more)` tells the history. `clock` counts ms, as the copies' driver does;
+    `pause_s`, `wait_s`: see PAUSE_S and WAIT_S."""
 
     def __init__(
         self,
         end: Callable[[TopicPartition, float], object],
         ready: Callable[[], bool],
         tell: Callable[[Kind, str, Mapping[str, Any]], None],
+        *,
+        clock: Callable[[], int] = monotonic_ms,
+        pause_s: float = PAUSE_S,
+        wait_s: float = WAIT_S,
     ) -> None:
+        self._clock = clock
+        self._pause_s = pause_s
+        self._wait_s = wait_s
         self._end = end
         self._ready = ready
         self._tell = tell
@@ -106,12 +114,12 @@ class LogQuestions:
     def ask(self, copy: AskedCopy, e: fx.AskLog) -> None:
         """The copy wants to know; a later question replaces its earlier one."""
         with self._lock:
-            self._open[copy.name] = _Question(copy, e)
+            self._open[copy.name] = _Question(copy, e, self._clock())
             self._lock.notify_all()
 
     def turn(self, closing: threading.Event) -> None:
         """Ask for one partition, and wait for the answer."""
-        question, begin = self._next(), monotonic_ms()
+        question, begin = self._next(), self._clock()
         if question is None:
             self._look_again(closing)
             return
@@ -123,32 +131,32 @@ class LogQuestions:
         except Exception as error:
             self._look(str(error))
             self._again(question)
-            closing.wait(PAUSE_S)
+            closing.wait(self._pause_s)
         else:
-            self._answered(question, monotonic_ms() - begin)
+            self._answered(question, self._clock() - begin)
 
     def _look_again(self, closing: threading.Event) -> None:
         """Nobody asks any more, and the last answers came late: is it back?"""
         with self._lock:
             copy = self._last
             self._last = None  # one thread is enough
-            begin = monotonic_ms()
+            begin = self._clock()
         if copy is None:
             return
         try:
             self._end(copy.tp, ASK_S)
         except Exception as error:
             with self._lock:
-                self._unanswered_ms = monotonic_ms()
+                self._unanswered_ms = self._clock()
                 self._why = str(error)
                 self._last = copy
-            closing.wait(PAUSE_S)
+            closing.wait(self._pause_s)
         else:
-            self._is_heard(copy, monotonic_ms() - begin)
+            self._is_heard(copy, self._clock() - begin)
 
     def _next(self) -> _Question | None:
         with self._lock:
-            self._lock.wait_for(lambda: self._open.keys() - self._asked, WAIT_S)
+            self._lock.wait_for(lambda: self._open.keys() - self._asked, self._wait_s)
             left = [name for name in self._open if name not in self._asked]
             name = min(left, key=lambda name: self._open[name].rank(self._after_doubt), default=None)
             if name is None:
@@ -177,7 +185,7 @@ class LogQuestions:
     def _is_heard(self, copy: AskedCopy, took_ms: int) -> None:
         """Note that the log has answered after so long: it may be back, if it was away."""
         with self._lock:
-            now, since = monotonic_ms(), self._away_since_ms
+            now, since = self._clock(), self._away_since_ms
             if not since or self._open:
                 return
             if took_ms > PROMPT_MS and now - self._unanswered_ms < CALM_MS:
@@ -191,7 +199,7 @@ class LogQuestions:
         """Has it been asked for long, and nobody was told?"""
         with self._lock:
             self._why = why
-            now = monotonic_ms()
+            now = self._clock()
             self._unanswered_ms = now
             oldest = min((q.since_ms for q in self._open.values()), default=now)
             asked = min((q.asked_ms for q in self._open.values()), default=now)

@@ -42,7 +42,9 @@ class LogReader:
         flush: Callable[[], None] = lambda: None,
         took: Callable[[Copy, int], None] | None = None,
         at_once: int = AT_ONCE,
+        retry_s: float = RETRY_S,
     ) -> None:
+        self._retry_s = retry_s
         self._tail = tail
         self._copy_at = copy_at
         self._flush = flush
@@ -81,7 +83,7 @@ class LogReader:
         if isinstance(error, LogError) and copy is not None:
             copy.fail(error)
         else:
-            time.sleep(RETRY_S)
+            time.sleep(self._retry_s)
 
 
 def _deliver(copy: Copy, run: Run) -> None:

@@ -21,10 +21,13 @@ PAUSE_S = 0.1
 
 
 class Refreshing:
-    """`seen(name, version, table)` is called with what was read."""
+    """`seen(name, version, table)` is called with what was read. `pause_s`: between attempts."""
 
-    def __init__(self, coordinator: Coordinator, seen: Callable[[str, int, PartitionTable], None]) -> None:
+    def __init__(
+        self, coordinator: Coordinator, seen: Callable[[str, int, PartitionTable], None], pause_s: float = PAUSE_S
+    ) -> None:
         self._coordinator = coordinator
+        self._pause_s = pause_s
         self._seen = seen
         self._stale: set[str] = set()
         self._known = threading.Event()
@@ -48,7 +51,7 @@ class Refreshing:
                 self._failed = ""
             except Exception as error:
                 self._tried(names, error)
-                closing.wait(PAUSE_S)
+                closing.wait(self._pause_s)
 
     def _tried(self, names: list[str], error: Exception) -> None:
         self._stale.update(names)

@@ -40,8 +40,18 @@ AT_ONCE: Final = 8
 class PartitionLoads:
     """Knows the loads of partitions and nodes, in one process. Thread-safe."""
 
-    def __init__(self, router: Router, here: Callable[[], frames.LoadsAre] | None = None) -> None:
-        """Ask through `router`. `here` returns what this very node says, if it hosts partitions."""
+    def __init__(
+        self,
+        router: Router,
+        here: Callable[[], frames.LoadsAre] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        ask_s: float = ASK_S,
+    ) -> None:
+        """Ask through `router`. `here` returns what this very node says, if it hosts partitions. `clock` counts
+        seconds; `ask_s`: see ASK_S."""
+        self._clock = clock
+        self._ask_s = ask_s
         self._router = router
         self._here = here
         self._told: dict[str, tuple[float, frames.LoadsAre]] = {}
@@ -63,12 +73,12 @@ class PartitionLoads:
         return _LazyStates(lambda: self._states(partitions))
 
     def _states(self, partitions: Sequence[str]) -> dict[str, PartitionState]:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._began > FRESH_S:
             self._begin(now)
         if now - self._ended > OLD_S:
-            self._done.wait(ASK_S)
-        now = time.monotonic()
+            self._done.wait(self._ask_s)
+        now = self._clock()
         return {partition: self._state(partition, now) for partition in partitions}
 
     def _state(self, partition: str, now: float) -> PartitionState:
@@ -99,13 +109,13 @@ class PartitionLoads:
             with ThreadPoolExecutor(max(1, min(len(nodes), AT_ONCE)), thread_name_prefix="halog-loads") as pool:
                 list(pool.map(self._ask, nodes))
         finally:
-            self._ended = time.monotonic()
+            self._ended = self._clock()
             self._done.set()
 
     def _ask(self, node: str) -> None:
         with self._lock:
             before = Counter(self._placed)
-        at = time.monotonic()
+        at = self._clock()
         try:
             told = self._answer(node)
         except HalogError as error:
@@ -119,7 +129,7 @@ class PartitionLoads:
     def _answer(self, node: str) -> frames.LoadsAre:
         if node == self._router.me and self._here is not None:
             return self._here()
-        reply = self._router.request(node, frames.Loads(), ASK_S)
+        reply = self._router.request(node, frames.Loads(), self._ask_s)
         if not isinstance(reply, frames.LoadsAre):
             raise HalogError(f"{node} answered {type(reply).__name__}")
         return reply

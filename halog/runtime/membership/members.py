@@ -64,10 +64,10 @@ class _Link:
         "up",
     )
 
-    def __init__(self, info: NodeInfo, patience_ms: int) -> None:
+    def __init__(self, info: NodeInfo, patience_ms: int, now_ms: int) -> None:
         self.info = info
         self.peer: Peer | None = None
-        self.heard_ms = monotonic_ms()
+        self.heard_ms = now_ms
         self.challenges = Challenges(patience_ms)
         self.dead = self.cut = self.cut_told = False
         self.cut_ms = 0
@@ -153,6 +153,7 @@ class Membership:
         line: Callable[[str, bool, str], None] = _told_nobody,
         succeeded: Callable[[Member], None] = _nobody_succeeded,
         challenger: Challenger | None = None,
+        clock: Callable[[], int] = monotonic_ms,
     ) -> None:
         """`changed(members, why)` runs on any thread; `run` does something that may block on another one.
 
@@ -160,7 +161,9 @@ class Membership:
         `coordinated` says whether the own coordinator session sees registrations now. `tails` are the last lsns of the
         partitions that this node is active for. `noticed` is told of each node that is up again, or no more, by itself:
         (node, up, why). `line` is told of each line to a node that is cut though that node lives, and once it is whole
-        again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened."""
+        again: (node, whole, why). `succeeded` is told of each run whose data directory another run has opened. `clock`
+        counts ms."""
+        self.clock = clock
         self.me = me
         self.channel = channel
         self.changed = changed
@@ -184,7 +187,7 @@ class Membership:
         self.challenge = challenger.ask
         self._answering: frozenset[Member] = frozenset()
         self._sent_ms = 0
-        self._ticked_ms = monotonic_ms()
+        self._ticked_ms = clock()
         self._alive = frozenset({me})
         self._notify = threading.Lock()
         self._told = self._alive
@@ -211,7 +214,7 @@ class Membership:
                         replaced.append(link.info.member)
                     if link is not None and link.peer is not None:
                         link.peer.close()
-                    self.links[name] = _Link(info, self.non_response_ms)
+                    self.links[name] = _Link(info, self.non_response_ms, self.clock())
                     dial.append(name)
         for member in replaced:  # its directory is locked by one process at a time
             self.succeeded(member)
@@ -225,7 +228,7 @@ class Membership:
         link = self.links.get(node)
         if link is None or link.info.incarnation != incarnation:
             return
-        link.heard_ms = monotonic_ms()
+        link.heard_ms = self.clock()
         came = not link.up and link.peer is not None and not link.left and not self._expired(link)
         if came or (offline is not None and offline != link.offline):
             self._heard_news(link, link.up or came, link.offline if offline is None else offline)
@@ -273,7 +276,7 @@ class Membership:
 
     def tick(self) -> None:
         """Send keep-alives, and notice silence. Called every few tens of ms."""
-        now = monotonic_ms()
+        now = self.clock()
         passed = now - self._ticked_ms
         slept = passed > self.non_response_ms
         self._ticked_ms = now
@@ -290,7 +293,7 @@ class Membership:
             self._check(link, now)
 
     def _sign_of_life(self) -> bytes:
-        now = monotonic_ms()
+        now = self.clock()
         return frames.encode(frames.Offline(now, self.offline) if self.offline else frames.KeepAlive(now, self.tails()))
 
     def _expired(self, link: _Link) -> bool:
@@ -379,9 +382,9 @@ class Membership:
         finally:  # whatever happened: it may be dialled again
             with self.lock:
                 link.peer, link.dialling = peer, False
-                link.retry_ms = monotonic_ms() + self.keep_alive_ms
+                link.retry_ms = self.clock() + self.keep_alive_ms
         if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
-            link.unreached_ms = link.unreached_ms or monotonic_ms()
+            link.unreached_ms = link.unreached_ms or self.clock()
         elif peer is None:
             self._down(link, why, dead=True)
         elif self.closed:
@@ -397,7 +400,7 @@ class Membership:
         except HalogError as e:
             refused = e.evidence.get("refused")
             return None, "its address refuses connections" if refused else UNREACHED
-        link.dialled_ms = monotonic_ms()  # not before: a slow dial says nothing of how long a connection lasts
+        link.dialled_ms = self.clock()  # not before: a slow dial says nothing of how long a connection lasts
         try:
             peer.send(self.hello)
             peer.send(self._sign_of_life())
@@ -417,7 +420,7 @@ class Membership:
             link.peer = None
             if self.links.get(link.info.name) is not link or link.left:
                 return
-            now = monotonic_ms()
+            now = self.clock()
             link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms
             link.retry_ms = now + self.keep_alive_ms
         if lasted:
@@ -463,7 +466,7 @@ class Membership:
             told = link.left or not link.present  # else it told so itself
             link.lost = why  # before it is down: whoever publishes first says why
             link.up, link.down_before = False, True
-            link.cut = self._lives(link, monotonic_ms())
+            link.cut = self._lives(link, self.clock())
             if link.cut:
                 self._tell_cut(link, why)
             elif not told:

@@ -85,7 +85,9 @@ class AutoRebalance:
         router: Router,
         members: Membership,
         history: History,
+        clock: Callable[[], int] = monotonic_ms,
     ) -> None:
+        self._clock = clock
         self._configured = config
         self._active_version = active_version
         self._coordinator = coordinator
@@ -197,7 +199,7 @@ class AutoRebalance:
         if self._configured().policies[policy].static:
             return None
         down = set(self._zone(policy)) - up - set(self._members.registered)
-        return self._turnovers[policy].look(known, up, down, monotonic_ms())
+        return self._turnovers[policy].look(known, up, down, self._clock())
 
     def _plan(self, policy: str, up: set[str], absent: set[str], why: str) -> plans.Plan:
         """Place all partitions anew. RefusedError while an operator's plan is not done: the next look tries again."""
@@ -314,14 +316,14 @@ class AutoRebalance:
         """Return an operator's plan that has waited for as long as a node may be gone: it was only made to be looked
         at."""
         plan, since = self._waiting
-        return plan if plan and monotonic_ms() - since >= self._forget_ms else ""
+        return plan if plan and self._clock() - since >= self._forget_ms else ""
 
     def _carry_on(self, mine: list[str]) -> None:
         """Go on with a plan that a node made. An operator's plan is left to the operator, until it is overdue."""
         plan = plans.read(self._coordinator)
         theirs = plan.id if plan is not None and not plan.made_for and not plan.cancelled else ""
         if theirs != self._waiting[0]:
-            self._waiting = theirs, monotonic_ms()
+            self._waiting = theirs, self._clock()
         if plan is None or plan.cancelled or plan.made_for not in mine:
             return
         states = self._states(plan)

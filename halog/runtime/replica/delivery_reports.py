@@ -60,7 +60,8 @@ class DeliveryReports:
 
     `session` returns the one in use now; `copies` returns those that may have appends under way. `push` sends what goes
     along with the appends to the replicas: as soon as the appends are with the log, before this waits for it. `failed`
-    is called with a session that has failed: a caller of a later append should not have to find that out.
+    is called with a session that has failed: a caller of a later append should not have to find that out. `soon_s`,
+    `idle_s`: see SOON_S and IDLE_S.
     """
 
     def __init__(
@@ -69,7 +70,12 @@ class DeliveryReports:
         copies: Callable[[], Iterable[CopyAppends]],
         push: Callable[[], None] = lambda: None,
         failed: Callable[[LogSession, str], None] = lambda session, why: None,
+        *,
+        soon_s: float = SOON_S,
+        idle_s: float = IDLE_S,
     ) -> None:
+        self._soon_s = soon_s
+        self._idle_s = idle_s
         self._session = session
         self._copies = copies
         self.push = push
@@ -159,7 +165,7 @@ class DeliveryReports:
         if not followed and any(c.delivered < c.awaited for c in copies):
             self.expect()
         elif any(c.delivered >= c.awaited for c in copies):
-            self.expect(SOON_S)
+            self.expect(self._soon_s)
 
     def run(self, closing: threading.Event) -> None:
         """Run the kept thread's loop."""
@@ -176,7 +182,7 @@ class DeliveryReports:
     def _is_due(self) -> bool:
         """Wait until the kept thread is wanted, or has been idle for long. False: look again. Another thread has polled
         for what is outstanding, or polls now and will hand it on."""
-        self._wanted.wait(min(IDLE_S, max(0.0, self._due - time.monotonic())))
+        self._wanted.wait(min(self._idle_s, max(0.0, self._due - time.monotonic())))
         self._wanted.clear()
         due = self._due
         if due in (0.0, math.inf):

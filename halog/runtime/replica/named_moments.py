@@ -75,6 +75,10 @@ class NamedMoments:
             self._asked[name] = now
         return name
 
+    def __len__(self) -> int:
+        """Return how many moments are kept."""
+        return len(self._kept)
+
     def let_go(self, name: bytes) -> None:
         """Let go of a moment: its only reader is done with it."""
         with self._lock:

@@ -26,11 +26,12 @@ QUEUED = 1_000
 
 
 class Lanes:
-    """Runs at most `each` jobs of a partition at a time, in their order, on at most `most` threads for all
-    partitions."""
+    """Runs at most `each` jobs of a partition at a time, in their order, on at most `most` threads for all partitions.
+    At most `queued` wait for one partition."""
 
-    def __init__(self, name: str, each: int, most: int) -> None:
+    def __init__(self, name: str, each: int, most: int, queued: int = QUEUED) -> None:
         self._each = each
+        self._queued = queued
         self._workers = Workers(name, most)
         self._lock = threading.Lock()
         self._lanes: dict[str, _Lane] = {}
@@ -45,9 +46,9 @@ class Lanes:
                 self._workers.submit(partial(self._run, partition, lane))
                 lane.threads += 1
                 self._lanes[partition] = lane
-            elif len(lane.jobs) >= QUEUED:
+            elif len(lane.jobs) >= self._queued:
                 raise OverloadedError(
-                    f"{QUEUED:,} requests wait for partition {partition}; nothing happened; try again later",
+                    f"{self._queued:,} requests wait for partition {partition}; nothing happened; try again later",
                     partition=partition,
                 )
             lane.jobs.append((job, work))

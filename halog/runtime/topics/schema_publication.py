@@ -62,14 +62,15 @@ def publish(
     lasts_s: float = 0.0,
     unread: Callable[[Definition, Definition], None] = lambda new, old: None,
     definitions: Definitions | None = None,
+    pause_s: float = PAUSE_S,
 ) -> Definitions:
     """Add the declared definitions the topic lacks, all or none. SchemaChangedError, before anything is written, if a
     declared class cannot read what a stored definition of its name wrote, or a definition that is `running` could not
     read what it writes. `lasts_s`: so long a process that is no more may seem to run. `unread` is told (new, older) of
     what is published although who runs the older one could not read it: nobody does. Returns what the topic has, read
-    into `definitions` where that is given."""
+    into `definitions` where that is given. `pause_s`: the longest pause between two attempts, where the log is fast."""
     definitions = definitions or Definitions(log, topic)
-    publication = _Publication(log, definitions, [i.parsed for i in registry.by_name.values()], running, hosts)
+    publication = _Publication(log, definitions, [i.parsed for i in registry.by_name.values()], running, hosts, pause_s)
     publication.run(lasts_s)
     for new, older in publication.older:
         if new.type_id in publication.ours:
@@ -87,7 +88,9 @@ class _Publication:
         declared: Sequence[Definition],
         running: Callable[[], Runs],
         hosts: bool,
+        pause_s: float,
     ) -> None:
+        self.pause_s = pause_s
         self.log = log
         self.definitions = definitions
         self.declared = declared
@@ -278,7 +281,7 @@ class _Publication:
         other one to end."""
         for n in range(ATTEMPTS):
             yield n
-            most = min(max(PAUSE_S, OTHERS * self.fenced_s), LONG_PAUSE_S)
+            most = min(max(self.pause_s, OTHERS * self.fenced_s), LONG_PAUSE_S)
             time.sleep(random.uniform(0, min(most, 0.02 * 2**n)))
         if self.failed is not None:
             raise self.failed

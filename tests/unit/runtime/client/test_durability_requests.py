@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 import halog
+from halog.adapters.memory import Attempt
 from halog.config import TimingConfig
 from halog.core.durability import Durability
 from halog.core.log.provisional import EARLY
@@ -30,8 +31,9 @@ KEYS = ("c", "d")
 @contextmanager
 def running(nodes: int = 2, sync: int = 1) -> Iterator[Cluster]:
     made = Cluster(nodes, partitions=1, sync_replicas=sync, registry=REGISTRY)
-    # a busy machine is no dead replica; and where the log is held, commits go on as long as an append may take
-    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000)
+    # a busy machine is no dead replica; and where the log is held, commits go on as long as an append may take; nothing
+    # is flushed but what somebody asked for
+    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000, store_flush_ms=600_000)
     made.config = replace(made.config, timing=timing).validate()
     with made as cluster:
         with cluster.client().transaction() as tx:
@@ -182,24 +184,23 @@ def test_with_no_sync_replica_the_log_is_waited_for() -> None:
 # --- more ---
 
 
-def flushed_lsns(cluster: Cluster, node: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def flushed_lsns(cluster: Cluster, node: str) -> list[int]:
     """The lsn its store ended with at each flush."""
-    objects, told = copy_of(cluster, node).objects, []
-    real = objects.store.write
+    objects, told = copy_of(cluster, node).objects, list[int]()
 
-    def write(items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
-        real(list(items), flush=flush)
+    def flushed(attempt: Attempt[None]) -> None:
+        attempt.land()
         position = objects.load_position()
-        if flush and position is not None:
+        if position is not None:
             told.append(position.state.lsn)
 
-    monkeypatch.setattr(objects.store, "write", write)
+    cluster.disks[node].faults.add("flush", flushed)
     return told
 
 
-def test_it_returns_once_so_many_replicas_have_flushed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_returns_once_so_many_replicas_have_flushed_it() -> None:
     with running(nodes=3, sync=2) as cluster:
-        told = [flushed_lsns(cluster, n, monkeypatch) for n in replicas(cluster)]
+        told = [flushed_lsns(cluster, n) for n in replicas(cluster)]
         for who in (cluster.client(), cluster.node(active(cluster))):
             for _ in range(5):
                 lsn = add(who, Durability(remote="SYNC", replicas=2))
@@ -232,12 +233,12 @@ def test_too_few_replicas_are_there_and_it_waits_for_none() -> None:
         assert add(cluster.client())
 
 
-def test_one_in_flight_when_its_replica_goes_waits_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_in_flight_when_its_replica_goes_waits_for_the_next() -> None:
     with running(nodes=3) as cluster:
         leader = active(cluster)
         (sync,) = (r.node for r in table(cluster).replicas if r.kind == "sync")
         (other,) = set(replicas(cluster)) - {sync}
-        told = flushed_lsns(cluster, other, monkeypatch)
+        told = flushed_lsns(cluster, other)
         cluster.pause(sync)
         waits = in_background(cluster.node(leader), MORE)
         waits.join(0.05)
@@ -249,43 +250,25 @@ def test_one_in_flight_when_its_replica_goes_waits_for_the_next(monkeypatch: pyt
         assert told, "the one that took its place flushed it"
 
 
-def at_flush(cluster: Cluster, node: str, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
-    """`do` before its store is flushed."""
-    objects = copy_of(cluster, node).objects
-    real = objects.store.write
-
-    def write(items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
-        if flush:
-            do()
-        real(list(items), flush=flush)
-
-    monkeypatch.setattr(objects.store, "write", write)
-
-
-def test_a_slow_disk_holds_up_only_those_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_holds_up_only_those_that_wait_for_it() -> None:
     """No lock is held meanwhile: the replica goes on holding and reading."""
     with running() as cluster:
         (other,) = replicas(cluster)
-        done = threading.Event()
-        at_flush(cluster, other, monkeypatch, lambda: done.wait(10) or None)
+        cluster.disks[other].hold("flush")
         waits = in_background(cluster.client(), MORE)
         for n in range(20):
             add(cluster.client())
             assert _local(cluster, other) >= n, "one commit behind at most"
         assert waits.is_alive()
-        done.set()
+        cluster.disks[other].heal()
         waits.join(5)
         assert not waits.is_alive()
 
 
-def test_a_replica_whose_disk_fails_stops_and_another_one_flushes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_whose_disk_fails_stops_and_another_one_flushes_it() -> None:
     with running(nodes=3) as cluster:
         (sync,) = (r.node for r in table(cluster).replicas if r.kind == "sync")
-
-        def fail() -> None:
-            raise StoreError("the disk is gone")
-
-        at_flush(cluster, sync, monkeypatch, fail)
+        cluster.disks[sync].faults.fail("flush", StoreError("the disk is gone"))
         add(cluster.client(), MORE)
         assert isinstance(copy_of(cluster, sync).error, StoreError)
         assert sync not in {r.node for r in table(cluster).replicas if r.kind == "sync"}

@@ -14,7 +14,6 @@ from halog.core import effects as fx, events as ev
 from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
 from halog.runtime.client.outcome_delivery import DecisionDelivery
 from halog.runtime.rpc import frames
-from halog.runtime.support import keyed_executor as lanes
 from halog.runtime.support.keyed_executor import Lanes
 from halog.testing.cluster import wait_until
 
@@ -106,19 +105,19 @@ def test_what_waits_for_a_partition_that_nobody_serves_is_dropped(settling: Part
         s.spread(copy, e)
     wait_until(lambda: ballots.now["dead"] == 2, "two at a time")
     ballots.gone.set()
-    wait_until(lambda: s._errands.pending() == 0, "what nobody answers is kept")
+    wait_until(lambda: s.pending == 0, "what nobody answers is kept")
     assert ballots.asked["dead"] <= 4
     ballots.gone.clear()
     s.spread(copy, spread("dead", 0, 1)[0])  # the core asks again
     wait_until(lambda: ballots.now["dead"] == 1, "nobody asks again")
-    assert s._errands.pending() == 1
+    assert s.pending == 1
 
 
 def test_a_partition_that_this_node_serves_is_told_without_an_errand(settling: Parts) -> None:
     s, ballots, copy = settling
     s.spread(copy, spread("here", 7, 1)[0])
     assert copy.told == [ev.Confirmed((7).to_bytes(16, "big"), "here")]
-    assert s._errands.pending() == 0
+    assert s.pending == 0
     assert ballots.asked == {"here told": 1}
 
 
@@ -144,13 +143,13 @@ def test_what_is_under_way_or_waits_is_not_begun_again(settling: Parts) -> None:
     other: Any = SimpleNamespace(name="q", post=copy.post)
     s.ask_decision(copy, fx.AskDecision(bytes(16), "slow"))
     s.ask_decision(other, fx.AskDecision(bytes(16), "slow"))  # of another copy: another question
-    assert s._errands.pending() == 22
+    assert s.pending == 22
     wait_until(lambda: ballots.most["slow"] == 2, "two at a time")
     ballots.let.set()
     wait_until(lambda: len(copy.told) == 22, "not all were told")
     assert ballots.asked["slow"] == 22
     assert ballots.most["slow"] == 2
-    wait_until(lambda: s._errands.pending() == 0, "something is pending")
+    wait_until(lambda: s.pending == 0, "something is pending")
     for e in spread("slow", 0, 2):
         s.spread(copy, e)
     wait_until(lambda: ballots.asked["slow"] == 24, "what was done is not done again")
@@ -163,13 +162,12 @@ def test_an_error_is_no_end_of_an_errand(
     monkeypatch.setattr(ballots, "tell", lambda r, told: False)
     monkeypatch.setattr(ballots, "decide", lambda r, until: 1 // 0)
     s.spread(copy, spread("healthy", 0, 1)[0])
-    wait_until(lambda: s._errands.pending() == 0, "it is pending for ever")
+    wait_until(lambda: s.pending == 0, "it is pending for ever")
     assert "an errand to partition" in caplog.text
 
 
-def test_a_lane_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "QUEUED", 3)
-    made, let, done = Lanes("test", 1, 4), threading.Event(), list[int]()
+def test_a_lane_is_bounded() -> None:
+    made, let, done = Lanes("test", 1, 4, queued=3), threading.Event(), list[int]()
 
     def work(n: int) -> int:
         let.wait(30)

@@ -13,7 +13,6 @@ import pytest
 from halog.core import results as res
 from halog.errors import HalogError, OverloadedError
 from halog.runtime.rpc.result_errors import to_error
-from halog.runtime.support import keyed_executor as lanes
 from halog.runtime.support.keyed_executor import Lanes
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
@@ -135,9 +134,8 @@ def test_each_limit_is_named_by_its_own_name(busy: res.Busy, said: str) -> None:
     assert (error.message, error.evidence) == (said, {"limit": busy.limit})
 
 
-def test_a_full_lane_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "QUEUED", 0)
-    made, let = Lanes("test", 1, 4), threading.Event()
+def test_a_full_lane_says_what_to_do() -> None:
+    made, let = Lanes("test", 1, 4, queued=0), threading.Event()
     made.submit("p", lambda: let.wait(30))
     with pytest.raises(OverloadedError) as caught:
         made.submit("p", lambda: None)

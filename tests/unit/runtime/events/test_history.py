@@ -56,15 +56,17 @@ class Journal:
 
 
 @pytest.fixture
-def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
-    monkeypatch.setattr(history_module, "AGAIN_S", 0.01)
-    monkeypatch.setattr(history_module, "GATHER_S", 0.0)
+def journal() -> Journal:
     return Journal()
+
+
+def telling(journal: Journal, **how: Any) -> History:
+    return History("fleet", "A", 7, lambda: journal, gather_s=0.0, again_s=0.01, **how)
 
 
 @pytest.fixture
 def history(journal: Journal) -> Iterator[History]:
-    made = History("fleet", "A", 7, lambda: journal)
+    made = telling(journal)
     yield made
     journal.blocked.set()
     made.close()
@@ -167,11 +169,9 @@ def test_an_event_no_log_takes_is_dropped_and_told_and_holds_up_none_behind_it(
 
 
 @pytest.mark.feature("Q4", "O2", "X9")
-def test_records_have_room_up_to_a_bound_and_beyond_it_events_go_without_them(
-    journal: Journal, history: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_have_room_up_to_a_bound_and_beyond_it_events_go_without_them(journal: Journal) -> None:
     """Never is an event lost for what it carries; once the log has taken what waited, there is room again."""
-    monkeypatch.setattr(history_module, "MAX_WAITING_BYTES", 8_000)
+    history = telling(journal, room=8_000)
     for _ in range(3):
         told_with_a_record(history)
     journal.away.set()
@@ -380,12 +380,11 @@ def test_only_changes_between_active_replica_and_failed_are_role_changes() -> No
 
 
 @pytest.mark.feature("Q4", "Q5")
-def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute() -> None:
     """Its reconnects must not fill the history; another one is told at once."""
     now = 1_000.0
-    monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
-    telling = EventReporter(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard, lambda: now)  # type: ignore[arg-type]
     for _ in range(100):
         telling.intruder("X", "it is unknown")
     telling.intruder("Y", "it is unknown")
@@ -395,19 +394,15 @@ def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatc
 
 
 @pytest.mark.feature("Q4", "Q5")
-def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond() -> None:
     """Names are cheap: neither the history nor the memory is filled with them. Old ones make room for new ones."""
     now = 1_000.0
-    monkeypatch.setattr("halog.runtime.events.reporter.time.monotonic", lambda: now)
     heard = Heard()
-    telling = EventReporter(heard)  # type: ignore[arg-type]
+    telling = EventReporter(heard, lambda: now)  # type: ignore[arg-type]
     for n in range(telling_module.INTRUDERS + 30):
         telling.intruder(f"Z{n}", "it is unknown")
-    assert len(heard.told) == len(telling._refused) == telling_module.INTRUDERS
+    assert len(heard.told) == telling_module.INTRUDERS
     now += telling_module.INTRUDER_S
     telling.intruder("X", "it is unknown")
     telling.intruder("Y", "it is unknown")
     assert [more for _, _, more in heard.told[telling_module.INTRUDERS :]] == [{"untold": 30}, "Y"]
-    assert len(telling._refused) == 2

@@ -15,7 +15,6 @@ from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.table.table import SYNC, PartitionTable, Replica, Target
 from halog.errors import ClosedError
 from halog.ports import TopicPartition
-from halog.runtime.events import partition_states as lives
 from halog.runtime.events.history import History
 from halog.runtime.events.partition_states import PartitionChange, PartitionStates, partition_notifier
 from halog.schema import Registry
@@ -309,11 +308,8 @@ def test_an_offline_node_has_nothing_available() -> None:
     made.close()
 
 
-def test_what_notifiers_cannot_keep_up_with_is_logged_and_not_kept(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(lives, "MAX_WAITING", 2)
-    made, go = alone(), threading.Event()
+def test_what_notifiers_cannot_keep_up_with_is_logged_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    made, go = alone(max_waiting=2), threading.Event()
     made.notify(lambda change: go.wait(10))
     made.table_seen("p", 1, WHOLE)
     for version, target in ((2, Target(("A",), 0)), (3, None), (4, Target(("A",), 0)), (5, None)):
@@ -350,11 +346,9 @@ def test_a_notifier_that_was_taken_away_is_not_called_with_what_waited_for_it() 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_closed_node_calls_no_notifier_and_a_hung_one_does_not_keep_it_open(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, full: bool
+    caplog: pytest.LogCaptureFixture, full: bool
 ) -> None:
-    monkeypatch.setattr(lives, "CLOSE_S", 0.2)
-    monkeypatch.setattr(lives, "MAX_WAITING", 2 if full else 100)
-    made, go, calls = alone(), threading.Event(), Heard()
+    made, go, calls = alone(close_s=0.2, max_waiting=2 if full else 100), threading.Event(), Heard()
 
     def hung(change: PartitionChange) -> None:
         calls(change)

@@ -60,54 +60,45 @@ def threads() -> list[str]:
 
 
 @pytest.mark.feature("P10", "R4")
-def test_a_log_that_is_away_when_the_session_ends_leaves_the_node_whole(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_is_away_when_the_session_ends_leaves_the_node_whole(cluster: Cluster) -> None:
     before, active = threads(), cluster.active_for(Counter, "c")
     host, copy = host_of(cluster, active), copy_on(cluster, active)
-    away = failing(UnreachableError("Kafka does not answer"), 5, host.log.session)
-    monkeypatch.setattr(host.log, "session", away)
+    away = cluster.broker.faults.fail("session", UnreachableError("Kafka does not answer"), times=5)
     copy.post(ev.AppendFailed(copy.core.state.tag + 1, "nobody knows"))
     host.end_session(host.current_session(), "the log did not acknowledge in time")
     assert add(cluster) == 1
     cluster.settle()
     now = copy_on(cluster, cluster.active_for(Counter, "c")).core.state.chain
     wait_until(lambda: copy.core.state.chain.state.lsn >= now.state.lsn, "it does not follow")
+    assert away.met
     assert threads() == before
 
 
 @pytest.mark.feature("P10")
-def test_an_append_the_session_refuses_ends_the_epoch_at_once(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = copy_on(cluster, cluster.active_for(Counter, "c")).session
-    assert session is not None
-    full = failing(OverloadedError("100,000 appends are in flight"), 1, session.append)
-    monkeypatch.setattr(session, "append", full)
+def test_an_append_the_session_refuses_ends_the_epoch_at_once(cluster: Cluster) -> None:
+    copy = copy_on(cluster, cluster.active_for(Counter, "c"))
+    full = OverloadedError("100,000 appends are in flight")
+    refused = cluster.broker.faults.fail("append", full, lambda tp: tp == copy.tp, times=1)
     assert add(cluster) == 1
+    assert refused.met
     assert add(cluster) == 2
 
 
 @pytest.mark.feature("P10", "R4")
 @pytest.mark.parametrize("error", [StoreError("no space left on device"), ValueError("not of our tree")])
-def test_an_active_node_that_cannot_store_gives_the_partition_up(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_an_active_node_that_cannot_store_gives_the_partition_up(cluster: Cluster, error: Exception) -> None:
     active = cluster.active_for(Counter, "c")
-    host = host_of(cluster, active)
-    monkeypatch.setattr(host.store, "write", failing(error, 10**9, host.store.write))
+    for operation in ("write", "flush"):
+        cluster.disks[active].faults.fail(operation, error)
     assert add(cluster) == 1
     wait_until(lambda: cluster.active_for(Counter, "c") != active, "it is still active")
     assert add(cluster) == 2
 
 
 @pytest.mark.feature("R4")
-def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(cluster: Cluster) -> None:
     (replica,) = [r.node for r in cluster.tables()[cluster.partition_of(Counter, "c")].replicas if r.kind == "sync"]
-    host = host_of(cluster, replica)
-    monkeypatch.setattr(host.store, "write", failing(StoreError("no space left on device"), 10**9, host.store.write))
+    cluster.disks[replica].fill_up()
     assert add(cluster) == 1
     wait_until(lambda: copy_on(cluster, replica).core.state.role is Role.FAILED, "it still follows")
     assert add(cluster) == 2
@@ -115,18 +106,16 @@ def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(
 
 
 @pytest.mark.feature("N4")
-def test_a_copy_is_rebuilt_although_log_and_coordinator_are_away_at_first(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_is_rebuilt_although_log_and_coordinator_are_away_at_first(cluster: Cluster) -> None:
     name = cluster.active_for(Counter, "c")
     host, old = host_of(cluster, name), copy_on(cluster, name)
-    monkeypatch.setattr(host.log, "bounds", failing(UnreachableError("Kafka does not answer"), 2, host.log.bounds))
-    coordinator = host.snapshots.coordinator
-    lost = failing(UnreachableError("ZooKeeper is not connected"), 2, coordinator.create)
-    monkeypatch.setattr(coordinator, "create", lost)
+    log, session = cluster.broker.faults, cluster.running[name].coordinator.faults
+    silent = log.fail("bounds", UnreachableError("Kafka does not answer"), lambda tp: tp == old.tp, times=2)
+    lost = session.fail("create", UnreachableError("ZooKeeper is not connected"), times=2)
     old.post(ev.LogLost("trimmed away"))
     assert add(cluster) == 1
     wait_until(lambda: host.copies.get(old.name) not in (None, old), "not rebuilt")
+    assert (silent.ended, lost.ended) == (True, True), "both were met as often as that"
 
 
 @pytest.mark.feature("N4")
@@ -139,16 +128,14 @@ def test_a_thread_outlives_an_error_of_its_turn(cluster: Cluster, monkeypatch: p
 
 
 @pytest.mark.feature("N4")
-def test_a_coordinator_that_is_away_keeps_no_worker_busy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_is_away_keeps_no_worker_busy(cluster: Cluster) -> None:
     host = host_of(cluster, "A")
-    monkeypatch.setattr(
-        host.coordinator, "sync", failing(UnreachableError("ZooKeeper is not connected"), 10**9, host.coordinator.sync)
-    )
-    for copy in list(host.copies.values()) * 10:
-        host.refresh_table(copy)
-    done = threading.Event()
-    host.run(done.set)
-    assert done.wait(20.0)
+    with cluster.running["A"].coordinator.faults.fail("sync", UnreachableError("ZooKeeper is not connected")):
+        for copy in list(host.copies.values()) * 10:
+            host.refresh_table(copy)
+        done = threading.Event()
+        host.run(done.set)
+        assert done.wait(20.0)
 
 
 @pytest.mark.feature("R8")
@@ -183,12 +170,10 @@ def test_an_answer_that_raises_keeps_nobody_from_his(cluster: Cluster) -> None:
 
 
 @pytest.mark.feature("P10")
-def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_whole(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_whole(cluster: Cluster) -> None:
     node = cluster.node(cluster.active_for(Counter, "c"))
     copy = copy_on(cluster, node.runtime.name)
-    monkeypatch.setattr(copy.objects.store, "get", failing(StoreError("EIO"), 1, copy.objects.store.get))
+    cluster.disks[node.runtime.name].faults.fail("read", StoreError("EIO"), times=1)
     with pytest.raises(StoreError), node.transaction() as tx:
         tx.create(Counter("new"))
     assert copy._reporting is ReportDuty.KEPT

@@ -38,13 +38,16 @@ class World:
         self.away: set[str] = set()
         self.asked: list[tuple[str, float]] = []
         self.told: list[Kind] = []
-        self.questions = LogQuestions(self.end, lambda: True, self.tell)
+        self.questions = self.asking()
 
     def end(self, tp: TopicPartition, timeout_s: float) -> object:
         self.asked.append((tp.topic, timeout_s))
         if tp.topic in self.away:
             raise UnreachableError("nobody answers")
         return 0, 0
+
+    def asking(self) -> LogQuestions:
+        return LogQuestions(self.end, lambda: True, self.tell, pause_s=0.0)
 
     def tell(self, kind: Kind, cause: str, more: Mapping[str, Any]) -> None:
         self.told.append(kind)
@@ -54,8 +57,7 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(log_questions, "PAUSE_S", 0.0)
+def world() -> World:
     return World()
 
 
@@ -117,16 +119,15 @@ def test_all_are_asked_again_and_again(world: World) -> None:
     assert all(copy.heard == [ev.LogAnswered(1)] for copy in copies)
 
 
-def test_it_is_told_once_that_it_is_away_and_once_that_it_is_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_told_once_that_it_is_away_and_once_that_it_is_back() -> None:
+    world = Slow()
+    world.takes = [20]
     copies = [Copy("a"), Copy("b")]
     world.away = {"a", "b"}
     for copy in copies:
-        world.questions.ask(copy, fx.AskLog(1, monotonic_ms()))
+        world.questions.ask(copy, fx.AskLog(1, world.now))
     world.turn()
     assert not world.told, "it may be slow"
-    monkeypatch.setattr(log_questions, "TOLD_MS", 0)
     for _ in range(4):
         world.turn()
     view = world.questions.view()
@@ -143,16 +144,19 @@ def test_it_is_told_once_that_it_is_away_and_once_that_it_is_back(
 class Slow(World):
     """A log that takes its time, on a clock of its own."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
+    def __init__(self) -> None:
         self.now = 50_000
         self.takes = list[int]()
         """`takes`: ms, of one answer after the other; the last one is repeated."""
-        monkeypatch.setattr(log_questions, "monotonic_ms", lambda: self.now)
-        monkeypatch.setattr(log_questions, "WAIT_S", 0.0)
-        monkeypatch.setattr(log_questions, "PAUSE_S", 0.0)
+        super().__init__()
+
+    def asking(self) -> LogQuestions:
+        return LogQuestions(self.end, lambda: True, self.tell, clock=lambda: self.now, pause_s=0.0, wait_s=0.0)
 
     def end(self, tp: TopicPartition, timeout_s: float) -> object:
+        if tp.topic in self.away:
+            self.now += int(timeout_s * 1000)
+            raise UnreachableError("nobody answers")
         takes = self.takes.pop(0) if len(self.takes) > 1 else self.takes[0]
         self.now += min(takes, int(timeout_s * 1000))
         if takes > timeout_s * 1000:
@@ -167,11 +171,9 @@ class Slow(World):
         self.now += 100
 
 
-def test_a_log_that_takes_a_second_for_each_answer_is_told_once_and_its_end_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_log_that_takes_a_second_for_each_answer_is_told_once_and_its_end_once() -> None:
     """It was away and back with each answer, some fifteen times while a replica was silent."""
-    log, copy = Slow(monkeypatch), Copy("a")
+    log, copy = Slow(), Copy("a")
     for n in range(1, 16):
         log.takes = [1300, 1200, 950]
         log.ask(copy, n)
@@ -189,10 +191,8 @@ def test_a_log_that_takes_a_second_for_each_answer_is_told_once_and_its_end_once
     assert log.now == asked, "nobody asks any more"
 
 
-def test_one_that_stays_somewhat_slow_is_back_when_it_has_answered_everything_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    log, copy = Slow(monkeypatch), Copy("a")
+def test_one_that_stays_somewhat_slow_is_back_when_it_has_answered_everything_for_a_while() -> None:
+    log, copy = Slow(), Copy("a")
     log.takes = [5000, 5000, 800]
     log.ask(copy, 1)
     began = log.now

@@ -10,7 +10,6 @@ import pytest
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.ports import Versioned
-from halog.runtime.host import table_refresh as refreshing
 from halog.runtime.host.table_refresh import Refreshing
 
 TABLE = PartitionTable("p", "0" * 32, "topic", 0, "policy", ("A",), 0)
@@ -33,11 +32,10 @@ class Away:
 
 @pytest.mark.feature("P10")
 def test_a_table_that_cannot_be_read_is_tried_again_and_said_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(refreshing, "PAUSE_S", 0.001)
     seen: list[tuple[str, int]] = []
-    made = Refreshing(Away(3), lambda name, version, table: seen.append((name, version)))  # type: ignore[arg-type]
+    made = Refreshing(Away(3), lambda name, version, table: seen.append((name, version)), 0.001)  # type: ignore[arg-type]
     made.ask("p")
     with caplog.at_level(logging.WARNING, logger="halog"):
         made.turn(threading.Event())
@@ -55,8 +53,7 @@ class Broken(Away):
 
 
 @pytest.mark.feature("P10")
-def test_a_table_that_is_none_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refreshing, "PAUSE_S", 0.001)
+def test_a_table_that_is_none_holds_up_no_other() -> None:
     closing, seen = threading.Event(), set[str]()
 
     def took(name: str, version: int, table: PartitionTable) -> None:
@@ -64,7 +61,7 @@ def test_a_table_that_is_none_holds_up_no_other(monkeypatch: pytest.MonkeyPatch)
         if seen >= {"a", "c"}:
             closing.set()
 
-    made = Refreshing(Broken(0), took)  # type: ignore[arg-type]
+    made = Refreshing(Broken(0), took, 0.001)  # type: ignore[arg-type]
     for name in "abc":
         made.ask(name)
     made.turn(closing)

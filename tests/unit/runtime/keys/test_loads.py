@@ -11,7 +11,6 @@ import pytest
 
 from halog.core.keys.directory import is_entry
 from halog.errors import UnreachableError, ZoneQuorumError
-from halog.runtime.keys import loads
 from halog.runtime.keys.loads import PartitionLoads
 from halog.runtime.node.node_load import Counting, memory
 from halog.runtime.rpc import frames
@@ -57,24 +56,22 @@ class Router:
 class Clock:
     now = 100.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(loads, "time", made)
-    monkeypatch.setattr(loads, "ASK_S", 10.0)  # of real time: a test machine stalls
-    return made
+def clock() -> Clock:
+    return Clock()
 
 
 def told(**objects: int) -> frames.LoadsAre:
     return frames.LoadsAre(objects, 0.5, 0.25)
 
 
-def made(router: Any) -> PartitionLoads:
-    return PartitionLoads(router)
+def made(router: Any, clock: Clock, ask_s: float = 10.0) -> PartitionLoads:
+    """`ask_s` is of real time: a test machine stalls."""
+    return PartitionLoads(router, clock=clock, ask_s=ask_s)
 
 
 def ended(it: PartitionLoads) -> None:
@@ -84,7 +81,7 @@ def ended(it: PartitionLoads) -> None:
 def test_nobody_is_asked_before_somebody_looks(clock: Clock) -> None:
     router = Router(p="A", q="B", r=None)
     router.says = {"A": told(p=3), "B": told(q=4)}
-    it = made(router)
+    it = made(router, clock)
     states = it.states(("p", "q", "r"))
     assert router.asked == []
     assert (states["p"].objects, states["q"].objects, states["r"].objects) == (3, 4, None)
@@ -96,7 +93,7 @@ def test_nobody_is_asked_before_somebody_looks(clock: Clock) -> None:
 def test_figures_are_asked_for_anew_each_second_and_nobody_waits_for_that(clock: Clock) -> None:
     router = Router(p="A")
     router.says = {"A": told(p=3)}
-    it = made(router)
+    it = made(router, clock)
     assert it.states(("p",))["p"].objects == 3
     clock.now += 0.9
     assert it.states(("p",))["p"].age_s == pytest.approx(0.9)
@@ -112,17 +109,16 @@ def test_figures_are_asked_for_anew_each_second_and_nobody_waits_for_that(clock:
 
 
 def test_who_has_only_old_figures_waits_for_new_ones_but_not_for_ever(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock,
 ) -> None:
     router = Router(p="A")
     router.says = {"A": told(p=3)}
-    it = made(router)
+    it = made(router, clock, ask_s=1.0)
     assert it.states(("p",))["p"].objects == 3
     clock.now += 6
     router.says = {"A": told(p=9)}
     assert it.states(("p",))["p"].objects == 9
     clock.now += 6
-    monkeypatch.setattr(loads, "ASK_S", 0.05)
     router.wait, router.says = threading.Event(), {"A": told(p=11)}
     seen = it.states(("p",))["p"]
     assert (seen.objects, seen.age_s) == (9, 6.0)
@@ -133,7 +129,7 @@ def test_who_has_only_old_figures_waits_for_new_ones_but_not_for_ever(
 def test_a_node_that_does_not_answer_is_forgotten_and_the_others_are_not(clock: Clock) -> None:
     router = Router(p="A", q="B")
     router.says = {"A": told(p=3), "B": told(q=4)}
-    it = made(router)
+    it = made(router, clock)
     assert it.states(("p",))["p"].objects == 3
     router.says = {"B": told(q=5)}
     for step in (4, 4, 4):
@@ -151,7 +147,7 @@ def test_what_was_placed_counts_until_newer_figures_come(clock: Clock) -> None:
     """Not longer: what had been placed when they were asked for is among them; nor what was placed elsewhere."""
     router = Router(p="A", q="B")
     router.says = {"A": told(p=3)}
-    it = made(router)
+    it = made(router, clock)
     for _ in range(4):
         it.placed("p")
     it.placed("q")
@@ -283,9 +279,10 @@ def test_a_count_that_is_forgotten_while_it_goes_on_is_none(cluster: Cluster) ->
 
 def test_an_offline_node_says_nothing_of_its_partitions() -> None:
     with configured(cluster_of(2)) as cluster:
-        service = cluster.node("A").runtime.service
-        assert isinstance(service._loads(None, None), frames.LoadsAre)  # type: ignore[arg-type]
-        service.members.own.why_offline = "alone"
+        router = cluster.node("B").runtime.router
+        assert isinstance(router.request("A", frames.Loads(), 5.0), frames.LoadsAre)
+        own = cluster.node("A").runtime.members.own
+        own.why_offline = "alone"
         with pytest.raises(ZoneQuorumError):
-            service._loads(None, None)  # type: ignore[arg-type]
-        service.members.own.why_offline = ""
+            router.request("A", frames.Loads(), 5.0)
+        own.why_offline = ""

@@ -11,7 +11,6 @@ from halog.core.ids import Member
 from halog.errors import UnreachableError
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
-from halog.runtime.membership import members
 from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames
 
@@ -75,7 +74,8 @@ class World:
             KEEP_ALIVE_MS,
             60_000,
             lambda _, why: self.said.append(why),
-            lambda work: work(),  # type: ignore[arg-type]
+            lambda work: work(),
+            clock=lambda: self.ms,  # type: ignore[arg-type]
         )
         self.membership.registrations({"A": ME, "B": OTHER})
         self.membership.heard("B", 1)
@@ -86,13 +86,11 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made: list[World] = []
-    monkeypatch.setattr(members, "monotonic_ms", lambda: made[0].ms if made else NOON_MS)
-    made.append(World())
-    assert made[0].up
-    made[0].ms += 10_000
-    return made[0]
+def world() -> World:
+    made = World()
+    assert made.up
+    made.ms += 10_000
+    return made
 
 
 @pytest.mark.feature("N4")

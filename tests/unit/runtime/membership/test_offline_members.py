@@ -10,7 +10,6 @@ from halog.core.ids import Member
 from halog.core.table.zones import NodeContacts
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
-from halog.runtime.membership import members
 from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames
 
@@ -41,7 +40,9 @@ class Seen:
         self.told = []
         self.noticed = []  # type: ignore[var-annotated]
         hello = frames.Hello("c", "A", 1)
-        self.made = Membership(A.member, hello, self.wire, 150, 600, self._changed, lambda work: work())  # type: ignore[arg-type]
+        self.made = Membership(
+            A.member, hello, self.wire, 150, 600, self._changed, lambda work: work(), clock=lambda: 1_000
+        )  # type: ignore[arg-type]
         self.made.noticed = lambda node, up, why: self.noticed.append((node, up, why))
         self.made.registrations({"A": A, "B": B, "C": C})
         for name in "BC":
@@ -54,8 +55,7 @@ class Seen:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    monkeypatch.setattr(members, "monotonic_ms", lambda: 1_000)
+def seen() -> Seen:
     return Seen()
 
 

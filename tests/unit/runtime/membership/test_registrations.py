@@ -9,7 +9,6 @@ import pytest
 from halog.core.ids import Member
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Peer
-from halog.runtime.membership import members
 from halog.runtime.membership.members import Membership
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
@@ -45,13 +44,11 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(members, "monotonic_ms", lambda: clock.ms)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
-def membership() -> Membership:
+def membership(clock: Clock) -> Membership:
     """Node A's, which knows nobody yet."""
     hello = frames.Hello("c", "A", 1)
     return Membership(
@@ -62,14 +59,15 @@ def membership() -> Membership:
         600,
         lambda *_: None,
         lambda work: work(),
-        registration_grace_ms=GRACE_MS,  # type: ignore[arg-type]
+        registration_grace_ms=GRACE_MS,
+        clock=lambda: clock.ms,  # type: ignore[arg-type]
     )
 
 
 @pytest.fixture
 def seen(clock: Clock) -> Membership:
     """Node A, which sees B up."""
-    made = membership()
+    made = membership(clock)
     made.registrations({"A": ME, "B": OTHER})
     made.heard("B", 1)
     assert Member("B", 1) in made.alive
@@ -188,7 +186,7 @@ class Lines:
 @pytest.mark.feature("N4", "R4")
 def test_a_node_that_has_just_come_is_not_cut_off_before_there_was_time_to_connect(clock: Clock) -> None:
     """It lives, as its answers say, so it is not replaced; operators are told once it is still not heard."""
-    made = membership()
+    made = membership(clock)
     lines = Lines(made)
     made.registrations({"A": ME, "B": OTHER})
     for _ in range(5):
@@ -204,7 +202,7 @@ def test_a_node_that_has_just_come_is_not_cut_off_before_there_was_time_to_conne
 
 @pytest.mark.feature("N4", "R4")
 def test_a_line_that_stays_cut_from_the_first_is_told_once_and_once_it_is_whole(clock: Clock) -> None:
-    made = membership()
+    made = membership(clock)
     lines = Lines(made)
     made.registrations({"A": ME, "B": OTHER})
     for _ in range(30):

@@ -134,11 +134,8 @@ def test_a_quorum_that_is_switched_off_stays_so(tree: MemoryTree, zones: list[Zo
         made.coordinator.close()
 
 
-def test_a_switch_that_cannot_be_read_is_on(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(path: str) -> Any:
-        raise UnreachableError("away")
-
-    monkeypatch.setattr(node.coordinator, "get", away)
+def test_a_switch_that_cannot_be_read_is_on(node: Node) -> None:
+    node.coordinator.faults.fail("get", UnreachableError("away"))
     node.sight = ALONE
     node.zoning.configure([TWO])
     assert node.why

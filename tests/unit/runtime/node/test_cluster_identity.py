@@ -169,19 +169,14 @@ def test_a_cluster_whose_id_was_lost_or_put_back_is_known_by_its_copies(cluster:
 
 
 @pytest.mark.feature("P10")
-def test_a_log_that_does_not_answer_is_not_taken_for_an_empty_one(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_does_not_answer_is_not_taken_for_an_empty_one(cluster: Cluster) -> None:
     """While Kafka is still starting nobody is told that the cluster does not exist, and that a node would create it."""
     stop(cluster)
     tree, log = MemoryCoordinator(MemoryTree()), MemoryLog(cluster.broker)
     tree.connect(lambda state: None)
 
-    def silent(self: MemoryLog, topic: str) -> int:
-        raise UnreachableError("Kafka does not answer")
-
-    monkeypatch.setattr(MemoryLog, "partitions", silent)
-    with pytest.raises(UnreachableError):
-        belonging.check_exists(log, tree, cluster.config)
-    said = belonging.why_absent(log, tree, cluster.config)
+    with cluster.broker.faults.fail("partitions", UnreachableError("Kafka does not answer")):
+        with pytest.raises(UnreachableError):
+            belonging.check_exists(log, tree, cluster.config)
+        said = belonging.why_absent(log, tree, cluster.config)
     assert said.endswith("whether its logs have a history is not known: Kafka does not answer")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
-from halog.config import ClusterConfig, Config, SiteConfig, TimingConfig
+from halog.config import ClusterConfig, Config, PolicyConfig, SiteConfig, TimingConfig
 from halog.errors import ConfigError, CoordinatorError, OutcomeUnknownError, RefusedError
 from halog.metadata import config_versions as versions
 from halog.metadata.config_versions import ACTIVE, KEPT, OLD, Draft, Version, activate, digest, find, history, read
@@ -135,26 +135,25 @@ def test_whoever_died_in_between_is_in_nobodys_way(coordinator: Hindered) -> Non
 
 
 def test_what_zookeeper_cannot_keep_is_refused_before_anything_is_written(
-    coordinator: Hindered, monkeypatch: pytest.MonkeyPatch
+    coordinator: Hindered,
 ) -> None:
-    monkeypatch.setattr(versions, "MAX_BYTES", 100)
-    with pytest.raises(RefusedError, match="more than the 100 that ZooKeeper can keep"):
-        activate(coordinator, read(coordinator), draft())
+    policies = {f"p{n}": PolicyConfig(zone="z" * 300_000) for n in range(4)}
+    large = draft()._replace(config=dataclasses.replace(BASE, policies=policies))
+    with pytest.raises(RefusedError, match="more than the 900000 that ZooKeeper can keep"):
+        activate(coordinator, read(coordinator), large)
     assert read(coordinator).version is None
 
 
 def test_old_ones_that_cannot_be_deleted_now_are_deleted_later(
-    coordinator: Hindered, monkeypatch: pytest.MonkeyPatch
+    coordinator: Hindered,
 ) -> None:
-    monkeypatch.setattr(versions, "KEPT", 1)
-    monkeypatch.setattr(coordinator, "delete", lambda *_: no_answer())
-    for stay in range(1, 5):
-        activate(coordinator, read(coordinator), draft(stay))
-    assert len(history(coordinator)) == 4
-    monkeypatch.undo()
-    monkeypatch.setattr(versions, "KEPT", 1)
-    activate(coordinator, read(coordinator), draft(5))
-    assert [v.number for v in history(coordinator)] == [5, 4]
+    last = KEPT + 4
+    with coordinator.faults.fail("delete", UnknownResult("no answer")):
+        for stay in range(1, last):
+            activate(coordinator, read(coordinator), draft(stay))
+        assert len(history(coordinator)) == last - 1
+    activate(coordinator, read(coordinator), draft(last))
+    assert [v.number for v in history(coordinator)] == [*range(last, last - KEPT - 1, -1)]
 
 
 def test_a_znode_that_is_no_version_is_named() -> None:

@@ -28,12 +28,11 @@ pytestmark = pytest.mark.feature("P13", "P2")
 class Alone:
     """A node's rebalancing with a clock of the test's, in a cluster of A, B and C with two copies of partitions."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.now = 0
         self.causes = list[str]()
         self.tree = MemoryCoordinator(MemoryTree())
         self.tree.connect(lambda state: None)
-        monkeypatch.setattr(rebalancing, "monotonic_ms", lambda: self.now)
         config = Cluster(3, registry=REGISTRY).config
         policy = dataclasses.replace(config.policies["test"], async_replicas=0)
         self.config = dataclasses.replace(
@@ -48,7 +47,13 @@ class Alone:
         history: Any = SimpleNamespace(tell=self.told)
         self.versions: Any = SimpleNamespace(active=0)
         self.it = rebalancing.AutoRebalance(
-            lambda: self.config, lambda: self.versions.active, self.tree, router, self.members, history
+            lambda: self.config,
+            lambda: self.versions.active,
+            self.tree,
+            router,
+            self.members,
+            history,
+            lambda: self.now,
         )
 
     def told(self, kind: Kind, cause: str, **more: object) -> None:
@@ -103,8 +108,8 @@ class Alone:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
-    made = Alone(monkeypatch)
+def alone() -> Iterator[Alone]:
+    made = Alone()
     yield made
     made.tree.close()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from halog.adapters.memory.coordinator import MemoryCoordinator
+from halog.adapters.memory import Attempt, MemoryCoordinator
 from halog.errors import CoordinatorError
 from halog.metadata.cas import ATTEMPTS
 from halog.metadata.drains import drained_at, drained_nodes, mark, unmark
@@ -15,22 +13,19 @@ from halog.ports import UnknownResult
 pytestmark = pytest.mark.feature("P12", "P2")
 
 
-def lost(
-    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch, what: str, times: int, *, done: bool
-) -> list[str]:
+def lost(coordinator: MemoryCoordinator, what: str, times: int, *, done: bool) -> list[str]:
     """No answer comes from so many of these; were they carried out? Returns the paths that were tried."""
     tried: list[str] = []
-    real: Callable[..., object] = getattr(coordinator, what)
 
-    def call(path: str, *args: object) -> object:
-        tried.append(path)
-        if len(tried) > times:
-            return real(path, *args)
-        if done:
-            real(path, *args)
-        raise UnknownResult("no answer")
+    def call(attempt: Attempt[object]) -> object:
+        tried.append(attempt.about)
+        if done or len(tried) > times:
+            answer = attempt.land()
+        if len(tried) <= times:
+            raise UnknownResult("no answer")
+        return answer
 
-    monkeypatch.setattr(coordinator, what, call)
+    coordinator.faults.add(what, call)
     return tried
 
 
@@ -54,36 +49,30 @@ def test_one_that_is_drained_again_is_so_since_then(coordinator: MemoryCoordinat
         drained_at(coordinator)
 
 
-def test_nothing_is_written_where_there_is_no_mark(
-    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_where_there_is_no_mark(coordinator: MemoryCoordinator) -> None:
     """Each move asks, and moves are many."""
-    tried = lost(coordinator, monkeypatch, "delete", 0, done=False)
+    tried = lost(coordinator, "delete", 0, done=False)
     unmark(coordinator, ("A", "B"))
     assert tried == []
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_lost_answer_is_looked_into(
-    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch, done: bool
-) -> None:
-    lost(coordinator, monkeypatch, "create", 2, done=done)
+def test_a_lost_answer_is_looked_into(coordinator: MemoryCoordinator, done: bool) -> None:
+    lost(coordinator, "create", 2, done=done)
     mark(coordinator, "A", 1)
     assert drained_nodes(coordinator) == ["A"]
-    lost(coordinator, monkeypatch, "delete", 2, done=done)
+    lost(coordinator, "delete", 2, done=done)
     assert unmark(coordinator, ("A",)) == ["A"], "it had one"
     assert drained_nodes(coordinator) == []
 
 
-def test_it_is_given_up_in_the_end_and_says_what_to_do(
-    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried = lost(coordinator, monkeypatch, "create", ATTEMPTS, done=False)
+def test_it_is_given_up_in_the_end_and_says_what_to_do(coordinator: MemoryCoordinator) -> None:
+    tried = lost(coordinator, "create", ATTEMPTS, done=False)
     with pytest.raises(CoordinatorError, match=r"drained/A .* nothing has moved: try again"):
         mark(coordinator, "A", 1)
     assert tried == ["drained/A"] * ATTEMPTS
     mark(coordinator, "A", 1)
-    lost(coordinator, monkeypatch, "delete", ATTEMPTS, done=False)
+    lost(coordinator, "delete", ATTEMPTS, done=False)
     with pytest.raises(CoordinatorError, match=r"drained/A .* `halog drain A --undo`"):
         unmark(coordinator, ("A", "B"))
     assert drained_nodes(coordinator) == ["A"]

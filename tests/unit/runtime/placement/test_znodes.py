@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.adapters.memory.coordinator import MemoryCoordinator
+from halog.adapters.memory import Attempt, MemoryCoordinator
 from halog.errors import VersionError
 from halog.metadata.cas import ATTEMPTS, put
 from halog.ports import UnknownResult
@@ -23,20 +23,15 @@ def at(coordinator: MemoryCoordinator) -> bytes | None:
     return None if found is None else found.data
 
 
-def beside(
-    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch, does: Callable[[], None], times: int = 1
-) -> None:
+def beside(coordinator: MemoryCoordinator, does: Callable[[], None], times: int = 1) -> None:
     """Somebody else does this between a look and the write behind it."""
-    left = [does] * times
 
-    def get(path: str) -> object:
-        found = real(path)
-        if left:
-            left.pop()()
+    def get(attempt: Attempt[object]) -> object:
+        found = attempt.land()
+        does()
         return found
 
-    real = coordinator.get
-    monkeypatch.setattr(coordinator, "get", get)
+    coordinator.faults.add("get", get, times=times)
 
 
 def test_it_is_made_and_changed(coordinator: MemoryCoordinator) -> None:
@@ -49,14 +44,14 @@ def test_what_is_to_stay_stays(coordinator: MemoryCoordinator) -> None:
     assert at(coordinator) is None
 
 
-def test_whoever_is_quicker_is_not_overwritten(coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_is_quicker_is_not_overwritten(coordinator: MemoryCoordinator) -> None:
     """Neither where nothing was, nor where something was changed."""
-    beside(coordinator, monkeypatch, lambda: assert_(coordinator.create("p", b"10")))
+    beside(coordinator, lambda: assert_(coordinator.create("p", b"10")))
     assert put(coordinator, "p", one_more)
     assert at(coordinator) == b"11"
     other = MemoryCoordinator(coordinator.tree)
     other.connect(lambda state: None)
-    beside(coordinator, monkeypatch, lambda: assert_(put(other, "p", one_more)), 2)
+    beside(coordinator, lambda: assert_(put(other, "p", one_more)), 2)
     assert put(coordinator, "p", one_more)
     assert at(coordinator) == b"14"
 
@@ -66,17 +61,9 @@ def assert_(done: bool) -> None:
 
 
 @pytest.mark.parametrize("error", [VersionError("another version"), UnknownResult("no answer")])
-def test_it_is_given_up_in_the_end(
-    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    tried: list[bytes] = []
-
-    def refuse(path: str, data: bytes, version: int) -> None:
-        tried.append(data)
-        raise error
-
+def test_it_is_given_up_in_the_end(coordinator: MemoryCoordinator, error: Exception) -> None:
     coordinator.create("p", b"1")
-    monkeypatch.setattr(coordinator, "set", refuse)
+    refused = coordinator.faults.fail("set", error)
     assert not put(coordinator, "p", one_more)
-    assert tried == [b"2"] * ATTEMPTS
+    assert len(refused.met) == ATTEMPTS
     assert at(coordinator) == b"1"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from halog.ports import Delivery, TopicPartition
-from halog.runtime.replica import delivery_reports as deliveries
 from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.testing.cluster import wait_until
 
@@ -57,6 +58,8 @@ class Copy:
         self.taken: list[int] = []
         self.later = False
         """Nobody waits for what was appended last."""
+        self.busy: Callable[[], None] = lambda: None
+        """What its loop has to do when it has taken its reports."""
 
     @property
     def awaited(self) -> int:
@@ -71,13 +74,15 @@ class Copy:
 
     def take_reports(self) -> None:
         self.taken.append(self.delivered)
+        self.busy()
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, **how: Any) -> None:
         self.session = Session()
         self.copy = Copy(self.session)
-        self.deliveries = DeliveryReports(lambda: self.session, lambda: [self.copy])
+        self.copies = [self.copy]
+        self.deliveries = DeliveryReports(lambda: self.session, lambda: self.copies, **how)
         self.closing = threading.Event()
         self.kept = threading.Thread(target=self.deliveries.run, args=(self.closing,), name="kept", daemon=True)
 
@@ -88,9 +93,36 @@ class Rig:
         self.session.due.append(self.copy.report(self.deliveries, tag))
 
 
+SOON_S = 0.3
+
+
+@pytest.fixture(name="rig")
+def hurried() -> Iterator[Rig]:
+    yield from ending(Rig())
+
+
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    rig = Rig()
+def idle() -> Iterator[Rig]:
+    """The kept thread polls only where it is expected to."""
+    yield from ending(Rig(idle_s=60.0))
+
+
+@pytest.fixture
+def patient() -> Iterator[Rig]:
+    """As `idle`, and what is for soon is left for a minute."""
+    yield from ending(Rig(soon_s=60.0, idle_s=60.0))
+
+
+@pytest.fixture
+def unhurried() -> Iterator[Rig]:
+    """As `idle`, and there is time to see who else polls."""
+    rig = Rig(soon_s=SOON_S, idle_s=60.0)
+    rig.copy.appended, rig.copy.later = 1, True
+    rig.kept.start()
+    yield from ending(rig)
+
+
+def ending(rig: Rig) -> Iterator[Rig]:
     yield rig
     rig.closing.set()
     rig.deliveries.expect()
@@ -188,12 +220,25 @@ def test_the_kept_thread_lets_go_when_somebody_follows_up(rig: Rig) -> None:
     assert threading.current_thread().name in rig.session.polled_by
 
 
-def test_a_turn_that_finds_somebody_polling_makes_sure_that_somebody_goes_on(rig: Rig) -> None:
-    """He may be about to leave it to whoever comes: exactly this one."""
+@contextmanager
+def polling(rig: Rig) -> Iterator[None]:
+    """While another thread polls for what it appended; that is reported behind."""
     rig.copy.appended = 1
-    with rig.deliveries._polling:
-        rig.deliveries.turn()
-    assert rig.deliveries._wanted.is_set()
+    server = threading.Thread(target=rig.serve, args=(1,), name="first")
+    server.start()
+    wait_until(lambda: "first" in rig.session.polled_by, "nobody polls")
+    yield
+    rig.report(1)
+    server.join(5)
+
+
+def test_a_turn_that_finds_somebody_polling_makes_sure_that_somebody_goes_on(idle: Rig) -> None:
+    """He may be about to leave it to whoever comes: exactly this one."""
+    with polling(idle):
+        idle.deliveries.turn()
+    assert "kept" not in idle.session.polled_by
+    idle.kept.start()
+    wait_until(lambda: "kept" in idle.session.polled_by, "nobody goes on")
 
 
 def test_a_commit_the_log_answers_is_followed_by_its_own_thread(rig: Rig) -> None:
@@ -223,58 +268,53 @@ def test_a_commit_the_replicas_answer_is_pushed_at_once_and_polled_by_the_kept_t
 def test_a_turn_sends_the_pushes_also_where_another_thread_polls() -> None:
     """He may be waiting for the log, which replicas are not to be told behind."""
     pushed: list[str] = []
-    rig = Rig()
-    rig.deliveries = DeliveryReports(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
-    with rig.deliveries._polling:
+    rig = Rig(push=lambda: pushed.append(threading.current_thread().name))
+    with polling(rig):
+        assert threading.current_thread().name not in pushed
         rig.deliveries.turn()
-    assert pushed == ["now"]
+        assert threading.current_thread().name in pushed
 
 
 # --- what nobody waits for ---
 
 
-@pytest.fixture
-def unhurried(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """The kept thread polls only where it is expected to, and there is time to see who else does."""
-    monkeypatch.setattr(deliveries, "SOON_S", 0.3)
-    monkeypatch.setattr(deliveries, "IDLE_S", 60.0)
-    rig.copy.appended, rig.copy.later = 1, True
-    rig.kept.start()
-    return rig
-
-
 def test_what_nobody_waits_for_is_reported_with_the_next_one(unhurried: Rig) -> None:
     """By the thread that waits for that; the kept one stays away."""
     rig = unhurried
-    rig.deliveries.expect(deliveries.SOON_S)
+    rig.deliveries.expect(SOON_S)
     rig.copy.appended, rig.copy.later = 2, False
     rig.report(1), rig.report(2)
     rig.serve(2)
-    time.sleep(2 * deliveries.SOON_S)
+    time.sleep(2 * SOON_S)
     assert rig.session.polled_by == {threading.current_thread().name}
     assert rig.copy.delivered == 2
 
 
 def test_it_is_the_kept_threads_if_nobody_polls_meanwhile(unhurried: Rig) -> None:
     rig = unhurried
-    rig.deliveries.expect(deliveries.SOON_S)
+    rig.deliveries.expect(SOON_S)
     rig.report(1)
     wait_until(lambda: rig.copy.delivered == 1, "nobody polled")
     assert rig.session.polled_by == {"kept"}
 
 
-def test_who_leaves_it_behind_leaves_it_for_soon_and_what_is_waited_for_at_once(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = list[float]()
-    monkeypatch.setattr(rig.deliveries, "expect", lambda within_s=0.0: expected.append(within_s))
-    rig.copy.appended, rig.copy.later = 2, True
+def test_who_leaves_behind_what_nobody_waits_for_leaves_it_for_soon(unhurried: Rig) -> None:
+    rig = unhurried
+    rig.copy.appended = 2
+    rig.report(1)
+    left = time.monotonic()
+    rig.serve(1)
+    wait_until(lambda: "kept" in rig.session.polled_by, "nobody polls")
+    assert time.monotonic() - left >= SOON_S, "whoever comes next had time to poll for it"
+
+
+def test_who_leaves_behind_what_is_waited_for_leaves_it_at_once(patient: Rig) -> None:
+    rig = patient
+    rig.kept.start()
+    rig.copy.appended = 2
     rig.report(1)
     rig.serve(1)
-    rig.copy.appended, rig.copy.later = 3, False
-    rig.report(2)
-    rig.serve(2)
-    assert expected == [deliveries.SOON_S, 0.0]
+    wait_until(lambda: "kept" in rig.session.polled_by, "nobody polls")
 
 
 def test_one_who_is_in_a_hurry_does_not_wait_for_one_who_is_not(unhurried: Rig) -> None:
@@ -286,22 +326,21 @@ def test_one_who_is_in_a_hurry_does_not_wait_for_one_who_is_not(unhurried: Rig) 
 
 
 def test_what_was_told_in_a_turn_of_a_loop_that_is_busy_then_is_polled_for(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    idle: Rig,
 ) -> None:
     """The loop will take another turn, but not soon: who meets what was told is another one's client."""
-    monkeypatch.setattr(deliveries, "IDLE_S", 60.0)
-    told = Copy(rig.session)
-    rig.deliveries._copies = lambda: [rig.copy, told]
+    rig, told = idle, Copy(idle.session)
+    rig.copies.append(told)
     rig.kept.start()
     rig.copy.appended = 1
 
-    def take() -> None:
+    def busy() -> None:
         told.appended, told.later = 1, True
-        rig.deliveries.expect(deliveries.SOON_S)
-        time.sleep(5 * deliveries.SOON_S)
+        rig.deliveries.expect(0.001)
+        time.sleep(0.005)
         rig.deliveries.followed = True
 
-    monkeypatch.setattr(rig.copy, "take_reports", take)
+    rig.copy.busy = busy
     rig.report(1)
     rig.deliveries.turn()
     rig.session.due.append(told.report(rig.deliveries, 1))

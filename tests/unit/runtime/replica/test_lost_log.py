@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryLog
+from halog.adapters.memory import Attempt, MemoryLog
 from halog.core.ids import digest
 from halog.core.log.chain import ChainState
 from halog.errors import LogError
@@ -119,15 +119,13 @@ def test_of_another_log_of_that_name_nothing_is_lost() -> None:
     assert lost(written([b"x"] * 4), COPY, read_up_to(b"c", 2), "ff" * 16) is None
 
 
-def test_what_is_trimmed_between_the_look_and_the_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_trimmed_between_the_look_and_the_read_is_not_lost() -> None:
     log = written([b"a", b"b", b"c", b"d", b"e"])
-    bounds = log.bounds
 
-    def trims(tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
-        found = bounds(tp)
-        monkeypatch.undo()
-        log.trim(tp, 4)  # the active node has a snapshot
+    def trims(attempt: Attempt[tuple[int, int]]) -> tuple[int, int]:
+        found = attempt.land()
+        log.trim(TP, 4)  # the active node has a snapshot
         return found
 
-    monkeypatch.setattr(log, "bounds", trims)
+    log.broker.faults.add("bounds", trims, times=1)
     assert lost(log, COPY, read_up_to(b"c", 2), LOG_ID.hex()) is None

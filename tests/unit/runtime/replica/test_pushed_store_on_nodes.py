@@ -3,14 +3,13 @@ when all of them have ended, whatever the log has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryDisk
+from halog.adapters.memory import Attempt, MemoryDisk
 from halog.core.log import records
 from halog.core.roles import Role
 from halog.errors import StoreError
@@ -143,19 +142,18 @@ def test_of_a_machine_that_is_lost_alone_the_active_node_has_it(policy: str, cap
 
 
 @pytest.mark.parametrize(("policy", "flushes"), [("WRITE_NO_SYNC", False), ("SYNC", True)])
-def test_it_is_stored_when_the_commit_returns_and_flushed_if_that_was_asked_for(
-    policy: str, flushes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_stored_when_the_commit_returns_and_flushed_if_that_was_asked_for(policy: str, flushes: bool) -> None:
     with counting(policy) as cluster:
         copy = replica(cluster)
         done = list[tuple[int, bool]]()
-        real = copy.objects.store.write
+        disk = cluster.disks[copy.core.state.me.node]
 
-        def write(items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
-            real(list(items), flush=flush)
+        def stored(attempt: Attempt[None], flush: bool) -> None:
+            attempt.land()
             done.append((len(stowed_of(copy)), flush))
 
-        monkeypatch.setattr(copy.objects.store, "write", write)
+        disk.faults.add("write", lambda attempt: stored(attempt, False))
+        disk.faults.add("flush", lambda attempt: stored(attempt, True))
         for number in range(1, 6):
             add(cluster)
             assert len(stowed_of(copy)) >= number
@@ -176,18 +174,12 @@ def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool) -> None:
     """Its copy stops, and the commit it was pushed returns once the log has that."""
     with counting("SYNC", silent_ms=500) as cluster, ThreadPoolExecutor(1) as pool:
         copy = replica(cluster)
-        real = copy.objects.store.write
-
-        def write(*args: Any, **named: Any) -> None:
-            if named.get("flush", False) is flush:
-                raise StoreError("the disk is full")
-            real(*args, **named)
-
-        monkeypatch.setattr(copy.objects.store, "write", write)
+        disk = cluster.disks[copy.core.state.me.node]
+        disk.faults.fail("flush" if flush else "write", StoreError("the disk is full"))
         counted = pool.submit(add, cluster)
         wait_until(lambda: copy.core.state.role is Role.FAILED, "the copy has stopped")
         assert "the disk is full" in str(copy.error)

@@ -137,18 +137,15 @@ def test_without_it_both_keep_what_they_have() -> None:
             assert stopped(cluster, name) == before[name]
 
 
-def test_a_store_that_fails_keeps_no_copy_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise StoreError("no space left on device")
-
+def test_a_store_that_fails_keeps_no_copy_from_stopping() -> None:
     with running() as cluster:
         acknowledged_and_not_in_the_log(cluster)
         name = cluster.active_for(Counter, "c")
         copy = copy_on(cluster, name)
-        monkeypatch.setattr(copy.objects.store, "write", fails)
+        cluster.disks[name].fill_up()
         copy.fail(StoreError("no space left on device"))
         assert copy.core.state.role is Role.FAILED
         cluster.broker.drop_held(log_of(cluster))
         wait_until(lambda: cluster.active_for(Counter, "c") != name, "it gave the partition up")
-        monkeypatch.undo()
+        cluster.disks[name].heal()
         assert add(cluster) == 9, "the replica had it all"

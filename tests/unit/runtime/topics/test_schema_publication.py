@@ -21,7 +21,6 @@ from halog.errors import (
     UnreachableError,
 )
 from halog.ports import LogTransaction, TopicPartition
-from halog.runtime.topics import schema_publication as publishing
 from halog.runtime.topics.schema_compatibility import Runs
 from halog.runtime.topics.schema_publication import publish
 from halog.runtime.topics.schemas import Definitions
@@ -358,10 +357,9 @@ def test_of_many_at_once_the_first_ones_classes_are_there_whole_and_all_others_n
 
 
 def test_eight_come_through_where_a_transaction_takes_far_longer_than_the_pause(
-    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    broker: MemoryBroker,
 ) -> None:
     """As on a broker that has much to do: each waits until the others may have ended theirs."""
-    monkeypatch.setattr(publishing, "PAUSE_S", 0.01)
 
     class Slow(Hooked):
         def at(self, moment: str) -> None:
@@ -371,7 +369,7 @@ def test_eight_come_through_where_a_transaction_takes_far_longer_than_the_pause(
 
     def start(n: int) -> None:
         try:
-            publish(Slow(broker), TOPIC, classes(**{f"Only{n}": str}))
+            publish(Slow(broker), TOPIC, classes(**{f"Only{n}": str}), pause_s=0.01)
         except HalogError as error:
             failed.append(error)
 
@@ -384,23 +382,19 @@ def test_eight_come_through_where_a_transaction_takes_far_longer_than_the_pause(
     assert {d.name for d in Definitions(MemoryLog(broker), TOPIC).all()} == {f"Only{n}" for n in range(8)}
 
 
-def test_a_log_that_takes_nothing_is_named_in_the_end(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "PAUSE_S", 0.0)
-
+def test_a_log_that_takes_nothing_is_named_in_the_end(broker: MemoryBroker) -> None:
     class Closed(MemoryLog):
         def transaction(self, transactional_id: str) -> Any:
             raise LogError("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
     with pytest.raises(LogError, match="AUTHORIZATION"):
-        publish(Closed(broker), TOPIC, classes(**OURS))
+        publish(Closed(broker), TOPIC, classes(**OURS), pause_s=0.0)
     assert stored(broker) == set()
 
 
 def test_who_is_fenced_at_every_attempt_gives_up_with_nothing_written(
-    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    broker: MemoryBroker,
 ) -> None:
-    monkeypatch.setattr(publishing, "PAUSE_S", 0.0)
-
     class Busy(MemoryLog):
         def transaction(self, transactional_id: str) -> Any:
             found = super().transaction(transactional_id)
@@ -409,5 +403,5 @@ def test_who_is_fenced_at_every_attempt_gives_up_with_nothing_written(
 
     began = "other processes began to publish .* nothing was published; start again"
     with pytest.raises(OverloadedError, match=began):
-        publish(Busy(broker), TOPIC, classes(**OURS))
+        publish(Busy(broker), TOPIC, classes(**OURS), pause_s=0.0)
     assert stored(broker) == set()
