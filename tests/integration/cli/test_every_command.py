@@ -34,11 +34,10 @@ LOG_READERS = [
 """Without the log they cannot say or do anything."""
 OTHER_SITE = ["conflicts list", "site demote", "site list"]
 """They ask another site's servers."""
-TIMEOUT_S = 1.0
 IN_TIME_S = 4
-"""Of that timeout."""
+"""Of a timeout of 1 s or less."""
 SHORT_S = 0.2
-"""A timeout all of which is waited for, by every command; one that is not heeded is ten seconds (`options.TIMEOUT_S`)."""
+"""Every command waits for all of this timeout. One that does not heed it waits for ten seconds, the default."""
 OFFLINE = {"config check"}
 """Asks no server."""
 BEFORE = {"config activate", "config diff", "config history", "config show"}
@@ -58,7 +57,7 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         (tmp_path / "fleet.py").write_text(FLEET)
         monkeypatch.chdir(tmp_path)
 
-        def run(name: str, timeout_s: float = TIMEOUT_S) -> tuple[int, str, str, float]:
+        def run(name: str, timeout_s: float = 1.0) -> tuple[int, str, str, float]:
             capsys.readouterr()
             began = time.monotonic()
             code = frame.main([*words(CALLS[name][0]), "--timeout", str(timeout_s)])
