@@ -1,5 +1,5 @@
-"""What one worker of `pytest -n … --dist loadfile` runs: a file, whose fixtures are then played once; and all files of
-suites whose servers take seconds to start, or whose Spark takes ten."""
+"""What one worker of `pytest -n … --dist loadfile` runs: a file, whose fixtures are then played once; and all files
+that use servers which take seconds to start, or Spark, which takes ten."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ WHOLE = {
     "tests/contract/": "its two servers",
     "tests/integration/sites/": "two sites, and Spark",
     "tests/integration/spark/": "two sites, and Spark",
+    **{f"tests/faults/test_{name}.py": "two sites that are hurt" for name in ("apart", "packets", "site_lost")},
+    **{f"tests/faults/test_{name}.py": "a cluster behind links" for name in ("broker", "network")},
+    **{
+        f"tests/faults/test_{name}.py": "a cluster that is hurt"
+        for name in ("hostile", "processes", "spread", "zookeeper")
+    },
 }
-"""What the files of a directory use together."""
+"""What files, or those of a directory, use together."""
 
 
 def unit(nodeid: str) -> str:
     """Tests of the same one are run by the same worker. Units with many tests begin first."""
     file = nodeid.partition("::")[0]
-    return next((name for directory, name in WHOLE.items() if file.startswith(directory)), file)
+    return next((name for place, name in WHOLE.items() if file.startswith(place)), file)
 
 
 def is_last(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_tests_that_use_the_same_servers_are_one_workers_and_others_go_by_file() -> None:
     assert unit("tests/contract/test_log.py::test_a[x]") == unit("tests/contract/test_rocks.py::test_b")
     assert unit("tests/integration/sites/test_line.py::test_a") == unit("tests/integration/spark/test_example.py::b")
+    assert unit("tests/faults/test_apart.py::test_a") == unit("tests/faults/test_packets.py::test_b[cut]")
     own = "tests/integration/cluster/test_kill.py"
     assert unit(f"{own}::test_a") == unit(f"{own}::test_b[x::y]") == own
     assert unit("tests/unit/sites/test_three.py::test_a") == "tests/unit/sites/test_three.py"
@@ -61,12 +62,12 @@ def test_a_worker_that_goes_back_to_what_was_collected_before_is_done_with_a_uni
     assert last([*unit_of_two, cluster, contract]) == [False, True, False, True, True, True]
 
 
-def test_every_directory_that_is_kept_together_is_there() -> None:
-    assert all((ROOT / directory).is_dir() for directory in WHOLE)
+def test_all_that_is_kept_together_is_there() -> None:
+    assert all((ROOT / place).exists() for place in WHOLE)
 
 
 def test_the_longest_units_are_there_and_are_begun_before_all_others() -> None:
-    assert {name for name in FIRST if not (ROOT / name).is_file()} == set(WHOLE.values())
+    assert {name for name in FIRST if not (ROOT / name).is_file()} < set(WHOLE.values())
     assert sorted(["tests/a.py", *reversed(FIRST), "tests/b.py"], key=turn) == [*FIRST, "tests/a.py", "tests/b.py"]
 
 
