@@ -27,8 +27,9 @@ CORES := $(shell nproc)
 WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 # Nodes in one process wait for more than half of their time, and no two tests share any.
 NODE_WORKERS := $(shell echo $$((4 * $$(nproc))))
-# Each with servers and nodes of its own, 3 GB of memory; what shares servers stays together (tests/workers.py).
-LANES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+# Each with servers and nodes of its own, a gigabyte of memory. There are more than cores: a lane waits for faults and timeouts, too. What
+# shares servers stays together (tests/workers.py).
+LANES := $(shell n=$$(nproc); echo $$((n < 2 ? 2 : 4)))
 SEEDS ?= 10000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
 # defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that

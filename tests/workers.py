@@ -1,25 +1,35 @@
-"""What one worker of `pytest -n … --dist loadfile` runs: a file, whose fixtures are then played once; and all files of
-suites whose servers take seconds to start, or whose Spark takes ten."""
+"""What one worker of `pytest -n … --dist loadfile` runs: a file, whose fixtures are then played once; and all files
+that use servers which take seconds to start, or Spark, which takes ten."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
 
 WHOLE = {
     "tests/contract/": "its two servers",
     "tests/integration/sites/": "two sites, and Spark",
     "tests/integration/spark/": "two sites, and Spark",
+    **{f"tests/faults/test_{name}.py": "two sites that are hurt" for name in ("apart", "packets", "site_lost")},
+    **{f"tests/faults/test_{name}.py": "a cluster behind links" for name in ("broker", "network")},
+    **{
+        f"tests/faults/test_{name}.py": "a cluster that is hurt"
+        for name in ("hostile", "processes", "spread", "zookeeper")
+    },
 }
-"""What the files of a directory use together."""
+"""What files, or those of a directory, use together."""
 
 
 def unit(nodeid: str) -> str:
     """Tests of the same one are run by the same worker. Units with many tests begin first."""
     file = nodeid.partition("::")[0]
-    return next((name for directory, name in WHOLE.items() if file.startswith(directory)), file)
+    return next((name for place, name in WHOLE.items() if file.startswith(place)), file)
 
 
 def is_last(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -35,8 +45,31 @@ def is_last(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     return all(later.path.parent != directory for later in items[items.index(nextitem) :])
 
 
+FIRST = (
+    "two sites, and Spark",
+    "its two servers",
+    "tests/integration/demo/test_demo.py",
+    "tests/integration/embedded/test_supervisor.py",
+    "tests/integration/cluster/test_migration.py",
+    "tests/integration/cluster/test_many_partitions.py",
+    "tests/integration/cluster/test_sync_policies.py",
+    "tests/integration/embedded/test_servers.py",
+    "tests/integration/cluster/test_recovery.py",
+)
+"""Units of more than half a minute, the longest first: who began one of them last would be waited for by all others."""
+
+
+def turn(unit: str) -> int:
+    """Units of a lower one are begun earlier; of the same one, in xdist's order."""
+    return FIRST.index(unit) if unit in FIRST else len(FIRST)
+
+
 class Scheduling(LoadFileScheduling):
     """The same with units."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(min(self.workqueue, key=turn), last=False)
+        super()._assign_work_unit(node)

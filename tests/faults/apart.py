@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from halog.demo.processes import Child
+from tests import forked
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.sites.test_restoring import argv_of
@@ -63,9 +64,8 @@ def flights(path: Path) -> Path:
 
 def ran(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     """A command, as an operator of that site runs it."""
-    argv = argv_of(cluster, *words)
     with cluster.inside():
-        return subprocess.run(argv, capture_output=True, text=True, timeout=RESTORED_S, check=False)
+        return forked.run(argv_of(cluster, *words)[2:], timeout=RESTORED_S)
 
 
 class Client:

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 
@@ -67,6 +67,20 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(forked.ROOT)}
+
+
+class Node(forked.Forked):
+    """A node whose stdout is a pipe, as `subprocess.PIPE` makes it."""
+
+    def __init__(self, command: list[str], directory: Path, err: IO[str]) -> None:
+        reading, writing = os.pipe()
+        self.stdout = os.fdopen(reading)
+        with open(writing, "w") as out:
+            super().__init__(command[2:], directory, environment(), out, err)
+
+
 class Cluster:
     """A directory with a configuration and the application's module, and the node processes started in it."""
 
@@ -76,25 +90,25 @@ class Cluster:
         self.toml = directory / "halog.toml"
         self.toml.write_text(TOML.format(cluster=self.name, bootstrap=bootstrap, zookeeper=zookeeper))
         (directory / "fleet.py").write_text(FLEET)
-        self.nodes: dict[str, subprocess.Popen[str]] = {}
+        self.nodes: dict[str, Node | subprocess.Popen[str]] = {}
 
     def command(self, *args: object) -> list[str]:
         return [sys.executable, "-m", "halog.cli.main", *map(str, args)]
 
     def popen(self, *args: object, **more: Any) -> subprocess.Popen[str]:
-        env = {**os.environ, "PYTHONPATH": str(forked.ROOT)}
         return subprocess.Popen(
-            self.command(*args), cwd=self.directory, env=env, text=True, stdout=subprocess.PIPE, **more
+            self.command(*args), cwd=self.directory, env=environment(), text=True, stdout=subprocess.PIPE, **more
         )
 
     def halog(self, *args: object) -> Ran:
-        env = {**os.environ, "PYTHONPATH": str(forked.ROOT)}
-        ran = forked.run(self.command(*args)[2:], cwd=self.directory, env=env, timeout=60)
+        ran = forked.run(self.command(*args)[2:], cwd=self.directory, env=environment(), timeout=60)
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
-    def launch(self, name: str) -> subprocess.Popen[str]:
+    def launch(self, name: str) -> Node:
         with (self.directory / f"{name}.err").open("w") as err:
-            self.nodes[name] = self.popen("node", "start", "--name", name, "--format", "json", stderr=err)
+            self.nodes[name] = Node(
+                self.command("node", "start", "--name", name, "--format", "json"), self.directory, err
+            )
         return self.nodes[name]
 
     def ready(self, name: str) -> Any:

@@ -18,6 +18,9 @@ from tests.integration.cluster.load import Load
 
 pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
 
+BOTH = pytest.mark.parametrize("policy", ["WRITE_NO_SYNC", pytest.param("SYNC", marks=pytest.mark.long)])
+"""For SYNC there are other quick tests: in `test_durability.py`, and in `tests/faults/test_survives.py`."""
+
 
 def on_disk(cluster: Cluster, node: str, partition: str, under: Path | None = None) -> int:
     """The lsn a dead node's store ends with, or a copy of it in another directory: what was stowed counts."""
@@ -34,7 +37,7 @@ def on_disk(cluster: Cluster, node: str, partition: str, under: Path | None = No
         store.close()
 
 
-@pytest.mark.parametrize("policy", ["WRITE_NO_SYNC", "SYNC"])
+@BOTH
 def test_a_killed_replica_has_stored_all_it_acknowledged(make: Make, policy: str) -> None:
     """It is killed in the middle of the load, again and again; not one acknowledged commit is missing in its store."""
     cluster = make(nodes="AB", partitions=1, async_=0, local_sync="WRITE_NO_SYNC", remote_sync=policy)
@@ -55,7 +58,7 @@ def test_a_killed_replica_has_stored_all_it_acknowledged(make: Make, policy: str
 
 
 @pytest.mark.feature("R6", "R1")
-@pytest.mark.parametrize("policy", ["WRITE_NO_SYNC", "SYNC"])
+@BOTH
 def test_what_a_replica_acknowledged_while_the_log_stood_still_outlives_all_processes(make: Make, policy: str) -> None:
     """Both nodes are killed, and the broker with what it was sent and has not read: a replica's store alone has it."""
     cluster = make(nodes="AB", partitions=1, async_=0, local_sync="NO_SYNC", remote_sync=policy)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.demo.support import Ran, await_none, run
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.slow]
 ROWS = 300
 
 
@@ -21,7 +21,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return found
 
 
-@pytest.mark.long
 @pytest.mark.feature("M1", "M2", "M3")
 def test_two_sites_part_and_become_one_without_losing_a_write(ran: Ran) -> None:
     """The line is cut and healed, the merge previewed, done, and undone by the operator's own commands."""
@@ -57,7 +56,6 @@ def test_its_story_is_told_meanwhile(ran: Ran) -> None:
         assert said in ran.err
 
 
-@pytest.mark.long
 @pytest.mark.feature("M2")
 def test_one_lost_commit_fails_it(tmp_path: Path) -> None:
     """The judge is not blind: a landing that was acknowledged and never happened is missing in two totals."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,15 +20,7 @@ def halog(
     *args: str, env: dict[str, str | None] | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """Runs `halog ARGS`; `env` adds, or with None removes, variables."""
-    return subprocess.run(
-        [sys.executable, "-m", "halog.cli.main", *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-        cwd=ROOT,
-        env=changed(env or {}),
-    )
+    return forked.run(["halog.cli.main", *args], timeout=timeout, cwd=ROOT, env=changed(env or {}))
 
 
 def changed(env: dict[str, str | None]) -> dict[str, str]:

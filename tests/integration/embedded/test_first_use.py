@@ -43,6 +43,7 @@ def directories(tmp_path: Path) -> Iterator[list[Path]]:
         EmbeddedSite(directory).stop()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.feature("O3")
 def test_two_starts_share_one_build_of_class_archives(

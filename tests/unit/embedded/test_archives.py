@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,24 @@ def test_archives_are_built_once(jars: Path, tmp_path: Path) -> None:
     assert (Path(where), cached) == (archives.directory(JAVA, jars), False)
     assert sorted(os.listdir(where)) == sorted(f"{name}.jsa" for name in SERVERS)
     assert archives.ensure(JAVA, jars, Silent(), python=python) == (where, True)
+
+
+def test_two_starts_share_one_build(jars: Path, tmp_path: Path) -> None:
+    """The second one waits until the archives are there, and says so."""
+    begun, goes_on = tmp_path / "begun", tmp_path / "goes on"
+    python = builder(tmp_path, f"echo >> '{begun}'; until [ -e '{goes_on}' ]; do sleep 0.01; done; {WRITES}")
+
+    class Waits(Silent):
+        def report(self, text: str, done: int, total: int) -> None:
+            if text == "another halog process is filling the cache":
+                goes_on.touch()
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(archives.ensure, JAVA, jars, Waits(), python=python) for _ in range(2)]
+        found = [end.result(60) for end in ends]
+    where = str(archives.directory(JAVA, jars))
+    assert sorted(found) == [(where, False), (where, True)]
+    assert begun.read_text() == "\n"
 
 
 def test_a_build_that_fails_is_not_tried_again(jars: Path, tmp_path: Path) -> None:

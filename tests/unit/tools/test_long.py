@@ -12,6 +12,8 @@ TESTS = Path(__file__).resolve().parents[2]
 
 
 LEFT = {
+    "integration/demo/test_split.py": "unit/demo/split/test_whole.py",
+    "integration/embedded/test_first_use.py": "unit/embedded/test_archives.py",
     "integration/sites/test_going_on_alone.py": "unit/sites/test_takeover.py",
     "integration/sites/test_merging_by_spark.py": "unit/cli/merge/test_restore_by_spark.py",
     "integration/sites/test_one_file.py": "unit/sites/test_one_tree.py",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers import WHOLE, is_last, unit
+from tests.workers import FIRST, WHOLE, is_last, turn, unit
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_tests_that_use_the_same_servers_are_one_workers_and_others_go_by_file() -> None:
     assert unit("tests/contract/test_log.py::test_a[x]") == unit("tests/contract/test_rocks.py::test_b")
     assert unit("tests/integration/sites/test_line.py::test_a") == unit("tests/integration/spark/test_example.py::b")
+    assert unit("tests/faults/test_apart.py::test_a") == unit("tests/faults/test_packets.py::test_b[cut]")
     own = "tests/integration/cluster/test_kill.py"
     assert unit(f"{own}::test_a") == unit(f"{own}::test_b[x::y]") == own
     assert unit("tests/unit/sites/test_three.py::test_a") == "tests/unit/sites/test_three.py"
@@ -61,8 +62,13 @@ def test_a_worker_that_goes_back_to_what_was_collected_before_is_done_with_a_uni
     assert last([*unit_of_two, cluster, contract]) == [False, True, False, True, True, True]
 
 
-def test_every_directory_that_is_kept_together_is_there() -> None:
-    assert all((ROOT / directory).is_dir() for directory in WHOLE)
+def test_all_that_is_kept_together_is_there() -> None:
+    assert all((ROOT / place).exists() for place in WHOLE)
+
+
+def test_the_longest_units_are_there_and_are_begun_before_all_others() -> None:
+    assert {name for name in FIRST if not (ROOT / name).is_file()} < set(WHOLE.values())
+    assert sorted(["tests/a.py", *reversed(FIRST), "tests/b.py"], key=turn) == [*FIRST, "tests/a.py", "tests/b.py"]
 
 
 CONFTEST = "from tests.conftest import pytest_xdist_make_scheduler\n"
@@ -79,15 +85,27 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_two_files_of_the_contract_suite_are_run_by_one_worker_of_two(project: Path) -> None:
-    argv = [sys.executable, "-m", "pytest", "-vv", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
+def run(project: Path, *files: str, workers: int) -> list[tuple[str, str]]:
+    """(worker, file) of each test, in the order in which they ended."""
+    argv = [sys.executable, "-m", "pytest", "-vv", "-n", str(workers), "--dist", "loadfile", "-p", "no:cacheprovider"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env["PYTHONPATH"] = str(ROOT)
     piped = subprocess.PIPE
-    done = subprocess.run([*argv, *FILES], cwd=project, env=env, stdout=piped, stderr=piped, text=True, timeout=100)
-    said = done.stdout
-    ran = set(re.findall(r"^\[(gw\d)\].*PASSED (.*?)::", said, re.MULTILINE))
-    assert {file for _, file in ran} == set(FILES), said + done.stderr
+    done = subprocess.run([*argv, *files], cwd=project, env=env, stdout=piped, stderr=piped, text=True, timeout=100)
+    ran = re.findall(r"^\[(gw\d)\].*PASSED (.*?)::", done.stdout, re.MULTILINE)
+    assert {file for _, file in ran} == set(files), done.stdout + done.stderr
+    return ran
+
+
+def test_a_file_that_takes_long_is_begun_first_though_others_have_more_tests(project: Path) -> None:
+    longest = FIRST[-1]
+    (project / longest).parent.mkdir(parents=True)
+    (project / longest).write_text("def test_it() -> None: ...\n")
+    assert run(project, *FILES[2:], longest, workers=1)[0] == ("gw0", longest)
+
+
+def test_two_files_of_the_contract_suite_are_run_by_one_worker_of_two(project: Path) -> None:
+    ran = set(run(project, *FILES, workers=2))
     assert len(ran) == len(FILES)
     assert len({worker for worker, file in ran if "contract" in file}) == 1
     assert len({worker for worker, _ in ran}) == 2
