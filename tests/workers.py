@@ -15,6 +15,20 @@ WHOLE = {
 }
 """What the files of a directory use together."""
 
+EARLY = (
+    "tests/unit/schema/test_values.py",
+    "tests/unit/spark_jobs/test_handed_on.py",
+    "tests/unit/spark_jobs/test_branching_worlds.py",
+    "tests/scenarios/test_merge_crash_points.py",
+    "tests/unit/docs/test_docstrings.py",
+    "tests/unit/core/sites/test_sync_sites_model.py",
+    "tests/unit/mappers/test_mappers.py",
+    "tests/unit/adapters/test_members_watch.py",
+    "tests/unit/spark_jobs/test_branching.py",
+)
+"""Files with few tests that take seconds of CPU each. Those with the most tests begin first: these would be the last
+ones, one worker would be at each, and the others would have nothing left to do."""
+
 
 def unit(nodeid: str) -> str:
     """Tests of the same one are run by the same worker. Units with many tests begin first."""
@@ -36,7 +50,13 @@ def is_last(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
 
 
 class Scheduling(LoadFileScheduling):
-    """The same with units."""
+    """The same with units; and what is long with few tests begins right behind the first units."""
+
+    def schedule(self) -> None:
+        super().schedule()
+        for file in reversed(EARLY):
+            if file in self.workqueue:
+                self.workqueue.move_to_end(file, last=False)
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)

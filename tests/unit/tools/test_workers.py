@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers import WHOLE, is_last, unit
+from tests.conftest import Listed
+from tests.workers import EARLY, WHOLE, is_last, unit
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -63,6 +64,19 @@ def test_a_worker_that_goes_back_to_what_was_collected_before_is_done_with_a_uni
 
 def test_every_directory_that_is_kept_together_is_there() -> None:
     assert all((ROOT / directory).is_dir() for directory in WHOLE)
+
+
+def test_every_file_that_begins_early_is_there() -> None:
+    assert [file for file in EARLY if not (ROOT / file).is_file()] == []
+
+
+def test_only_listed_files_are_collected() -> None:
+    """Folders are walked through; a list that names nothing leaves nothing."""
+    listed = Listed(ROOT, "tests/unit/tools/test_workers.py\n")
+    assert listed.pytest_ignore_collect(Path(__file__).resolve()) is None
+    assert listed.pytest_ignore_collect(ROOT / "tests/unit") is None
+    assert listed.pytest_ignore_collect(ROOT / "tests/unit/tools/test_long.py") is True
+    assert Listed(ROOT, "").pytest_ignore_collect(Path(__file__).resolve()) is True
 
 
 CONFTEST = "from tests.conftest import pytest_xdist_make_scheduler\n"
