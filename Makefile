@@ -18,6 +18,8 @@ PACKAGES = $(wildcard halog mappers restore spark_jobs)
 TYPED = $(PACKAGES) $(wildcard tools benchmarks examples)
 CHECKED = $(TYPED) $(wildcard tests)
 FAST = $(wildcard tests/unit tests/sim tests/scenarios)
+# Their files that have tests of nodes, and those that have others: `make check` lists both anew.
+FILES := build/test_files
 SLOW = $(wildcard tests/contract tests/integration)
 # Images are built and six servers started before the first test: that is not part of its time.
 CONTAINERS = $(PYTEST) --site containers -o timeout_func_only=true -rs tests/containers tests/integration/cluster
@@ -42,13 +44,16 @@ OTHER_SEEDS := moves:1000 banks:500 shops:500 lives:500 markets:500 sites:1000 l
 setup:
 	@tools/setup.sh
 
-# Tests are compiled beside mypy, once: on a fresh clone each of the workers would do it for itself.
+# Tests are compiled and listed beside mypy, once: each of the workers would compile them for itself, and collect all.
 check: setup
 	@start=$$(date +%s) && \
-	$(PY) -m ruff check -q $(CHECKED) && \
-	{ $(PYTEST) -q --collect-only $(FAST) >/dev/null 2>&1 & $(PY) -m mypy --strict $(TYPED); } && wait && \
+	$(PY) -m ruff check -q $(CHECKED) && rm -rf $(FILES) && mkdir -p $(FILES) || exit 1; \
+	$(PYTEST) -q --collect-only --list-files $(FILES) $(FAST) >$(FILES)/said 2>&1 & listing=$$!; \
+	$(PY) -m mypy --strict $(TYPED); typed=$$?; \
+	wait $$listing || { tail -n 60 $(FILES)/said >&2; exit 1; }; \
+	[ $$typed = 0 ] && \
 	PYTHONPATH=. $(PY) -m tools.imports && \
-	$(PYTEST) $(FAST) -m "not nodes" -n $(WORKERS) --dist loadfile && \
+	$(PYTEST) $(FAST) --listed $(FILES)/others -m "not nodes" -n $(WORKERS) --dist loadfile && \
 	took=$$(( $$(date +%s) - start )) && echo "make check: $$took s" && \
 	{ [ $$took -lt $(CHECK_LIMIT_S) ] || echo "make check should take less than $(CHECK_LIMIT_S) s: make it faster" >&2; }
 
@@ -58,7 +63,7 @@ fresh-outcomes:
 
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
-	$(PYTEST) $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal --durations 40
+	$(PYTEST) $(FAST) --listed $(FILES)/nodes -m nodes -n $(NODE_WORKERS) --dist worksteal --durations 40
 	$(PY) -m tests.sim.run --seeds $(SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PY) -m tools.warm
 	$(PYTEST) $(SLOW) -m "not long" -n $(LANES) --dist loadfile --durations 60

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,6 +69,16 @@ class Recorder:
             features.save({**features.load(), **self.outcomes})
 
 
+class Listed:
+    """Leaves out what a list of `--list-files` does not name."""
+
+    def __init__(self, root: Path, names: str) -> None:
+        self.files = {root / name for name in names.splitlines()}
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        return True if collection_path.suffix == ".py" and collection_path not in self.files else None
+
+
 class Nodes:
     """Marks tests that run nodes in this process, over memory adapters, by what they and their fixtures use."""
 
@@ -93,6 +104,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     said = os.environ.get("HALOG_TEST_SITE", "embedded")
     sites = ("embedded", "containers")
     parser.addoption("--site", choices=sites, default=said, help="what the integration tests run over")
+    lists = "write there which files have tests of nodes, and which have others"
+    parser.addoption("--list-files", metavar="FOLDER", type=Path, help=lists)
+    parser.addoption(
+        "--listed", metavar="FILE", type=Path, help="collect no other files than this one of those lists names"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -119,11 +135,24 @@ def container_site() -> Iterator[ContainerSite]:
         yield running
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Five thousand tests, their modules and what those import stay to the end: a quarter of a million objects, and to
     look through them in each full collection took a seventh of a run's CPU."""
+    if folder := session.config.getoption("list_files"):
+        list_files(session, folder)
     gc.collect()
     gc.freeze()
+
+
+def list_files(session: pytest.Session, folder: Path) -> None:
+    """A worker that runs only tests of nodes need not import and collect the files that have none; nor need one that
+    runs only others. A file may be in both lists."""
+    files: dict[str, dict[str, None]] = {"nodes": {}, "others": {}}
+    for item in session.items:
+        files["nodes" if item.get_closest_marker("nodes") else "others"][item.nodeid.partition("::")[0]] = None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, found in files.items():
+        (folder / name).write_text("".join(f"{file}\n" for file in found))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -139,3 +168,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Recorder(), "halog-features")
     config.pluginmanager.register(Nodes(), "halog-nodes")
+    if listed := config.getoption("listed"):
+        config.pluginmanager.register(Listed(config.rootpath, listed.read_text()), "halog-listed")

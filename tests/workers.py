@@ -55,8 +55,19 @@ FIRST = (
     "tests/integration/cluster/test_sync_policies.py",
     "tests/integration/embedded/test_servers.py",
     "tests/integration/cluster/test_recovery.py",
+    "tests/unit/schema/test_values.py",
+    "tests/unit/spark_jobs/test_handed_on.py",
+    "tests/unit/spark_jobs/test_branching_worlds.py",
+    "tests/scenarios/test_merge_crash_points.py",
+    "tests/unit/docs/test_docstrings.py",
+    "tests/unit/core/sites/test_sync_sites_model.py",
+    "tests/unit/mappers/test_mappers.py",
+    "tests/unit/adapters/test_members_watch.py",
+    "tests/unit/spark_jobs/test_branching.py",
 )
-"""Units of more than half a minute, the longest first: who began one of them last would be waited for by all others."""
+"""Units that take long, of servers half a minute and more, of others some seconds of CPU; the longest of each stage
+first. Who began one of them last would be waited for by all others: units with many tests begin first, and these have
+few."""
 
 
 def turn(unit: str) -> int:
@@ -65,7 +76,7 @@ def turn(unit: str) -> int:
 
 
 class Scheduling(LoadFileScheduling):
-    """The same with units."""
+    """The same with units, the long ones first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)

@@ -12,13 +12,12 @@ can be put more plainly.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-from textblob.en.taggers import PatternTagger  # type: ignore[import-untyped]
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 FINITE = {"VBZ", "VBP", "VBD", "MD"}
@@ -48,7 +47,15 @@ BEGINS_WITH_SUBJECT = re.compile(
     r"(this (module|room|package)|(an? )?thing) (?!as |its |across |always |less )\w+s ", re.I
 )
 """A singular subject and a word in -s behind it: that is its verb, even where the tagger takes it for a noun."""
-_tagger = PatternTagger()
+
+
+@functools.cache
+def _tagger() -> Any:
+    """Return TextBlob's tagger. Its import takes half a second, which each worker of pytest that only collects would
+    spend."""
+    from textblob.en.taggers import PatternTagger  # type: ignore[import-untyped]
+
+    return PatternTagger()
 
 
 class Docstring(NamedTuple):
@@ -76,7 +83,7 @@ def has_verb(text: str) -> bool:
         return False
     if BEGINS_WITH_SUBJECT.match(sentence):
         return True
-    tags = _tagger.tag(sentence[0].lower() + sentence[1:])
+    tags = _tagger().tag(sentence[0].lower() + sentence[1:])
     if not tags:
         return False
     first, tag = tags[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
@@ -30,7 +31,7 @@ from tests.sim import (
 )
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
-from tests.sim.run import run_seed
+from tests.sim.run import run_seed, run_seeds
 from tests.sim.world import is_grouped
 
 pytestmark = pytest.mark.timeout(400)
@@ -392,11 +393,12 @@ def seen() -> Counter[str]:
     ]
     belated += [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
-    for seed in dict.fromkeys(
+    seeds = dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
-    ):
-        outcome = run_seed(seed)
-        assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
+    )
+    # In one process it would be at it when all other tests are done, and leave all cores but one idle.
+    for outcome in run_seeds(seeds, os.cpu_count() or 1):
+        assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {outcome.seed} -v"
         counts.update(outcome.counts)
     return counts
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Listed
 from tests.workers import FIRST, WHOLE, is_last, turn, unit
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,6 +70,15 @@ def test_all_that_is_kept_together_is_there() -> None:
 def test_the_longest_units_are_there_and_are_begun_before_all_others() -> None:
     assert {name for name in FIRST if not (ROOT / name).is_file()} < set(WHOLE.values())
     assert sorted(["tests/a.py", *reversed(FIRST), "tests/b.py"], key=turn) == [*FIRST, "tests/a.py", "tests/b.py"]
+
+
+def test_only_listed_files_are_collected() -> None:
+    """Folders are walked through; a list that names nothing leaves nothing."""
+    listed = Listed(ROOT, "tests/unit/tools/test_workers.py\n")
+    assert listed.pytest_ignore_collect(Path(__file__).resolve()) is None
+    assert listed.pytest_ignore_collect(ROOT / "tests/unit") is None
+    assert listed.pytest_ignore_collect(ROOT / "tests/unit/tools/test_long.py") is True
+    assert Listed(ROOT, "").pytest_ignore_collect(Path(__file__).resolve()) is True
 
 
 CONFTEST = "from tests.conftest import pytest_xdist_make_scheduler\n"
