@@ -129,15 +129,27 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
     envvar="HALOG_CONFIG",
     default="halog.toml",
     show_default="./halog.toml or $HALOG_CONFIG",
-    help="Of the initiating site.",
+    help="The file with the cluster, of the initiating site.",
 )
-@click.option("--policy", required=True, help="Whose partitions.")
-@click.option("--source", required=True, metavar="SITE", help="The site whose data is kept in doubt.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write there what was found.")
+@click.option("--policy", required=True, help="The policy whose partitions are compared, as flights.")
 @click.option(
-    "--as", "as_", type=click.Choice([JSON, PARQUET]), default=JSON, show_default=True, help="JSON lines, or Parquet."
+    "--source",
+    required=True,
+    metavar="SITE",
+    help="The other site, as east. Where nothing else decides, its data stands.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="The directory to write what was found into."
+)
+@click.option(
+    "--as",
+    "as_",
+    type=click.Choice([JSON, PARQUET]),
+    default=JSON,
+    show_default=True,
+    help="The form of what --out writes.",
+)
+@click.option("--all", "everything", is_flag=True, help="Write objects that only one site has touched, too.")
 @click.option(
     "--two-way/--three-way",
     "two_way",
@@ -152,7 +164,10 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
     help="Where a job that was killed goes on from.",
 )
 @click.option(
-    "--spark-master", show_default=f"{LOCAL}; under spark-submit, its own", metavar="URL", help="Where it runs."
+    "--spark-master",
+    show_default=f"{LOCAL}; under spark-submit, its own",
+    metavar="URL",
+    help="The Spark cluster it runs on.",
 )
 @click.option(
     "--publish",
@@ -160,7 +175,9 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
     is_flag=True,
     help="For the nodes of SOURCE, to merge by it; this site's branches must be closed.",
 )
-@click.option("--partition", "names", multiple=True, metavar="NAME", help="Only that one; repeatable.")
+@click.option(
+    "--partition", "names", multiple=True, metavar="NAME", help="Compare only this partition, as flights-0; repeatable."
+)
 @click.option(
     "--max-offsets",
     type=click.IntRange(min=1),
@@ -168,7 +185,14 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
     show_default=True,
     help="Records of one micro-batch, of each site.",
 )
-@click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or one JSON document.",
+)
 def command(
     config_path: Path,
     policy: str,

@@ -43,10 +43,10 @@ JOB = "rebalance"
     envvar="HALOG_CONFIG",
     default="halog.toml",
     show_default="./halog.toml or $HALOG_CONFIG",
-    help="The cluster, and the mapping as it is to be.",
+    help="The file with the cluster, and the mapping as it is to be.",
 )
-@click.option("--policy", help="Whose objects.")
-@click.option("--zone", help="Those of all its policies whose mapping is another one than the file's.")
+@click.option("--policy", help="The policy whose objects are looked at, as fleet. Give this or --zone.")
+@click.option("--zone", help="A zone: its policies whose mapping differs from the file's are looked at.")
 @click.option("--move", "moves", is_flag=True, help="Bring the mapping to what the file says, and move the objects.")
 @click.option(
     "--checkpoint",
@@ -62,21 +62,33 @@ JOB = "rebalance"
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",
-    help="With --move: how long the nodes may take; they go on.",
+    help="With --move: wait this long for the nodes; they go on after it.",
 )
-@click.option("--to-ring-size", type=int, help="Count as if the ring had so many slots.")
-@click.option("--to-partitions", type=int, help="Count as if the policy had so many partitions.")
-@click.option("--to-mapper", help='As if this decided: consistent_hash, or "module:callable" of [application] modules.')
+@click.option("--to-ring-size", type=int, help="Count as if the ring had so many slots, as 131072.")
+@click.option("--to-partitions", type=int, help="Count as if the policy had so many partitions, as 5.")
 @click.option(
-    "--spark-master", show_default=f"{LOCAL}; under spark-submit, its own", metavar="URL", help="Where it runs."
+    "--to-mapper", help='Count as if this placed keys: consistent_hash, or "module:callable" of [application] modules.'
+)
+@click.option(
+    "--spark-master",
+    show_default=f"{LOCAL}; under spark-submit, its own",
+    metavar="URL",
+    help="The Spark cluster it runs on.",
 )
 @click.option(
     "--max-offsets",
     type=click.IntRange(min=1),
-    help="Rows of one micro-batch.",
+    help="The most rows of one micro-batch.",
     show_default=f"{MAX_OFFSETS}; with --move {moving.MAX_OFFSETS}",
 )
-@click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or one JSON document.",
+)
 def command(
     config_path: Path,
     policy: str | None,

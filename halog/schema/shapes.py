@@ -34,9 +34,11 @@ SCALARS: Final[Mapping[str, Any]] = {
 }
 """Scalar kinds and their Avro types. `none` is only a method's result, never a field: it takes no bytes."""
 
+REF_NAME: Final = "halog.Ref"
+REF_NAMES: Final = frozenset({REF_NAME, "halog.RefId"})
 REF_AVRO: Final[Mapping[str, Any]] = {
     "type": "record",
-    "name": "halog.Ref",
+    "name": REF_NAME,
     "fields": [
         {"name": "ref", "type": {"type": "fixed", "name": "halog.RefId", "size": 24}},
         {"name": "type", "type": "string"},
@@ -199,34 +201,45 @@ def field_to_json(item: FieldShape) -> dict[str, Any]:
     return out
 
 
-def to_avro(shape: Shape, named: set[str] | None = None) -> Any:
-    """Return the Avro schema. A named type is spelled out once and then referred to by name, as Avro demands."""
-    named = set() if named is None else named
+def to_avro(shape: Shape) -> Any:
+    """Return the Avro schema. A named type is spelled out once in each Avro namespace where it is used: a name without
+    a dot means another type in another namespace, and a dotted name (`Outer.Inner`) puts all inside into one."""
+    return _to_avro(shape, {}, "")
+
+
+def _to_avro(shape: Shape, named: dict[str, Shape], namespace: str) -> Any:
     match shape:
         case Scalar(kind):
             return SCALARS[kind]
         case DecimalShape(precision, scale):
             return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
         case ListShape(of):
-            return {"type": "array", "items": to_avro(of, named)}
+            return {"type": "array", "items": _to_avro(of, named, namespace)}
         case MapShape(of):
-            return {"type": "map", "values": to_avro(of, named)}
+            return {"type": "map", "values": _to_avro(of, named, namespace)}
         case OptionalShape(of):
-            return ["null", to_avro(of, named)]
-        case _:
-            return _named_avro(shape, named)
+            return ["null", _to_avro(of, named, namespace)]
+        case RefShape():
+            if REF_NAME in named:
+                return REF_NAME
+            named[REF_NAME] = shape
+            return REF_AVRO
+        case EnumShape() | RecordShape():
+            return _named_avro(shape, named, namespace)
 
 
-def _named_avro(shape: EnumShape | RefShape | RecordShape, named: set[str]) -> Any:
-    name = "halog.Ref" if isinstance(shape, RefShape) else shape.name
-    if name in named:
+def _named_avro(shape: EnumShape | RecordShape, named: dict[str, Shape], namespace: str) -> Any:
+    name = shape.name
+    full = name if "." in name or not namespace else f"{namespace}.{name}"
+    while full in REF_NAMES or named.get(full, shape) != shape:  # Avro would take two types for one
+        name, full = name + "_", full + "_"
+    if full in named:
         return name
-    named.add(name)
+    named[full] = shape
     match shape:
         case EnumShape(symbols=symbols):
             return {"type": "enum", "name": name, "symbols": list(symbols)}
         case RecordShape(fields=fields):
-            avro = [{"name": f.name, "type": to_avro(f.shape, named)} for f in fields]
+            inside = full.rpartition(".")[0]
+            avro = [{"name": f.name, "type": _to_avro(f.shape, named, inside)} for f in fields]
             return {"type": "record", "name": name, "fields": avro}
-        case RefShape():
-            return REF_AVRO

@@ -7,7 +7,6 @@ bounded, so an endless iterable needs no more memory than a short one.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -48,8 +47,6 @@ MAX_NAMES: Final = 1_000
 """Duplicates listed by name; all are counted."""
 MAX_ATTEMPTS: Final = 10
 """Attempts for one chunk whose keys others create at the same time."""
-NOTHING_DONE: Final = re.compile(r"nothing (?:was done|was changed|happened)\b")
-"""An error says this of its own commit; it is not true of a load that has made others."""
 
 Duplicates = Literal["raise", "skip"]
 
@@ -138,15 +135,13 @@ class _Loader:
         return Loaded(self.objects, self.commits, seconds, tuple(self.names), self.duplicate_count)
 
     def _tell(self, error: HalogError) -> None:
-        """Say in the error that ended the load what became of the load: the error knows its own commit alone."""
+        """Say in the error that ended the load what became of the load. What the error says is of one commit alone."""
         error.evidence["loaded"] = self.objects
         number = error.evidence.get("number")
-        which = f"it is object {number:,} of the load, of which " if number else "of the load "
+        whose = f"its object {number:,}" if number else "one of its commits"
         least = "at least " if isinstance(error, OutcomeUnknownError) else ""
-        said = f'{which}{least}{self.objects:,} objects are stored (duplicates="skip" passes over these)'
-        error.message, found = NOTHING_DONE.subn(said, error.message, count=1)
-        if not found:
-            error.message += f"; {said}"
+        said = f'the load ended with {least}{self.objects:,} objects stored (duplicates="skip" passes over these)'
+        error.message = f"{said}; {whose}: {error.message}"
 
     # --- the caller's thread ---
 
