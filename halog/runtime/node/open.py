@@ -23,7 +23,7 @@ from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, Compensation, TriggerCalls, most_of
-from halog.runtime.node.live_config import Activated, of_file
+from halog.runtime.node.live_config import ActiveConfig, of_file
 from halog.runtime.node.node import Runtime
 from halog.runtime.node.partitions import Partitions
 from halog.runtime.node.wiring import active_version, adapters_for, import_modules, replace_store
@@ -124,7 +124,7 @@ def node(
     *,
     registry: Registry = DEFAULT,
     adapters: Callable[[Config, str], Adapters] | None = None,
-    activated: Callable[[Config, str], Activated] | None = None,
+    activated: Callable[[Config, str], ActiveConfig] | None = None,
     witness: Witness | None = None,
 ) -> RunningNode:
     """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing). `witness`: who
@@ -175,7 +175,7 @@ def _patiently(until: float, attempt: Callable[[], T]) -> T:
 
 
 def _joined(
-    known: Activated,
+    known: ActiveConfig,
     name: str,
     registry: Registry,
     adapters: Callable[[Config, str], Adapters],

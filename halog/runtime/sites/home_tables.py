@@ -17,7 +17,7 @@ from halog.metadata.nodes import running
 from halog.metadata.partition_tables import change_table, serves, table_of
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 logger = logging.getLogger("halog.mirror")
 
@@ -35,10 +35,10 @@ class HomeTables:
     """Reads tables of partitions whose home is another site. They name that site's history, and no node here is to
     serve them. The home is asked only while this site has no table yet, so later this site starts without it."""
 
-    def __init__(self, config: Config, reach: Callable[[str], Remote]) -> None:
+    def __init__(self, config: Config, reach: Callable[[str], SiteAccess]) -> None:
         self._config = config
         self._reach = reach
-        self._open: dict[str, Remote] = {}
+        self._open: dict[str, SiteAccess] = {}
         self._until = time.monotonic() + HOME_S
 
     def of(self, table: PartitionTable) -> PartitionTable:
@@ -79,7 +79,7 @@ class HomeTables:
 def returned(
     config: Config,
     coordinator: Coordinator,
-    reach: Callable[[str], Remote],
+    reach: Callable[[str], SiteAccess],
     tables: dict[str, tuple[int, PartitionTable]],
     me: Member,
 ) -> dict[str, tuple[int, PartitionTable]]:

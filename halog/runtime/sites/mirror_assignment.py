@@ -20,7 +20,7 @@ from halog.metadata.mirrors import COMPARES, standing
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime.sites.mirror_link import LOOK_S, REPORT_S, MirrorLink
 from halog.runtime.sites.owner_tracking import OwnerTracker
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -60,7 +60,7 @@ class MirrorAssignment:
         self,
         host: Host,
         assignments: MirrorDuties,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         definitions: TopicPartition,
         others: Collection[str],
     ) -> None:

@@ -29,7 +29,7 @@ from halog.runtime.sites.mirror_audience import announce
 from halog.runtime.sites.mirrored_partition import HOLD_S, MirroredPartition
 from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.sites.relinquish import Relinquishment, beginning
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.schemas import bring
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ STUCK_S = 5.0
 class _Connection(NamedTuple):
     """A `_Connection` is what a link reads and writes by, while it stands."""
 
-    remote: Remote
+    remote: SiteAccess
     tail: LogTail
     """Follows the other site's log."""
     session: LogSession

@@ -19,7 +19,7 @@ import msgspec
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.metadata.partition_tables import change_table, serves
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -41,7 +41,7 @@ SOON_S = 2.0
 class OwnerTracker:
     """An `OwnerTracker` finds who serves in the place of one site, called `site`, which this one mirrors."""
 
-    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+    def __init__(self, host: Host, site: str, reach: Callable[[str], SiteAccess], others: Collection[str]) -> None:
         self.site = site
         self.reach = reach
         self._host = host

@@ -26,7 +26,7 @@ from halog.metadata import branch_holds
 from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -150,7 +150,7 @@ class SplitWatch:
     """A `SplitWatch` looks for splits of what one host serves, on one thread."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], sites: Collection[str], homes: Collection[str]
+        self, host: Host, reach: Callable[[str], SiteAccess], sites: Collection[str], homes: Collection[str]
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host
@@ -190,7 +190,7 @@ class SplitWatch:
             elif found[copy.name] is False:
                 self._end(copy, site, told=copy.name in told)
 
-    def _has_gone_on(self, remote: Remote, table: PartitionTable, *, named: bool) -> bool | None:
+    def _has_gone_on(self, remote: SiteAccess, table: PartitionTable, *, named: bool) -> bool | None:
         """Return whether the other site serves the partition, too, or has stopped and has what this one lacks. The
         latter is looked for if one of the two sites reports a split. None: the other site has stopped, and does not say
         what it has, as nobody there has compared it since. This compares epoch numbers, not clocks: the clocks of two

@@ -19,7 +19,7 @@ from halog.metadata.mirrors import standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import UnknownResult
 from halog.runtime.sites.switchover import Switchover, SwitchResult
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -43,7 +43,7 @@ class SwitchoverRecovery:
     """A `SwitchoverRecovery` is one host's, and has one thread."""
 
     def __init__(
-        self, host: Host, assignments: MirrorDuties, reach: Callable[[str], Remote], homes: Collection[str]
+        self, host: Host, assignments: MirrorDuties, reach: Callable[[str], SiteAccess], homes: Collection[str]
     ) -> None:
         """Take `homes`: the policies that have one."""
         self._host = host

@@ -16,7 +16,7 @@ from halog.metadata.partition_tables import change_table, table_of
 from halog.ports import UnknownResult
 from halog.runtime.sites import home_tables as sites, switchover as switching_module
 from halog.runtime.sites.switchover import Switchover
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -78,7 +78,7 @@ def command(at: Site, other: Site) -> Switchover:
     return switching
 
 
-def reached(site: Site) -> Remote:
+def reached(site: Site) -> SiteAccess:
     class Open:
         """Another command's stays open when this one's is closed."""
 
@@ -89,7 +89,7 @@ def reached(site: Site) -> Remote:
             pass
 
     there: Any = Open()
-    return Remote(site.name, there, there)
+    return SiteAccess(site.name, there, there)
 
 
 def before(monkeypatch: pytest.MonkeyPatch, what: str, command: Switchover, happens: Callable[[], object]) -> None:
@@ -178,7 +178,7 @@ def test_what_another_command_has_taken_is_left_as_it_is(
 def test_a_node_that_closes_takes_nothing_over(west: Site, east: Site, asked_for: str) -> None:
     """It has not found out whether the other site answers."""
 
-    def closes(name: str) -> Remote:
+    def closes(name: str) -> SiteAccess:
         if asked_for == "the site that serves" or name == "south":
             raise ClosedError("the node closes")
         return reached(west)

@@ -16,7 +16,7 @@ from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, write
 from halog.runtime.sites import catch_up as drawing_level
 from halog.runtime.sites.catch_up import CatchUp
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -33,7 +33,7 @@ class Fenced(CatchUp):
         there.create("partitions/p", TABLE.to_bytes())
         write(here, "p", standing)
         log: Any = None
-        super().__init__(here, Remote("west", log, there), "p")
+        super().__init__(here, SiteAccess("west", log, there), "p")
         self._there = TABLE
         self._number = 5
         self.fenced = 3

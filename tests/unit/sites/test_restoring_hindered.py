@@ -15,7 +15,7 @@ from halog.errors import HalogError
 from halog.metadata.restore_requests import DONE, FAILED, NOTHING
 from halog.runtime.merge import epoch_reopening as reopening, restore_driver as restoring
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
@@ -58,7 +58,10 @@ def reuniting_of(
 ) -> dict[str, str]:
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = [table for name, table in initiating.tables().items() if name in partitions]
-    own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
+    own, topics = (
+        SiteAccess(initiating.site, adapters.log, adapters.coordinator),
+        partial(state_topic, initiating.config),
+    )
     with RestoreCommand(own, topics, adapters.reach, [source.site], timeout_s) as asked:
         ended = asked.restore(tables, asked.sources(tables, {}), told=lambda name, now: None)
     return {name: r.phase for name, r in ended.items()}
