@@ -19,7 +19,7 @@ from halog.core.log.chain import Chain, ChainState
 from halog.core.log.records import UPDATE, Change, Commit, EpochOpened, EpochStarted, Header, Record, encode
 from halog.core.table.table import PartitionTable
 from halog.embedded import EmbeddedSite
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from spark_jobs.site import ReadOnlyLog
 from spark_jobs.snapshot import Place
 
@@ -107,10 +107,10 @@ class Forked:
                 made = change(name, i)
                 send(RAW, i % PARTITIONS, made.key, made.value)
 
-    def remote(self, name: str) -> Remote:
+    def remote(self, name: str) -> SiteAccess:
         """A site, as another one reaches it."""
         log: Any = ReadOnlyLog(self.bootstrap[name])  # all that a job needs of a log
-        return Remote(name, log, _coordinator(self._trees[name]))
+        return SiteAccess(name, log, _coordinator(self._trees[name]))
 
     @contextmanager
     def site(self) -> Iterator[Any]:

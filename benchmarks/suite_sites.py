@@ -32,7 +32,7 @@ from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
 from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.sites.switchover import Switchover
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.state_topic import SnapshotMark
 from halog.runtime.topics.topic_names import state_topic
 
@@ -247,5 +247,5 @@ def _reuniting(config: Path) -> Iterator[tuple[RestoreCommand, list[PartitionTab
 
 def _of(connection: ClusterConnection) -> RestoreCommand:
     adapters, config = connection.adapters, connection.config
-    own = Remote(config.site.name, adapters.log, adapters.coordinator)
+    own = SiteAccess(config.site.name, adapters.log, adapters.coordinator)
     return RestoreCommand(own, partial(state_topic, config), adapters.reach, [other(own.name)], WAIT_S)

@@ -20,7 +20,9 @@ from halog.core.keys.mapping import Place
 from mappers import NewObject
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):  # 100,000s are cached; they cannot form cycles
+class CommittedObject(
+    msgspec.Struct, frozen=True, array_like=True, gc=False
+):  # 100,000s are cached; they cannot form cycles
     """Holds a committed object: its reference, the lsn that last changed it, its encoded value, its index key."""
 
     ref: bytes
@@ -76,7 +78,7 @@ class InvocationResult(msgspec.Struct, frozen=True, array_like=True):
     initiator's."""
 
     work: Work
-    found: tuple[Found, ...] = ()
+    found: tuple[CommittedObject, ...] = ()
     """Objects that the call read and the initiator had not read yet."""
     result: bytes | None = None
     error: dict[str, object] | None = None
@@ -105,10 +107,10 @@ class View(Protocol):
     mapping: int
     """The version of the mapping that the view was opened by (T8)."""
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes) -> CommittedObject | None:
         """Return the object under an index key, or None."""
 
-    def scan(self, prefix: bytes) -> Iterator[Found]:
+    def scan(self, prefix: bytes) -> Iterator[CommittedObject]:
         """Yield the objects whose index key starts with `prefix` (a type family)."""
 
 
@@ -191,7 +193,7 @@ class Backend(Protocol):
         """Return a new id of 16 bytes: an 8-byte stamp (ns since 1970, growing on this node), then the node's mark and
         a count."""
 
-    def find(self, partition: str, key: bytes, mapping: int = 0) -> Found | None:
+    def find(self, partition: str, key: bytes, mapping: int = 0) -> CommittedObject | None:
         """Return one committed object, as `fetch` does; most reads are of one object."""
 
     def fetch(
@@ -203,12 +205,14 @@ class Backend(Protocol):
         least: int = 0,
         mapping: int = 0,
         brief: bool = False,
-    ) -> Sequence[Found | None]:
+    ) -> Sequence[CommittedObject | None]:
         """Return the committed objects under these index keys on the active node. It waits a moment for lsn `settled`.
         An active node that has not reached lsn `least` may have been replaced without knowing it: it gives no answer.
         `brief`: leave out the values, for callers that only ask whether the objects exist."""
 
-    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
+    def fetch_leased(
+        self, partition: str, keys: Sequence[bytes], *, mapping: int = 0
+    ) -> Sequence[CommittedObject | None] | None:
         """Return what `fetch` does, missing nothing that anybody was told before this call; the active node vouches for
         that with its lease. None if it has no lease just now. RefusedError if the partition's policy has no leases
         (R5)."""
@@ -229,7 +233,7 @@ class Backend(Protocol):
         active node appends a record to prove it is still active. QuorumError below the quorum; DeadlineError if no
         answer comes in time (R5)."""
 
-    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[CommittedObject]:
         """Yield committed objects of the active node whose index key starts with `prefix` (a type family)."""
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:

@@ -294,7 +294,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(Event)
 
 
-class At(NamedTuple):
+class EventPlace(NamedTuple):
     """Says where an event happened: cluster, reporting node, and the partition with its epoch number and lsn, if
     any."""
 
@@ -331,7 +331,7 @@ def _without_bytes(value: Any) -> Any:
 
 
 def event(
-    kind: Kind, at: At, *, name: str, time_ms: int, node: str, cause: str, more: Mapping[str, Any] | None = None
+    kind: Kind, at: EventPlace, *, name: str, time_ms: int, node: str, cause: str, more: Mapping[str, Any] | None = None
 ) -> Event:
     """Make an event of `kind` with its text; `name` becomes its id. KeyError if `more` lacks a field that the template
     names.

@@ -23,7 +23,7 @@ from halog.errors import ConfigError, DivergedError, LogError
 from halog.metadata.partition_tables import table_of
 from halog.ports import Log
 from halog.runtime.node.wiring import remote_site
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from restore.divergence import AcceptedRecord
 from spark_jobs import kafka, progress as saved, shared
 from spark_jobs.branching import (
@@ -71,7 +71,7 @@ FOLDED_DIRECTORY: Final = "folded"
 
 Tell = Callable[[str, int, int], None]
 """Reports progress: (stage, partitions, records so far)."""
-Keep = Callable[[Remote, Place, HistoryState], None]
+Keep = Callable[[SiteAccess, Place, HistoryState], None]
 """Takes the source, a partition of it that has forked, and how far its log was read."""
 Done = Callable[["DataFrame", int], "ComparisonProgress"]
 """Returns the progress after a micro-batch."""
@@ -224,7 +224,7 @@ class Comparison:
 
     # --- reading ---
 
-    def _read(self, remote: Remote) -> None:
+    def _read(self, remote: SiteAccess) -> None:
         tables = [table_of(remote.coordinator, place.name) for place in self._places[INITIATING].values()]
         state = {index: place.state for index, place in self._places[INITIATING].items()}  # named alike at both sites
         self._places[SOURCE] = {

@@ -153,7 +153,7 @@ class NodeMover:
                 self._add(STAYED, len(keys) - moved - 1)
                 return
             else:
-                assert isinstance(reply, frames.Moved)
+                assert isinstance(reply, frames.MoveReply)
                 self._add(MOVED, reply.moved)
                 self._add(AGAIN, reply.again)
                 self._add(STAYED, len(keys) - moved - reply.moved)

@@ -27,7 +27,7 @@ from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch, spark_results as classified
 from halog.runtime.merge.in_doubt import RemoteDecisions
 from halog.runtime.node.wiring import remote_site
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics import topic_names
 from restore.branch import Side
 from restore.results import Manifest, packed, records_of
@@ -72,7 +72,7 @@ class PublishingOutcome(NamedTuple):
     keys: dict[str, int]
 
 
-def keep(site: str, source: Remote, place: Place, read: HistoryState) -> None:
+def keep(site: str, source: SiteAccess, place: Place, read: HistoryState) -> None:
     """Hold the source's log until it has merged: it then reads what was done there since, and what was in doubt.
     `site`: the initiating one."""
     votes = (u.offset for u in History(read).ledger.undecided.values())
@@ -120,7 +120,7 @@ class Publishing:
             keep=partial(keep, site.config.site.name),
             tell=tell,
         )
-        self._own = Remote(site.config.site.name, site.log, site.coordinator)
+        self._own = SiteAccess(site.config.site.name, site.log, site.coordinator)
         self._elsewhere = RemoteDecisions(self._own, source)
         self.closed: dict[str, Side] = {}
         """The branches that are closed here, by partition."""
@@ -241,7 +241,7 @@ class Publishing:
 
     # --- the topic ---
 
-    def send(self, remote: Remote, forked: Mapping[str, Place]) -> None:
+    def send(self, remote: SiteAccess, forked: Mapping[str, Place]) -> None:
         """Send all records, if that was not done; some may come twice."""
         if self.published.stage == SENT or not forked:
             return
@@ -259,7 +259,7 @@ class Publishing:
         )
         self._save(msgspec.structs.replace(self.published, stage=SENT))
 
-    def _tell(self, remote: Remote, place: Place, manifest: Manifest) -> None:
+    def _tell(self, remote: SiteAccess, place: Place, manifest: Manifest) -> None:
         """Write the manifest and the znode, by which the node that merges finds the records."""
         run, chunk, tp = self.published.run, packed(manifest), TopicPartition(self._topic, place.index)
         for value in records_of(run, chunk):

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import types as t
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import RecordFormatError, SchemaChangedError
 from halog.schema import Definition
@@ -97,7 +97,9 @@ def _check(family: Family) -> None:
         check_same(family.definition, Definition.parse(text))
 
 
-def object_rows(values: Values, partition: str, lsn: int, objects: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
+def object_rows(
+    values: Values, partition: str, lsn: int, objects: Iterable[CommittedObject]
+) -> Iterator[tuple[Any, ...]]:
     """Yield one row for each object that was asked for."""
     for found in objects:
         value = _read(values, found.value, partition, found.key)

@@ -29,7 +29,7 @@ from halog.runtime.node.wiring import adapters_for, addresses
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.watch import watch
-from halog.runtime.support.adapters import Adapters, Remote
+from halog.runtime.support.adapters import Adapters, SiteAccess
 from halog.runtime.topics import topic_names
 from halog.runtime.topics.schemas import Definitions, of_both
 from halog.schema import Definition
@@ -133,7 +133,7 @@ class Site:
             subtypes,
         )
 
-    def definitions_of_versions(self, source: Remote) -> tuple[str, ...]:
+    def definitions_of_versions(self, source: SiteAccess) -> tuple[str, ...]:
         """Return the definitions of types that have several at either site, as texts, in the source's order."""
         return tuple(d.text for d in several(of_both(source.log, self.definitions)))
 

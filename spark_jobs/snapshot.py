@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Change
 from halog.errors import LogError, RefusedError
@@ -86,7 +86,7 @@ class Objects(NamedTuple):
     """An `Objects` is the objects of a partition as of `lsn`, by index key."""
 
     lsn: int
-    found: dict[bytes, Found]
+    found: dict[bytes, CommittedObject]
 
 
 class Trimmed(Exception):
@@ -155,7 +155,9 @@ def _objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> O
 class _Rolled:
     """It takes objects as of lsn `marked`, and applies or undoes steps until they are those of the moment."""
 
-    def __init__(self, name: str, objects: dict[bytes, Found], family: bytes, moment: Moment, marked: int) -> None:
+    def __init__(
+        self, name: str, objects: dict[bytes, CommittedObject], family: bytes, moment: Moment, marked: int
+    ) -> None:
         self.objects = objects
         self._name = name
         self._family = family
@@ -189,7 +191,7 @@ class _Rolled:
             if change.value is None:
                 self.objects.pop(change.key, None)
             else:
-                self.objects[change.key] = Found(change.ref, step.lsn, change.value, change.key)
+                self.objects[change.key] = CommittedObject(change.ref, step.lsn, change.value, change.key)
 
     def _undo(self, step: Step, change: Change) -> None:
         """Undo the first change behind the moment: what it replaced is what was there."""
@@ -197,7 +199,7 @@ class _Rolled:
         if change.replaced < 0:
             self.objects.pop(change.key, None)
         elif change.before is not None:
-            self.objects[change.key] = Found(change.ref, change.replaced, change.before, change.key)
+            self.objects[change.key] = CommittedObject(change.ref, change.replaced, change.before, change.key)
         elif now is None or now.version != change.replaced:
             raise RefusedError(
                 f"{self._name}: what lsn {step.lsn} replaced is not in the log, because its policy keeps no "

@@ -96,7 +96,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class _SeenEnough(Exception):
+class _ReaderGone(Exception):
     """The reader of our output has closed it. This is no OSError: for one, click would end the process with 1."""
 
 
@@ -131,7 +131,7 @@ def _enough() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise _SeenEnough from error
+        raise _ReaderGone from error
 
 
 def _debug(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -166,7 +166,7 @@ def main(args: list[str] | None = None, around: object = None) -> int:
         relay()
     try:
         return _run(args, around)
-    except (_SeenEnough, BrokenPipeError):
+    except (_ReaderGone, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as e:

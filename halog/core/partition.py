@@ -367,12 +367,12 @@ class Partition:
         else:
             self.state.out.append(fx.Reply(e.token, self._not_serving()))
 
-    def _not_serving(self, epoch: int = 0) -> res.NotServing:
+    def _not_serving(self, epoch: int = 0) -> res.InactiveCopy:
         state = self.state
         active = state.table.active
         if active is None or active == state.me or active not in state.alive:
-            return res.NotServing(None, epoch)
-        return res.NotServing(active.node, epoch, state.table.epoch.number)
+            return res.InactiveCopy(None, epoch)
+        return res.InactiveCopy(active.node, epoch, state.table.epoch.number)
 
     def _appended(self, e: ev.Appended) -> None:
         if self.leading is None:
@@ -407,7 +407,7 @@ class Partition:
 
     def _merge_asked(self, e: ev.MergeAsked) -> None:
         if self.leading is None:
-            self.state.out.append(fx.Reply(e.token, res.NotServing(None)))
+            self.state.out.append(fx.Reply(e.token, res.InactiveCopy(None)))
         else:
             self.leading.merge_asked(e)
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 import msgspec
 
 
-class Happened(msgspec.Struct, frozen=True):
-    """A `Happened` says that the transaction is committed, as `lsn`."""
+class Success(msgspec.Struct, frozen=True):
+    """A `Success` says that the transaction is committed, as `lsn`."""
 
     lsn: int
 
 
-class NotHappened(msgspec.Struct, frozen=True):
+class Abort(msgspec.Struct, frozen=True):
     """It did not and will not happen."""
 
 
-class Conflicted(msgspec.Struct, frozen=True):
+class VersionConflict(msgspec.Struct, frozen=True):
     """The object under `key` has another version than the one read. A retry should first wait for `settled` (0: nothing
     to wait for)."""
 
@@ -26,32 +26,32 @@ class Conflicted(msgspec.Struct, frozen=True):
     settled: int = 0
 
 
-class Duplicated(msgspec.Struct, frozen=True):
+class DuplicateKey(msgspec.Struct, frozen=True):
     """An object under `key` exists already."""
 
     key: bytes
 
 
-class Locked(msgspec.Struct, frozen=True):
+class LockConflict(msgspec.Struct, frozen=True):
     """Nothing was done: `key` is held by `tx`, a transaction over several partitions that is not decided yet."""
 
     key: bytes
     tx: bytes
 
 
-class Remapped(msgspec.Struct, frozen=True):
+class StaleMapping(msgspec.Struct, frozen=True):
     """Nothing was done: the partition serves mapping version `now`, and this was routed by an older one (T8)."""
 
     now: int
 
 
-class Otherwise(msgspec.Struct, frozen=True):
+class OppositeDecision(msgspec.Struct, frozen=True):
     """The transaction was decided the other way, at `lsn`; 0: this copy was told so, and has no record of it."""
 
     lsn: int
 
 
-class TooLarge(msgspec.Struct, frozen=True):
+class OversizedRecord(msgspec.Struct, frozen=True):
     """The encoded record, or with a `key` the value of that object, has `size` bytes and exceeds `limit`."""
 
     size: int
@@ -59,7 +59,7 @@ class TooLarge(msgspec.Struct, frozen=True):
     key: bytes | None = None
 
 
-class NotServing(msgspec.Struct, frozen=True):
+class InactiveCopy(msgspec.Struct, frozen=True):
     """This copy is not active, and nothing happened here. `active` is the node that should be active in epoch
     `elected`, as far as this copy knows."""
 
@@ -76,7 +76,7 @@ class Busy(msgspec.Struct, frozen=True):
     of: str = "commits"
 
 
-class TooFew(msgspec.Struct, frozen=True):
+class Shortage(msgspec.Struct, frozen=True):
     """Nothing was done, because too few nodes of the group are there to hold a commit (R7), too few sync replicas to
     flush one that asks for it (R6), or too few of the sites whose logs must have it (M5)."""
 
@@ -87,7 +87,7 @@ class TooFew(msgspec.Struct, frozen=True):
     """Those that are missing, where they are known."""
 
 
-class Expired(msgspec.Struct, frozen=True):
+class ExpiredId(msgspec.Struct, frozen=True):
     """The transaction id is not newer than `horizon`; outcomes up to that stamp may have been forgotten."""
 
     horizon: bytes = b""
@@ -99,25 +99,25 @@ class Unknown(msgspec.Struct, frozen=True):
     why: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True):
     """Nothing was done: a hand-over was refused or called off, or a commit asks for more than its policy gives (R6)."""
 
     why: str
 
 
 Result = (
-    Happened
-    | NotHappened
-    | Conflicted
-    | Duplicated
-    | TooLarge
-    | NotServing
+    Success
+    | Abort
+    | VersionConflict
+    | DuplicateKey
+    | OversizedRecord
+    | InactiveCopy
     | Busy
-    | TooFew
-    | Expired
+    | Shortage
+    | ExpiredId
     | Unknown
-    | Refused
-    | Locked
-    | Otherwise
-    | Remapped
+    | Refusal
+    | LockConflict
+    | OppositeDecision
+    | StaleMapping
 )

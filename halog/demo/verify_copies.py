@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.config import Config
 from halog.demo.result import CopyCheck
 from halog.errors import HalogError
@@ -23,14 +23,14 @@ PAGE = 1_000
 READ_S = 20.0
 """Seconds for one page of a busy node."""
 
-ReadCopy = Callable[[str, str], Iterable[Found]]
+ReadCopy = Callable[[str, str], Iterable[CommittedObject]]
 """(node, partition) → its objects."""
 Belongs = Callable[[bytes], str]
 """Index key → the partition it belongs to."""
 Ask = Callable[[str, frames.Request, float], frames.Reply]
 
 
-def read_store(ask: Ask, node: str, partition: str, page: int = PAGE) -> Iterator[Found]:
+def read_store(ask: Ask, node: str, partition: str, page: int = PAGE) -> Iterator[CommittedObject]:
     """Yield everything in one node's own copy of a partition."""
     after = b""
     while True:
@@ -72,14 +72,14 @@ def compare(placed: Mapping[str, Sequence[str]], read: ReadCopy, belongs: Belong
     return CopyCheck(len(placed), objects, mismatches, misplaced)
 
 
-def compare_one(copies: Sequence[Iterable[Found]]) -> tuple[int, int]:
+def compare_one(copies: Sequence[Iterable[CommittedObject]]) -> tuple[int, int]:
     """Return (distinct objects, those not the same everywhere). A key that one copy holds twice is a mismatch, too."""
     seen, differing = _gathered(copies)
     return len(seen), len(differing)
 
 
-def _gathered(copies: Sequence[Iterable[Found]]) -> tuple[dict[bytes, Found], set[bytes]]:
-    seen: dict[bytes, Found] = {}
+def _gathered(copies: Sequence[Iterable[CommittedObject]]) -> tuple[dict[bytes, CommittedObject], set[bytes]]:
+    seen: dict[bytes, CommittedObject] = {}
     held: dict[bytes, int] = defaultdict(int)
     differing: set[bytes] = set()
     for copy in copies:

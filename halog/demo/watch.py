@@ -99,7 +99,7 @@ class ClusterWatch:
         """Return the node's answer now, or None."""
         try:
             reply = self.router.request(node, frames.StatusRequest(), ASK_S)
-            return msgspec.convert(reply.status, NodeStatus) if isinstance(reply, frames.StatusIs) else None
+            return msgspec.convert(reply.status, NodeStatus) if isinstance(reply, frames.StatusReply) else None
         except (HalogError, msgspec.ValidationError):
             return None
 

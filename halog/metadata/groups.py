@@ -67,7 +67,7 @@ def _refuse(table: PartitionTable, why_not: str | None) -> None:
         raise RefusedError(why_not, partition=table.name)
 
 
-class GiveUpUnlogged:
+class UnloggedSurrender:
     """Gives up what only nodes that do not come back have in memory, so that others may be elected (E3). `up` has the
     nodes that are up, and their incarnations. Refused while one that may have it is among them. Asked again, it changes
     nothing where none of those it has given up is a holder any more."""

@@ -14,7 +14,7 @@ from halog.ports import Coordinator, UnknownResult
 ATTEMPTS = 20
 """A znode changes with each node that joins or leaves: in no real cluster is somebody else quicker so often."""
 
-Told = Callable[[PartitionTable, PartitionTable], None]
+TableReport = Callable[[PartitionTable, PartitionTable], None]
 """Called with a change once it is set: what it was made of, and what it came to."""
 
 
@@ -26,7 +26,7 @@ def change_table(
     coordinator: Coordinator,
     partition: str,
     change: Callable[[PartitionTable], PartitionTable],
-    told: Told = untold,
+    told: TableReport = untold,
 ) -> PartitionTable:
     """Set what `change` makes of the table as it is now; return the new table.
 
@@ -51,7 +51,7 @@ def _changed(
     coordinator: Coordinator,
     partition: str,
     change: Callable[[PartitionTable], PartitionTable],
-    told: Told,
+    told: TableReport,
     unanswered: list[tuple[PartitionTable, PartitionTable]],
 ) -> PartitionTable:
     path = f"partitions/{partition}"

@@ -77,12 +77,12 @@ DEFAULT_DECIMALS: Final = Decimals(38, 9)
 """38 is the most digits Spark and most databases hold; 9 behind the point (nano-units) leave 29 in front of it."""
 
 
-class Undeclared:
+class LaterClass:
     """Stands for a name an annotation uses before it exists. Only a `Ref` may point to one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class AnnotationPlace:
     """Says what an annotation belongs to, for messages and to notice recursion."""
 
     owner: str
@@ -103,7 +103,7 @@ def _show(annotation: Any) -> str:
 
 class _Names(dict[str, Any]):
     """Resolves an annotation's names: the class's own, its module's, the built-in ones; an unknown name becomes
-    `Undeclared`."""
+    `LaterClass`."""
 
     def __init__(self, module: str, own: dict[str, Any]) -> None:
         super().__init__(own)
@@ -113,7 +113,7 @@ class _Names(dict[str, Any]):
         if name in self._module:
             return self._module[name]
         builtins = vars(sys.modules["builtins"])
-        return builtins[name] if name in builtins else type(name, (Undeclared,), {})
+        return builtins[name] if name in builtins else type(name, (LaterClass,), {})
 
 
 def type_hints(cls: type[Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _resolve(holder: Any, module: str, own: dict[str, Any], culprit: Any) -> dic
         raise DeclarationError(f"{culprit.__qualname__}: an annotation cannot be read: {error}") from error
 
 
-def shape_of(annotation: Any, where: Where) -> Shape:
+def shape_of(annotation: Any, where: AnnotationPlace) -> Shape:
     """Return the shape an annotation declares; DeclarationError for an annotation whose values cannot be kept."""
     if len(where.inside) >= MAX_DEPTH:
         raise where.fail(annotation, f"nested deeper than {MAX_DEPTH}")
@@ -153,7 +153,7 @@ def shape_of(annotation: Any, where: Where) -> Shape:
     return _generic(annotation, where) or _class(annotation, where)
 
 
-def _generic(annotation: Any, where: Where) -> Shape | None:
+def _generic(annotation: Any, where: AnnotationPlace) -> Shape | None:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _annotated(args, where)
@@ -174,7 +174,7 @@ def _generic(annotation: Any, where: Where) -> Shape | None:
     return None
 
 
-def _annotated(args: tuple[Any, ...], where: Where) -> Shape:
+def _annotated(args: tuple[Any, ...], where: AnnotationPlace) -> Shape:
     digits = [extra for extra in args[1:] if isinstance(extra, Decimals)]
     if not digits:
         return shape_of(args[0], where)
@@ -191,23 +191,23 @@ def _may_be_none(annotation: Any, of: type[Any]) -> bool:
     return set(typing.get_args(annotation)) == {of, type(None)}
 
 
-def _target(annotation: Any, target: Any, where: Where) -> str:
+def _target(annotation: Any, target: Any, where: AnnotationPlace) -> str:
     info = vars(target).get("__halog__") if isinstance(target, type) else None
     if info is not None:
         return str(info.name)
     if where.declaring is not None and target is where.declaring[0]:
         return where.declaring[1]
-    if isinstance(target, type) and issubclass(target, Undeclared):
+    if isinstance(target, type) and issubclass(target, LaterClass):
         return target.__name__  # a class declared later; the name is checked when a reference is stored
     raise where.fail(annotation, "Ref[T] refers to a class declared with halog.managed")
 
 
-def _class(annotation: Any, where: Where) -> Shape:
+def _class(annotation: Any, where: AnnotationPlace) -> Shape:
     if annotation is Decimal:
         return DecimalShape(DEFAULT_DECIMALS.precision, DEFAULT_DECIMALS.scale)
     if not isinstance(annotation, type):
         raise where.fail(annotation, f"cannot be kept; allowed are {ALLOWED}")
-    if issubclass(annotation, Undeclared):
+    if issubclass(annotation, LaterClass):
         raise where.fail(annotation, "is not defined where the class is declared; only Ref[T] may name a later class")
     if issubclass(annotation, enum.Enum):
         return _enum(annotation, where)
@@ -219,7 +219,7 @@ def _class(annotation: Any, where: Where) -> Shape:
     raise where.fail(annotation, f"cannot be kept; allowed are {ALLOWED}")
 
 
-def _enum(cls: type[enum.Enum], where: Where) -> Shape:
+def _enum(cls: type[enum.Enum], where: AnnotationPlace) -> Shape:
     if issubclass(cls, enum.Flag):
         raise where.fail(cls, "a Flag's combinations have no names; use list[...] of an Enum")
     symbols = tuple(member._name_ for member in cls)
@@ -232,13 +232,13 @@ def _enum(cls: type[enum.Enum], where: Where) -> Shape:
     return EnumShape(check_name(local_name(cls), "enum"), symbols, cls)
 
 
-def _record(cls: type[Any], where: Where) -> Shape:
+def _record(cls: type[Any], where: AnnotationPlace) -> Shape:
     if cls in where.inside:
         raise where.fail(cls, "is nested in itself; records cannot be recursive, use Ref[T]")
     if not dataclasses.fields(cls):
         raise where.fail(cls, "has no fields; a list of it would take no bytes")
     check_made(cls, where.fail)
-    inside = Where(f"{where.owner}.{where.field}", "", where.declaring, (*where.inside, cls))
+    inside = AnnotationPlace(f"{where.owner}.{where.field}", "", where.declaring, (*where.inside, cls))
     return RecordShape(check_name(local_name(cls), "dataclass"), tuple(field_shapes(cls, inside)), cls)
 
 
@@ -254,7 +254,7 @@ def check_made(cls: type[Any], fail: Callable[[Any, str], DeclarationError]) -> 
         raise fail(cls, "cannot define __getattribute__: what is stored is what its fields hold")
 
 
-def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:
+def field_shapes(cls: type[Any], where: AnnotationPlace) -> Iterator[FieldShape]:
     """Yield the fields of a dataclass, in order."""
     hints = type_hints(cls)
     for name, hint in hints.items():
@@ -271,7 +271,7 @@ def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:
         yield FieldShape(item.name, shape, default)
 
 
-def _default(item: dataclasses.Field[Any], shape: Shape, where: Where) -> Default | None:
+def _default(item: dataclasses.Field[Any], shape: Shape, where: AnnotationPlace) -> Default | None:
     """Return a field's default. Only `list` and `dict` are factories known to make the same value every time, on every
     node."""
     if item.default is not dataclasses.MISSING:
@@ -285,7 +285,7 @@ def _default(item: dataclasses.Field[Any], shape: Shape, where: Where) -> Defaul
     return Default(computed=True, make=factory)
 
 
-def _checked_plain(shape: Shape, value: Any, where: Where) -> Any:
+def _checked_plain(shape: Shape, value: Any, where: AnnotationPlace) -> Any:
     try:
         encoder(shape, lambda _name, _target: True)(value)
     except Misfit as misfit:

@@ -20,7 +20,7 @@ from halog.schema.scalars import (
     SCALAR_CODECS,
     Decoder,
     Encoder,
-    Malformed,
+    MalformedValue,
     Misfit,
     encode_str,
     read_chunk,
@@ -159,9 +159,9 @@ def _block(data: bytes, at: int) -> tuple[int, int]:
         count = -count
         size, at = read_long(data, at)
         if not count <= size <= len(data) - at:
-            raise Malformed("a block size that cannot be")
+            raise MalformedValue("a block size that cannot be")
     if count > len(data) - at:
-        raise Malformed("more items than bytes")
+        raise MalformedValue("more items than bytes")
     return count, at
 
 
@@ -197,7 +197,7 @@ def map_decoder(item: Decoder) -> Decoder:
                 raw, at = read_chunk(data, at)
                 out[raw.decode()], at = item(data, at)
         if len(out) != seen:
-            raise Malformed("a map with a key twice")
+            raise MalformedValue("a map with a key twice")
         return out, at
 
     return decode
@@ -226,7 +226,7 @@ def optional_decoder(inner: Decoder) -> Decoder:
             return inner(data, at + 1)
         if branch == 0:
             return None, at + 1
-        raise Malformed("a union branch that does not exist")
+        raise MalformedValue("a union branch that does not exist")
 
     return decode
 

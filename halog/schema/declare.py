@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 from halog.errors import DeclarationError, FieldTypeError
-from halog.schema.annotations import Where, check_made, field_shapes
+from halog.schema.annotations import AnnotationPlace, check_made, field_shapes
 from halog.schema.definition import Definition
 from halog.schema.methods import MethodInfo, public_functions, wrap
 from halog.schema.names import check_name, local_name
@@ -149,7 +149,7 @@ def _definition(cls: type[Any], name: str, bases: list[TypeInfo], options: _Opti
     if not key:
         raise DeclarationError(f'{name}: which field identifies an object? @managed(key="...")', type=name)
     partition_by = _names(options.partition_by) or (bases[0].partition_fields if bases else key)
-    shape = RecordShape(name, tuple(field_shapes(cls, Where(name, "", (cls, name)))), cls)
+    shape = RecordShape(name, tuple(field_shapes(cls, AnnotationPlace(name, "", (cls, name)))), cls)
     for base in bases:
         if (key, partition_by) != (base.key_fields, base.partition_fields):
             raise DeclarationError(

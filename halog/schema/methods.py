@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from halog.errors import DeclarationError, FieldTypeError, RecordFormatError
-from halog.schema.annotations import Where, call_hints, shape_of
+from halog.schema.annotations import AnnotationPlace, call_hints, shape_of
 from halog.schema.codec import decoder, encoder, misfit_at, same_name
 from halog.schema.scalars import DECODE_ERRORS, Decoder, Encoder, Misfit
 from halog.schema.shapes import ListShape, MapShape, Scalar, Shape, to_json
@@ -104,7 +104,7 @@ class MethodInfo:
         return call_hints(self.func, self._own)
 
     def _shape(self, name: str, what: str) -> Shape:
-        where = Where(self.owner, f"{self.name}({name})" if name != "return" else f"{self.name}() -> result")
+        where = AnnotationPlace(self.owner, f"{self.name}({name})" if name != "return" else f"{self.name}() -> result")
         if name not in self._hints:
             raise DeclarationError(
                 f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called: no node would know "

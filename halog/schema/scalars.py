@@ -3,9 +3,9 @@
 It never guesses. A bool is no int, an int no float, a str subclass no str; a naive datetime has no instant; a moment
 that UTC's calendar does not hold could not be read back. A value that would come back as another type or with another
 `repr` is refused (only an aware datetime may change its zone). Over-long varints, negative lengths, and lengths beyond
-the data are refused before anything is allocated. An encoder raises `Misfit` and a decoder `Malformed` (or IndexError,
-struct.error, ValueError, OverflowError, which the caller maps). Neither knows type or field names, so the hot path pays
-for none.
+the data are refused before anything is allocated. An encoder raises `Misfit` and a decoder `MalformedValue` (or
+IndexError, struct.error, ValueError, OverflowError, which the caller maps). Neither knows type or field names, so the
+hot path pays for none.
 
 Why not fastavro here: it accepts trailing bytes, 51-byte varints and unions out of range, and can be made to segfault.
 These functions are faster for flat objects, and the tests hold them to fastavro's bytes.
@@ -35,11 +35,11 @@ class Misfit(Exception):
         self.path = ""
 
 
-class Malformed(Exception):
+class MalformedValue(Exception):
     """The bytes are no value of the shape."""
 
 
-DECODE_ERRORS: Final = (Malformed, IndexError, ValueError, OverflowError, struct.error)
+DECODE_ERRORS: Final = (MalformedValue, IndexError, ValueError, OverflowError, struct.error)
 
 _SHORT: Final = tuple(bytes((z,) if z < 128 else (z & 127 | 128, z >> 7)) for z in range(2_048))
 """Bytes of small numbers and of the lengths of most strings: a look-up takes a fifth of the time to make them."""
@@ -90,7 +90,7 @@ def _read_rest(data: bytes, at: int, z: int) -> tuple[int, int]:
             if byte == 0 or z >> 64:
                 break
             return z, at
-    raise Malformed("a varint that is padded or beyond 64 bits")
+    raise MalformedValue("a varint that is padded or beyond 64 bits")
 
 
 def read_chunk(data: bytes, at: int) -> tuple[bytes, int]:
@@ -102,7 +102,7 @@ def read_chunk(data: bytes, at: int) -> tuple[bytes, int]:
         n <<= 1
     end = at + (n >> 1)
     if n < 0 or end > len(data):
-        raise Malformed("a length beyond the data")
+        raise MalformedValue("a length beyond the data")
     return data[at:end], end
 
 
@@ -125,7 +125,7 @@ def encode_bool(value: Any) -> bytes:
 def decode_bool(data: bytes, at: int) -> tuple[bool, int]:
     """Read an Avro boolean; take only 0 and 1."""
     if data[at] > 1:
-        raise Malformed("a boolean that is neither 0 nor 1")
+        raise MalformedValue("a boolean that is neither 0 nor 1")
     return data[at] == 1, at + 1
 
 
@@ -193,7 +193,7 @@ def decode_time(data: bytes, at: int) -> tuple[dt.time, int]:
     """Read the microseconds since midnight."""
     micros, at = read_long(data, at)
     if not 0 <= micros < _DAY_MICROS:
-        raise Malformed("a time outside the day")
+        raise MalformedValue("a time outside the day")
     seconds, micros = divmod(micros, 1_000_000)
     minutes, seconds = divmod(seconds, 60)
     return dt.time(minutes // 60, minutes % 60, seconds, micros), at
@@ -235,7 +235,7 @@ def decode_uuid(data: bytes, at: int) -> tuple[uuid.UUID, int]:
     text, at = decode_str(data, at)
     value = uuid.UUID(text)
     if str(value) != text:
-        raise Malformed("a UUID not in its canonical form")
+        raise MalformedValue("a UUID not in its canonical form")
     return value, at
 
 

@@ -17,7 +17,7 @@ from halog.schema.reference import REF_BYTES, Ref
 from halog.schema.scalars import (
     Decoder,
     Encoder,
-    Malformed,
+    MalformedValue,
     Misfit,
     encode_bytes,
     encode_str,
@@ -53,7 +53,7 @@ def enum_decoder(members: Sequence[Any]) -> Decoder:
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         index, at = read_long(data, at)
         if index < 0:
-            raise Malformed("a negative enum index")
+            raise MalformedValue("a negative enum index")
         return members[index], at
 
     return decode
@@ -79,7 +79,7 @@ def decode_ref(data: bytes, at: int) -> tuple[Ref[Any], int]:
     """Read what `ref_encoder` wrote. The type may be a newer one than this process knows."""
     raw = data[at : at + REF_BYTES]
     if len(raw) < REF_BYTES:
-        raise Malformed("a reference cut short")
+        raise MalformedValue("a reference cut short")
     name, at = read_chunk(data, at + REF_BYTES)
     key, at = read_chunk(data, at)
     return Ref.from_raw(raw, name.decode(), key), at
@@ -140,7 +140,7 @@ def decimal_decoder(shape: DecimalShape) -> Decoder:
         raw, at = read_chunk(data, at)
         n = int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= _LONGEST else bound
         if not -bound < n < bound:
-            raise Malformed("a decimal beyond its precision")
+            raise MalformedValue("a decimal beyond its precision")
         more = len(raw) - (n if n >= 0 else ~n).bit_length() // 8 - 1
         if not more:
             return Decimal(n).scaleb(-scale, ctx), at
@@ -148,7 +148,7 @@ def decimal_decoder(shape: DecimalShape) -> Decoder:
             return Decimal((more >= minus, (0,), more % minus - scale)), at
         whole, rest = divmod(n, 10**more)
         if rest:
-            raise Malformed("a decimal with more digits behind the point than it says")
+            raise MalformedValue("a decimal with more digits behind the point than it says")
         return Decimal(whole).scaleb(more - scale, ctx), at
 
     return decode

@@ -42,9 +42,9 @@ from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.runtime.node.open import RunningNode, node
 from halog.runtime.node.paces import PACES, Paces
-from halog.runtime.support.adapters import Adapters, Remote
+from halog.runtime.support.adapters import Adapters, SiteAccess
 from halog.schema.registry import DEFAULT, Registry
-from halog.testing.gate import Gate, Gated
+from halog.testing.gate import Gate, GatedPort
 from halog.transactions.node import Node as Verbs
 
 WAIT_S: Final = 20.0
@@ -52,7 +52,7 @@ WAIT_S: Final = 20.0
 longer has failed."""
 
 
-class Running(msgspec.Struct):
+class NodeHandle(msgspec.Struct):
     """Holds a running node with what it takes to kill or pause it."""
 
     node: RunningNode
@@ -140,7 +140,7 @@ class Cluster:
         self.broker = MemoryBroker()
         self.tree = MemoryTree()
         self.disks = {name: MemoryDisk(name) for name in self.names}
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, NodeHandle] = {}
         self._clients: list[RunningNode] = []
 
     # --- life ---
@@ -178,18 +178,22 @@ class Cluster:
 
         def adapters(config: Config, name: str) -> Adapters:
             log = MemoryLog(self.broker)
-            lined: Any = _Lined(channel, self._is_cut)
+            lined: Any = _SiteChannel(channel, self._is_cut)
             return Adapters(
-                Gated(log, gate), Gated(coordinator, gate), Gated(lined, gate), Gated(store, gate), self._reach
+                GatedPort(log, gate),
+                GatedPort(coordinator, gate),
+                GatedPort(lined, gate),
+                GatedPort(store, gate),
+                self._reach,
             )
 
         opened = node(self.config, name, registry=self.registry, adapters=adapters, paces=self._paces)
-        self.running[name] = Running(opened, gate, coordinator, channel)
+        self.running[name] = NodeHandle(opened, gate, coordinator, channel)
 
     def _channel(self) -> MemoryChannel:
         return MemoryChannel(self.config.limits.max_frame_bytes)
 
-    def _reach(self, site: str) -> Remote:
+    def _reach(self, site: str) -> SiteAccess:
         there, gate = self._others.get(site), Gate()
         if there is None or site in self._cut:
             raise UnreachableError(f"site {site} cannot be reached", site=site)
@@ -202,7 +206,7 @@ class Cluster:
         if cut:
             there.tree.end_session(coordinator.session)
             raise UnreachableError(f"site {site} cannot be reached", site=site)
-        return Remote(site, Gated(MemoryLog(there.broker), gate), Gated(coordinator, gate))
+        return SiteAccess(site, GatedPort(MemoryLog(there.broker), gate), GatedPort(coordinator, gate))
 
     def _is_cut(self, address: str) -> bool:
         """Is this the address of a node of another site, and the line to it cut?"""
@@ -223,7 +227,7 @@ class Cluster:
         """Open a process that only uses objects: a node in no zone. It is closed with the cluster."""
 
         def adapters(config: Config, name: str) -> Adapters:
-            lined: Any = _Lined(self._channel(), self._is_cut)
+            lined: Any = _SiteChannel(self._channel(), self._is_cut)
             return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), lined, None, self._reach)
 
         opened = node(
@@ -351,9 +355,9 @@ class Cluster:
             hurt.gate.open()
 
 
-class _Lined:
-    """A `_Lined` is a channel that sends requests to another site's nodes over the line, and fails them while it is
-    cut."""
+class _SiteChannel:
+    """A `_SiteChannel` is a channel that sends requests to another site's nodes over the line, and fails them while
+    it is cut."""
 
     def __init__(self, channel: MemoryChannel, is_cut: Callable[[str], bool]) -> None:
         self._channel = channel

@@ -32,7 +32,7 @@ class Gate:
         self._open = threading.Event()
         self._open.set()
         self.dead = False
-        self._peers: dict[int, tuple[Any, Gated]] = {}
+        self._peers: dict[int, tuple[Any, GatedPort]] = {}
 
     def shut(self) -> None:
         """Close the gate: the node is paused."""
@@ -70,13 +70,13 @@ class Gate:
 
         return call
 
-    def peer(self, raw: Any) -> Gated:
+    def peer(self, raw: Any) -> GatedPort:
         """Return the one gated connection for a raw one: a node tells its connections apart by identity."""
-        return self._peers.setdefault(id(raw), (raw, Gated(raw, self)))[1]
+        return self._peers.setdefault(id(raw), (raw, GatedPort(raw, self)))[1]
 
 
-class Gated:
-    """A `Gated` is any port behind a gate."""
+class GatedPort:
+    """A `GatedPort` is any port behind a gate."""
 
     def __init__(self, port: Any, gate: Gate) -> None:
         self._port = port
@@ -103,6 +103,6 @@ class Gated:
             result = method(*args, **kwargs)
             if name == "dial":
                 return gate.peer(result)
-            return Gated(result, gate) if name in _MAKERS else result
+            return GatedPort(result, gate) if name in _MAKERS else result
 
         return call

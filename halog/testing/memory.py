@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
-from halog.backend import Found, Invocation, InvocationResult, KnownMappings, Lag, Outcome, View, Work
+from halog.backend import CommittedObject, Invocation, InvocationResult, KnownMappings, Lag, Outcome, View, Work
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.commit.durability_requests import why_not
 from halog.core.commit.participant import Participant
@@ -51,7 +51,7 @@ class MemoryPartition:
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
         self.lock = threading.RLock()
-        self.objects: dict[bytes, Found] = {}
+        self.objects: dict[bytes, CommittedObject] = {}
         self.states: list[dict[str, object]] = []
         """States of the backends that are active for it; see `Backend.states`."""
         self.log: list[bytes] = []
@@ -63,14 +63,14 @@ class MemoryPartition:
     def submit(self, tx: bytes, work: Work) -> int:
         """Commit; return the lsn, or raise the error that a real node would raise."""
         if work.durability is not None and (why := self._refused(work.durability)) is not None:
-            raise to_error(res.Refused(why), self.name)
+            raise to_error(res.Refusal(why), self.name)
         with self.lock:
             changes = [records.Change(w.op, w.ref, w.key, w.value, w.replaced) for w in work.writes]
             keys = {k for k, _ in work.reads} | {c.key for c in changes}
             out: list[fx.Effect] = []
             self._writer.submit(ev.Submitted(0, tx, work.reads, changes, self.versions(keys)), 0, out)
             result = self._perform(out)
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             return result.lsn
         raise to_error(result, self.name)
 
@@ -91,7 +91,7 @@ class MemoryPartition:
         out: list[fx.Effect] = []
         self._votes.asked(msgspec.structs.replace(asked, token=1), 0, out)
         result = self._perform(out)
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             return result.lsn
         raise to_error(result, self.name)
 
@@ -142,7 +142,7 @@ class MemoryPartition:
             if c.value is None:
                 self.objects.pop(c.key, None)
             else:
-                self.objects[c.key] = Found(c.ref, record.header.lsn, c.value, c.key)
+                self.objects[c.key] = CommittedObject(c.ref, record.header.lsn, c.value, c.key)
         for states in self.states:
             states[self.name] = object()
 
@@ -152,15 +152,15 @@ class MemoryView:
 
     lag = Lag(0, 0.0)
 
-    def __init__(self, objects: dict[bytes, Found], mapping: int) -> None:
+    def __init__(self, objects: dict[bytes, CommittedObject], mapping: int) -> None:
         self._objects = objects
         self.mapping = mapping
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes) -> CommittedObject | None:
         """See `View`."""
         return self._objects.get(key)
 
-    def scan(self, prefix: bytes) -> Iterator[Found]:
+    def scan(self, prefix: bytes) -> Iterator[CommittedObject]:
         """See `View`."""
         return (f for k, f in sorted(self._objects.items()) if k.startswith(prefix))
 
@@ -211,7 +211,7 @@ class MemoryBackend:
         """Requests to the active node so far, for tests that count."""
         self.unreachable = False
         """Set this to make every request fail."""
-        self._lagging: dict[str, dict[bytes, Found]] = {}
+        self._lagging: dict[str, dict[bytes, CommittedObject]] = {}
         """Holds what copies have that stay behind."""
         self.before_commit: Callable[[str, Work], None] | None = None
         """Called with every commit before it is judged: here a test lets another transaction be faster."""
@@ -273,7 +273,7 @@ class MemoryBackend:
             self._stamp = max(self._stamp + 1, time.time_ns())
             return self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
 
-    def find(self, partition: str, key: bytes, mapping: int = 0) -> Found | None:
+    def find(self, partition: str, key: bytes, mapping: int = 0) -> CommittedObject | None:
         """See Backend."""
         return self._at(partition).objects.get(key)
 
@@ -286,12 +286,14 @@ class MemoryBackend:
         least: int = 0,
         mapping: int = 0,
         brief: bool = False,
-    ) -> Sequence[Found | None]:
+    ) -> Sequence[CommittedObject | None]:
         """See Backend."""
         objects = self._at(partition).objects
         return [objects.get(k) for k in keys]
 
-    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
+    def fetch_leased(
+        self, partition: str, keys: Sequence[bytes], *, mapping: int = 0
+    ) -> Sequence[CommittedObject | None] | None:
         """See Backend: nobody else could be active."""
         return self.fetch(partition, keys)
 
@@ -322,7 +324,7 @@ class MemoryBackend:
         """See Backend: nobody else could be active."""
         return self._at(partition).visible
 
-    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[CommittedObject]:
         """See Backend."""
         found = sorted(self._at(partition).objects.items())
         return (f for k, f in found if k.startswith(prefix))
@@ -388,7 +390,7 @@ class MemoryBackend:
         for key, version in reads:
             found = now.get(key, ABSENT)
             if found != version:
-                error = to_error(res.Conflicted(key, version, found), partition)
+                error = to_error(res.VersionConflict(key, version, found), partition)
                 assert isinstance(error, ConflictError)
                 raise error
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, KnownMappings, Work, Write
+from halog.backend import CommittedObject, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import Looking, StoredEntry, beside, entries_of, entry_key, is_entry, look, vouching
 from halog.core.keys.mapping import LISTED, Place
@@ -32,7 +32,7 @@ does not know it yet."""
 # --- looking ---
 
 
-def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
+def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, CommittedObject | None]:
     """Return where an object is, and the object, by its entry. If there is no entry, that counts as read.
     CrossPartitionError in a method, unless the object is in the partition that the method reaches."""
     home = tx.home_now
@@ -50,7 +50,7 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     return at, found
 
 
-def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | None:
+def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, CommittedObject] | None:
     """Return an object that is still where this process has last seen it. It can be in one place only, so no directory
     is asked."""
     if in_session(tx):
@@ -70,11 +70,11 @@ def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
     return known is not None and tx.backend.mapped.one_directory(known.partition, partition)
 
 
-def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -> tuple[str, Found | None]:
+def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -> tuple[str, CommittedObject | None]:
     """Find an object by driving `halog.core.keys.directory.look`. ConflictError if an object is not where its entry
     says for too long, or if the transaction's views of partitions that it has `read` do not show it."""
     until, missed = time.monotonic() + tx.backend.deadline_of(place.partition), False
-    asking: Looking[Found] = look(key, place)
+    asking: Looking[CommittedObject] = look(key, place)
     asked = next(asking)
     while True:
         partition, wanted = asked
@@ -92,7 +92,7 @@ def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -
             return where, what
 
 
-def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, ahead: bool) -> Found | None:
+def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, ahead: bool) -> CommittedObject | None:
     """Read as the transaction reads. Copies of this node may be behind each other: with `ahead` the active nodes are
     asked."""
     if tx.local and ahead and (view := tx.view_of(partition, key, mapping, ahead=True)) is not None:
@@ -137,7 +137,7 @@ def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
     time.sleep(AGAIN_S)
 
 
-def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
+def _within(tx: Reading, key: bytes, place: Place, home: str) -> CommittedObject:
     """Return an object that a method looks for. A method reaches no directory, so it cannot say that an object does not
     exist."""
     mapped = tx.backend.mapped

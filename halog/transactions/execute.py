@@ -9,7 +9,7 @@ one.
 
 from __future__ import annotations
 
-from halog.backend import Backend, Found, Invocation, InvocationResult, Work
+from halog.backend import Backend, CommittedObject, Invocation, InvocationResult, Work
 from halog.core.ids import ABSENT
 from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCallError
 from halog.schema.registry import Registry
@@ -96,11 +96,11 @@ def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:
     return result
 
 
-def _found(tx: Transaction, given: Work) -> tuple[Found, ...]:
+def _found(tx: Transaction, given: Work) -> tuple[CommittedObject, ...]:
     """Return the objects that the call has read and the initiator has not."""
     known = {key for key, _ in given.reads} | {w.key for w in given.writes}
     return tuple(
-        Found(e.image.ref, e.image.version, e.image.data, e.key)
+        CommittedObject(e.image.ref, e.image.version, e.image.data, e.key)
         for e in tx.entries.values()
         if e.image is not None and e.image.info is not None and e.key not in known
     )

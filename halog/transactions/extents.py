@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from halog.backend import Found, KnownMappings
+from halog.backend import CommittedObject, KnownMappings
 from halog.errors import CrossPartitionError, RecordFormatError, RemappedError
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
@@ -143,7 +143,7 @@ def _met(tx: Reading, key: bytes, partition: str, mapped: KnownMappings) -> Obje
     return entry_at(tx, key, partition)
 
 
-def _scanned(tx: Reading, partition: str, family: bytes, mapped: KnownMappings) -> Iterator[Found]:
+def _scanned(tx: Reading, partition: str, family: bytes, mapped: KnownMappings) -> Iterator[CommittedObject]:
     mapping = mapped.versions.get(partition, 0)
     if tx.local and (view := tx.view_of(partition, family, mapping)) is not None:
         return view.scan(family)

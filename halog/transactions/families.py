@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from halog.backend import Backend, Found
+from halog.backend import Backend, CommittedObject
 from halog.core.keys.mapping import LISTED, Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
@@ -63,7 +63,7 @@ def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
         return ()
 
 
-def locate(tx: Reading, route: Route) -> Found | Any | None:
+def locate(tx: Reading, route: Route) -> CommittedObject | Any | None:
     """Find out at which of its places, in one partition each, the object of a route is, and note that in the route.
 
     The places are those of its class, where it may be still and where it belongs, and those of subclasses. An object
@@ -86,7 +86,7 @@ def locate(tx: Reading, route: Route) -> Found | Any | None:
     return NOTHING if key in tx.held or key in tx.looked else found
 
 
-def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
+def _locate_listed(tx: Reading, route: Route) -> CommittedObject | Any | None:
     """Do what `locate` does where one of the classes has a key directory, so that the object may be anywhere."""
     key, own, entry = route.key, route.places[0], tx.entries.get(route.key)
     if entry is not None and not _is_blank(entry):
@@ -111,7 +111,7 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
 
 def _looked_for(
     tx: Reading, key: bytes, own: Place, places: list[Place], entry: ObjectEntry | None
-) -> tuple[Place, Found | Any | None]:
+) -> tuple[Place, CommittedObject | Any | None]:
     home = tx.home_now
     if home is not None and home in own.owners:
         moving.bring_home(tx, key, own, home)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from halog.backend import Backend, Found, KnownMappings, Lag, View
+from halog.backend import Backend, CommittedObject, KnownMappings, Lag, View
 from halog.core.ids import ABSENT
 from halog.core.log.provisional import lsn_of
 from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
@@ -317,7 +317,7 @@ class Reading:
         """Read the object under an index key into the identity map, the longer way."""
         return self.add(key, partition, self.fetch_at(key, partition, mapping))
 
-    def add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> ObjectEntry:
+    def add(self, key: bytes, partition: str, found: CommittedObject | None, *, remember: bool = True) -> ObjectEntry:
         self.seen = None
         if self.expected:
             self._check_expected(key, found)
@@ -401,7 +401,7 @@ class Reading:
             settled_lsn=0,
         )
 
-    def fetch_at(self, key: bytes, partition: str, mapping: int) -> Found | None:
+    def fetch_at(self, key: bytes, partition: str, mapping: int) -> CommittedObject | None:
         """Return the object under an index key there, read as this transaction reads. RemappedError if that partition
         serves another version of the mapping."""
         self.check_reach(key, partition)
@@ -416,7 +416,7 @@ class Reading:
             return self.backend.fetch(partition, (key,), settled=self.settled.get(partition, 0), mapping=mapping)[0]
         return self.backend.find(partition, key, mapping)
 
-    def _check_expected(self, key: bytes, found: Found | None) -> None:
+    def _check_expected(self, key: bytes, found: CommittedObject | None) -> None:
         expected = self.expected.pop(key, None)
         version = ABSENT if found is None else found.version
         if expected is not None and expected != version:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.backend import Backend, Found, KnownMappings, Work, Write
+from halog.backend import Backend, CommittedObject, KnownMappings, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import object_key
 from halog.core.keys.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # --- looking ---
 
 
-def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
+def look(tx: Reading, key: bytes, place: Place) -> tuple[str, CommittedObject | None]:
     """Look for the object under an index key at the old owner, at the new one, or where its entry says; return where,
     and what."""
     if place.listed:
@@ -42,7 +42,7 @@ def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     return place.partition, None
 
 
-def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | None]:
+def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, CommittedObject | None]:
     """Do what `look` does for a key that was routed before."""
     since = 0.0
     while True:

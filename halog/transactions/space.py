@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from halog.backend import Backend, Found
+from halog.backend import Backend, CommittedObject
 from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import is_entry, object_key
@@ -68,7 +68,7 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     """The object's values by field. If none can be changed in place, a place for a binding is added at the end: a copy
     is an object's `__dict__` then, except for the binding."""
     data: bytes
-    found: Found | None = None
+    found: CommittedObject | None = None
     """What it was decoded from: the active node hands out the same one until it changes."""
     size: int = 0
     """Entries of `values`, and so of an unchanged object's `__dict__`."""
@@ -202,7 +202,7 @@ class Space:
         info = self.registry.info(definition.name)
         return info, info.reader(definition)
 
-    def is_one(self, found: Found, cls: type[Any], partition: str) -> bool:
+    def is_one(self, found: CommittedObject, cls: type[Any], partition: str) -> bool:
         """Is a committed object of this class? RecordFormatError if it is of a subclass that is not declared here."""
         type_id = found.value[:ID_BYTES]
         try:
@@ -224,7 +224,7 @@ class Space:
 
     # --- values ---
 
-    def image(self, found: Found, partition: str) -> Image:
+    def image(self, found: CommittedObject, partition: str) -> Image:
         """Return the decoded value of a committed object of this partition, and remember it."""
         image = self.images.get(found.key)
         same = image is not None and image.version == found.version and image.ref == found.ref
@@ -264,7 +264,7 @@ class Space:
         image.version = version
         self._keep(key, image)
 
-    def decoded(self, found: Found, partition: str) -> Image:
+    def decoded(self, found: CommittedObject, partition: str) -> Image:
         """Return the decoded value of a committed object of this partition, for one use."""
         info, read = self.reader_of(found.value[:ID_BYTES])
         try:
@@ -275,7 +275,9 @@ class Space:
         data = found.value if same else info.encode_values([values[n] for n in info.fields])
         return Image(found.key, partition, found.ref, found.version, info, values, data, found)
 
-    def _unreadable(self, info: TypeInfo, found: Found, partition: str, error: RecordFormatError) -> RecordFormatError:
+    def _unreadable(
+        self, info: TypeInfo, found: CommittedObject, partition: str, error: RecordFormatError
+    ) -> RecordFormatError:
         name = self.name_of(found.key)
         return RecordFormatError(
             f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other objects "

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Work, Write
+from halog.backend import CommittedObject, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.log.records import CREATE
 from halog.errors import ConflictError, CrossPartitionError, RecordFormatError, RecordTooLargeError
@@ -167,7 +167,7 @@ def by_key(writes: Iterable[Write]) -> dict[bytes, tuple[Write, ...]]:
     return out
 
 
-def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> None:
+def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[CommittedObject]) -> None:
     """Take over what a call on another node has read: it counts as read by this transaction. That includes a key that
     was created and deleted here without looking, if the call has looked."""
     tx.seen = None
@@ -188,7 +188,7 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
             entry.known = True
 
 
-def _whole(tx: Reading, partition: str, found: Iterable[Found]) -> list[Found]:
+def _whole(tx: Reading, partition: str, found: Iterable[CommittedObject]) -> list[CommittedObject]:
     """Fetch the values that no frame took beside the others. ConflictError if one was changed since the call has read
     it."""
     told = list(found)

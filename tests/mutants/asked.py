@@ -104,7 +104,7 @@ def answered_early_before_its_predecessors() -> None:
             if item.lsn <= upto and item.early and not item.answered:
                 item.answered = True
                 out.append(fx.Show([item.record]))
-                out.extend(fx.Reply(t, res.Happened(item.lsn)) for t in item.tokens)
+                out.extend(fx.Reply(t, res.Success(item.lsn)) for t in item.tokens)
 
     patch(Writer, "_settle_early", settle_early)
 

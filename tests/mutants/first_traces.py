@@ -194,9 +194,7 @@ def what_a_fence_voids_did_not_happen() -> None:
         before = len(out)
         real(self, record, verdict, offset)
         if verdict is Verdict.STARTED:
-            out[before:] = [
-                fx.Reply(e.token, res.NotHappened()) if isinstance(e, fx.Reply) else e for e in out[before:]
-            ]
+            out[before:] = [fx.Reply(e.token, res.Abort()) if isinstance(e, fx.Reply) else e for e in out[before:]]
 
     real = patch(Leader, "verified", verified)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from halog.core.log import merge_parts as merged, records
 from halog.core.log.chain import Chain, Verdict
-from halog.core.log.merge_parts import AppliedMerge, Parts, continues
+from halog.core.log.merge_parts import AppliedMerge, MergeParts, continues
 from halog.core.log.records import EpochMerged, MergePart
 from halog.core.sites.mirror import Checkpoint, Mirror
 from halog.metadata.restore_requests import ClosedBranch
@@ -53,11 +53,11 @@ def parts_count_without_what_makes_them_count() -> None:
 def a_merge_counts_though_parts_are_missing() -> None:
     """Whoever has read only some of them takes those."""
 
-    def of(self: Parts, record: EpochMerged) -> tuple[MergePart, ...]:
+    def of(self: MergeParts, record: EpochMerged) -> tuple[MergePart, ...]:
         found = self._of.get(record.header.epoch, {})
         return tuple(found[i][1] for i in sorted(found))
 
-    patch(Parts, "of", of)
+    patch(MergeParts, "of", of)
 
 
 @mutant("F5", SEEDS, play)

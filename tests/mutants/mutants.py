@@ -26,7 +26,7 @@ from halog.core.partition import Partition
 from halog.core.replica.follower import Follower
 from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
-from halog.core.state.held import Held
+from halog.core.state.held import HeldRun
 from tests.mutants.registry import mutant, patch
 from tests.sim.store import Copy, change_objects
 
@@ -47,7 +47,7 @@ def acknowledge_before_append() -> None:
         if self.last_lsn > lsn:
             self.queue[-1].tokens.clear()
             self.queue[-1].tokens.append(-1)
-            out.append(fx.Reply(e.token, res.Happened(self.last_lsn)))
+            out.append(fx.Reply(e.token, res.Success(self.last_lsn)))
 
     real = patch(Writer, "submit", submit)
 
@@ -223,7 +223,7 @@ def not_happened_before_a_higher_epoch_opened() -> None:
 
     def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         if copy.table.epoch.number > e.attempt and copy.outcomes.get(e.tx) is None:
-            return res.NotHappened()
+            return res.Abort()
         return real(copy, writer, e)  # type: ignore[no-any-return]
 
     real = patch(partition, "became_of", became_of)
@@ -235,7 +235,7 @@ def reading_to_the_end_proves_absence() -> None:
 
     def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         if copy.role is Role.FOLLOWING and copy.outcomes.get(e.tx) is None and not copy.outcomes.expired(e.tx):
-            return res.NotHappened()
+            return res.Abort()
         return real(copy, writer, e)  # type: ignore[no-any-return]
 
     real = patch(partition, "became_of", became_of)
@@ -248,7 +248,7 @@ def in_flight_denied_on_step_down() -> None:
     def abandon(self: Writer, why: str, out: list[fx.Effect]) -> None:
         before = len(out)
         real(self, why, out)
-        out[before:] = [fx.Reply(e.token, res.NotHappened()) if isinstance(e, fx.Reply) else e for e in out[before:]]
+        out[before:] = [fx.Reply(e.token, res.Abort()) if isinstance(e, fx.Reply) else e for e in out[before:]]
 
     real = patch(Writer, "abandon", abandon)
 
@@ -295,18 +295,18 @@ def entries_taken_while_leading() -> None:
 def held_records_outlive_their_epoch() -> None:
     """What was pushed stays held when another epoch starts, or the log voids this one."""
 
-    def clear(self: Held) -> None:
+    def clear(self: HeldRun) -> None:
         if sys._getframe(1).f_code.co_name not in ("_epoch_over", "_accepted"):
             real(self)
 
-    real = patch(Held, "clear", clear)
+    real = patch(HeldRun, "clear", clear)
 
 
 @mutant("E1")
 def a_push_of_another_epoch_is_held() -> None:
     """Whoever follows any epoch holds whatever anybody pushes."""
 
-    def offer(self: Held, data: bytes, state: chain.ChainState) -> None:
+    def offer(self: HeldRun, data: bytes, state: chain.ChainState) -> None:
         epoch = records.decode(data).header.epoch
         real(self, data, msgspec.structs.replace(state, epoch=epoch, opened=True, void=False))
 
@@ -315,7 +315,7 @@ def a_push_of_another_epoch_is_held() -> None:
             self._copy.held.offer(data, self._copy.chain.state)
         self._tell_held()
 
-    real = patch(Held, "offer", offer)
+    real = patch(HeldRun, "offer", offer)
     patch(Follower, "pushed", pushed)
 
 
@@ -323,23 +323,23 @@ def a_push_of_another_epoch_is_held() -> None:
 def a_push_behind_a_hole_is_acknowledged() -> None:
     """The newest lsn held counts, whether everything before it is there or not."""
 
-    def tip(self: Held, state: chain.ChainState) -> int:
+    def tip(self: HeldRun, state: chain.ChainState) -> int:
         return self.run[-1].lsn if self.run else state.lsn
 
-    patch(Held, "tip", tip)
+    patch(HeldRun, "tip", tip)
 
 
 @mutant("P1")
 def held_records_make_room_for_others() -> None:
     """A push that does not continue displaces what was told as held."""
-    patch(Held, "joined", lambda self, state: False)
-    patch(Held, "tip", lambda self, state: self.run[-1].lsn if self.run else state.lsn)
+    patch(HeldRun, "joined", lambda self, state: False)
+    patch(HeldRun, "tip", lambda self, state: self.run[-1].lsn if self.run else state.lsn)
 
 
 @mutant("E1")
 def a_told_position_promises_nothing() -> None:
     """After it told a candidate its position a copy goes on holding pushes of that epoch."""
-    patch(Held, "seal", lambda self, epoch: None)
+    patch(HeldRun, "seal", lambda self, epoch: None)
 
 
 @mutant("R4")

@@ -17,7 +17,7 @@ def a_barrier_without_a_record() -> None:
 
     def asked(self: ReadBarriers, token: int) -> None:
         copy = self._copy
-        copy.out.append(fx.Reply(token, res.Happened(copy.chain.state.lsn)))
+        copy.out.append(fx.Reply(token, res.Success(copy.chain.state.lsn)))
 
     patch(ReadBarriers, "asked", asked)
 
@@ -43,7 +43,7 @@ def a_barrier_outlives_its_epoch() -> None:
     def abandon(self: ReadBarriers) -> None:
         while self.waiting:
             lsn, token = self.waiting.popleft()
-            self._copy.out.append(fx.Reply(token, res.Happened(lsn)))
+            self._copy.out.append(fx.Reply(token, res.Success(lsn)))
 
     patch(ReadBarriers, "abandon", abandon)
 

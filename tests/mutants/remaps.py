@@ -23,7 +23,7 @@ def what_was_routed_by_an_older_mapping_is_let_in() -> None:
 
     def admits(self: Participant, e: ev.Submitted, now: int, out: list[fx.Effect]) -> bool:
         real(self, e, now, out)
-        if out and isinstance(out[-1], fx.Reply) and isinstance(out[-1].result, res.Remapped):
+        if out and isinstance(out[-1], fx.Reply) and isinstance(out[-1].result, res.StaleMapping):
             out.pop()
         return True
 

@@ -10,7 +10,7 @@ from halog.core.commit.push import ReplicaPush
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.partition import Partition
-from halog.core.state.held import Held
+from halog.core.state.held import HeldRun
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
@@ -39,10 +39,10 @@ def the_index_is_what_was_pushed_last() -> None:
 def shown_behind_a_hole() -> None:
     """What was pushed before it was lost on the way, and the log has not brought it."""
 
-    def due(self: Held, shown: int, state: ChainState) -> list[records.Record]:
+    def due(self: HeldRun, shown: int, state: ChainState) -> list[records.Record]:
         return [held.record for held in islice(self.run, self.declared) if shown < held.lsn <= self.declared]
 
-    patch(Held, "due", due)
+    patch(HeldRun, "due", due)
 
 
 @mutant("R1", ONCE, told)

@@ -15,7 +15,7 @@ from halog.core.log.chain import ChainState
 from halog.core.replica.pushed_store import PushedStore
 from halog.core.roles import LEADING
 from halog.core.settings import Sync
-from halog.core.state.held import Held
+from halog.core.state.held import HeldRun
 from halog.core.state.tail import Tail
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
@@ -121,7 +121,7 @@ def what_was_stowed_is_not_brought_along() -> None:
 @mutant("R6", SEEDS)
 def stowed_without_what_came_before() -> None:
     """Of what is held only the last record is stored."""
-    real = patch(Held, "beyond", lambda self, lsn: real(self, lsn)[-1:])
+    real = patch(HeldRun, "beyond", lambda self, lsn: real(self, lsn)[-1:])
 
 
 @mutant("E2", ONCE, told)

@@ -116,7 +116,7 @@ def what_the_own_log_has_happened() -> None:
 
     def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result:
         lsn = copy.outcomes.get(e.tx)
-        return res.Happened(lsn) if lsn is not None else real(copy, writer, e)
+        return res.Success(lsn) if lsn is not None else real(copy, writer, e)
 
     real = patch(partition, "became_of", became_of)
 

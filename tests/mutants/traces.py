@@ -18,7 +18,7 @@ from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch
 from halog.runtime.sites.relinquish import Relinquishment
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from restore.branch import Side
 from tests.mutants.registry import mutant, patch, simulated
 from tests.scenarios import test_merge_traces, test_mirror_traces
@@ -171,7 +171,7 @@ def a_home_that_returns_does_not_fence_its_log() -> None:
 
 
 def _take_its_word() -> None:
-    def closed_side(remote: Remote, here: str, partition: str, tp: TopicPartition) -> Side | str:
+    def closed_side(remote: SiteAccess, here: str, partition: str, tp: TopicPartition) -> Side | str:
         found = remote.coordinator.get(f"closed/{partition}")
         if found is None:
             return "it has not closed its branch"

@@ -55,7 +55,7 @@ def prepared_before_the_log_has_it() -> None:
     def prepare(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         real(self, e, now, out)
         if e.tx in self.preparing:
-            out.append(fx.Reply(e.token, res.Happened(0)))
+            out.append(fx.Reply(e.token, res.Success(0)))
 
     real = patch(Participant, "prepare", prepare)
 
@@ -110,7 +110,7 @@ def a_last_vote_passes_over_a_tombstone() -> None:
     def prepare(self: Participant, e: ev.PrepareAsked, now: int, out: list[fx.Effect]) -> None:
         decision = self.ledger.decided.get(e.tx)
         if e.last and decision is not None and not decision.commit:
-            out.append(fx.Reply(e.token, res.Happened(decision.lsn)))
+            out.append(fx.Reply(e.token, res.Success(decision.lsn)))
         else:
             real(self, e, now, out)
 
@@ -136,7 +136,7 @@ def answered_from_what_is_in_flight() -> None:
 
     def decide(self: Participant, tx: bytes, token: int, *args: Any, **how: Any) -> None:
         real(self, tx, token, *args, **how)
-        args[1].append(fx.Reply(token, res.Happened(0)))
+        args[1].append(fx.Reply(token, res.Success(0)))
 
     real = patch(Participant, "_decide", decide)
 
@@ -273,7 +273,7 @@ def a_commit_confirmed_without_a_record() -> None:
     def undecidable(self: Participant, e: ev.DecideAsked) -> res.Result | None:
         refusal = real(self, e)
         unknown = e.commit and not e.decides and e.tx not in self.ledger.undecided
-        return res.Happened(0) if unknown and refusal is not None else refusal
+        return res.Success(0) if unknown and refusal is not None else refusal
 
     real = patch(Participant, "_undecidable", undecidable)
 
@@ -286,7 +286,7 @@ def an_abort_is_confirmed_without_a_record() -> None:
         if e.commit or refusal != NOT_PREPARED:
             return refusal
         settled.add((self.name, e.tx))
-        return res.Happened(0)
+        return res.Success(0)
 
     def doubt(self: Participant, now: int, out: list[fx.Effect]) -> None:
         self._since |= {tx: now for tx in self.ledger.undecided if (self.name, tx) in settled}

@@ -135,7 +135,7 @@ class Cluster:
         """A transaction that goes through."""
         tx = self.transaction(key, at)
         talk = self.submit(tx, at, ms=50)
-        assert [type(r) for r in talk.said] == [res.Happened], talk.said
+        assert [type(r) for r in talk.said] == [res.Success], talk.said
         return tx
 
     def ask(self, tx: Transaction, of: str) -> res.Result:

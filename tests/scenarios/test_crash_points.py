@@ -67,7 +67,7 @@ class Migration(Cluster):
         for _ in range(100):
             if (active := self.active) is not None:
                 tx = self.transaction(at=active)
-                if [type(r) for r in self.submit(tx, active, ms=30).said] == [res.Happened]:
+                if [type(r) for r in self.submit(tx, active, ms=30).said] == [res.Success]:
                     assert self.committed(tx) == 1
                     return
             self.run(10)
@@ -179,7 +179,7 @@ class Moving(Story):
 
     def stock(self) -> None:
         """What there is before the change."""
-        assert isinstance(self.create(self.old, 0), res.Happened)
+        assert isinstance(self.create(self.old, 0), res.Success)
 
     def hire(self) -> None:
         """Somebody new moves objects."""
@@ -255,7 +255,7 @@ class InDirectory(Moving):
 
     def has(self, at: str, key: bytes, value: bytes) -> None:
         """It is created there."""
-        assert isinstance(self.submit(at, Change(CREATE, REF, key, value, ABSENT)), res.Happened)
+        assert isinstance(self.submit(at, Change(CREATE, REF, key, value, ABSENT)), res.Success)
 
 
 class Listing(InDirectory):

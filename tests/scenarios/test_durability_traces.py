@@ -27,7 +27,7 @@ def started(names: str = "ABC", *, sync: int = 1) -> Cluster:
 
 
 def happened(talk: Talk) -> bool:
-    return [type(r) for r in talk.said] == [res.Happened]
+    return [type(r) for r in talk.said] == [res.Success]
 
 
 def early(c: Cluster, *keys: bytes, at: str = "A") -> tuple[Held, list[Transaction]]:
@@ -53,7 +53,7 @@ def test_it_is_answered_and_shown_by_the_active_alone_and_the_log_has_it_afterwa
     assert c.node("A").version(KEYS[1]) == early_version(1, 3)
     assert c.node("B").version(KEYS[1]) == ABSENT, "W7: replicas show what the log confirmed"
     assert happened(c.submit(tx, "A", ms=5)), "the same id again"
-    assert c.ask(tx, "A") == res.Happened(3)
+    assert c.ask(tx, "A") == res.Success(3)
     held.land()
     assert c.committed(tx) == 1
     assert c.node("A").version(KEYS[1]) == 3
@@ -101,7 +101,7 @@ def test_who_read_what_was_lost_conflicts_though_another_commit_has_its_lsn() ->
     assert (lost[1].told_early, other.id in c.world.checks.told) == ({4}, True)
     assert c.world.checks.told[other.id] == 4
     talk = c.submit(reader, "B", ms=20)
-    assert [type(r) for r in talk.said] == [res.Conflicted]
+    assert [type(r) for r in talk.said] == [res.VersionConflict]
     held.land()
     c.well()
 
@@ -114,7 +114,7 @@ def test_who_read_it_early_commits_on_it_once_the_log_has_it() -> None:
     assert talk.said == [], "it waits for the log, and for what it is built on"
     held.land()
     assert happened(talk)
-    assert [type(r) for r in c.submit(later, "A", ms=5).said] == [res.Conflicted]
+    assert [type(r) for r in c.submit(later, "A", ms=5).said] == [res.VersionConflict]
     c.well()
 
 
@@ -175,9 +175,9 @@ def test_too_few_replicas_are_there_and_nothing_is_appended() -> None:
     before = len(c.world.log.entries)
     tx = flushed(c, 2)
     talk = c.submit(tx, "A", ms=20)
-    assert talk.said == [res.TooFew(1, 2, "sync replicas")]
+    assert talk.said == [res.Shortage(1, 2, "sync replicas")]
     assert len(c.world.log.entries) == before
-    tx.denied = "TooFew"
+    tx.denied = "Shortage"
     c.well()
 
 

@@ -44,7 +44,7 @@ def test_what_only_a_never_node_has_is_not_acknowledged() -> None:
     assert c.node("C").partition.state.chain.state.lsn == c.node("A").partition.state.chain.state.lsn
     assert talk.said == []
     assert c.world.cover.counts[NO_QUORUM.name] == 1
-    assert c.submit(c.transaction(KEYS[1]), "A", ms=5).said == [res.TooFew(1, 2)]
+    assert c.submit(c.transaction(KEYS[1]), "A", ms=5).said == [res.Shortage(1, 2)]
     c.world.crash("A")
     b_recovers(c)
     c.run(EPOCH_MS)
@@ -57,11 +57,11 @@ def test_count_never_acknowledges_it_and_the_node_that_is_elected_fetches_it() -
     """The policy asks for it, so A and C are enough. A dies; B is elected though C is more recent, and appends what it
     lacked from C's memory: the manual's loss does not happen."""
     c = behind(count_never=True)
-    assert [type(r) for r in c.submit(c.transaction(), "A", ms=EPOCH_MS).said] == [res.Happened]
+    assert [type(r) for r in c.submit(c.transaction(), "A", ms=EPOCH_MS).said] == [res.Success]
     assert c.world.coordinator.table.sync_set == {c.node("C").me}
     c.hold_appends("A")
     tx = c.transaction(KEYS[1])
-    assert [type(r) for r in c.submit(tx, "A", ms=5).said] == [res.Happened]
+    assert [type(r) for r in c.submit(tx, "A", ms=5).said] == [res.Success]
     assert c.committed(tx) == 0
     c.world.crash("A")
     b_recovers(c)
@@ -75,7 +75,7 @@ def test_count_never_acknowledges_it_and_the_node_that_is_elected_fetches_it() -
 def test_a_never_node_votes_and_takes_over_from_nobody() -> None:
     """A and B are down: C leads nobody. B comes back, and with C's answer it is elected."""
     c = behind(count_never=True)
-    assert [type(r) for r in c.submit(c.transaction(), "A", ms=EPOCH_MS).said] == [res.Happened]
+    assert [type(r) for r in c.submit(c.transaction(), "A", ms=EPOCH_MS).said] == [res.Success]
     c.world.crash("B")
     c.world.crash("A")
     c.run(EPOCH_MS)

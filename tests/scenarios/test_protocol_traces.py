@@ -27,7 +27,7 @@ def test_1_an_append_lands_after_its_writer_timed_out() -> None:
     assert c.world.coordinator.table.epoch > epoch
     held.land()
     assert c.committed(tx) == 0
-    assert c.ask(tx, "A") == res.NotHappened()
+    assert c.ask(tx, "A") == res.Abort()
     c.well()
 
 
@@ -41,9 +41,9 @@ def test_2_reading_to_the_end_proves_nothing_about_a_held_append() -> None:
     c.world.crash("A")
     assert isinstance(c.ask(tx, "B"), res.Unknown)
     held.land()
-    assert c.ask(tx, "B") == res.Happened(2)
+    assert c.ask(tx, "B") == res.Success(2)
     c.run(EPOCH_MS)
-    assert c.ask(tx, c.active or "") == res.Happened(2)
+    assert c.ask(tx, c.active or "") == res.Success(2)
     c.well()
 
 
@@ -62,7 +62,7 @@ def test_3_a_zombie_does_not_deny_what_the_next_epoch_committed() -> None:
     assert isinstance(c.ask(tx, "A"), res.Unknown)
     zombie.reader.unstick()
     c.run()
-    assert isinstance(c.ask(tx, "A"), res.Happened)
+    assert isinstance(c.ask(tx, "A"), res.Success)
     c.well()
 
 
@@ -79,7 +79,7 @@ def test_4_who_told_its_position_acknowledges_no_push_of_that_epoch() -> None:
     assert talk.said == []
     c.node("B").reader.unstick()
     c.run(50)
-    assert [type(r) for r in talk.said] == [res.Happened]
+    assert [type(r) for r in talk.said] == [res.Success]
     c.well()
 
 
@@ -96,7 +96,7 @@ def test_5_an_elected_node_that_restarts_empty_confirms_nothing_it_does_not_hold
     c.node("A").wake()
     talk = c.submit(c.transaction(at="A"), "A", ms=5)
     c.run(EPOCH_MS)
-    assert not any(isinstance(r, res.Happened) for r in talk.said)
+    assert not any(isinstance(r, res.Success) for r in talk.said)
     c.well()
 
 
@@ -132,7 +132,7 @@ def test_7_the_active_waits_for_a_dead_replica_until_the_znode_has_let_it_go() -
     assert talk.said == []
     c.world.coordinator.renew(c.node("A").coordinator)
     c.run(100)
-    assert [type(r) for r in talk.said] == [res.Happened]
+    assert [type(r) for r in talk.said] == [res.Success]
     assert c.world.coordinator.table.sync_set == frozenset()
     c.well()
 
@@ -228,7 +228,7 @@ def test_17_nothing_is_acknowledged_behind_a_hand_over_whose_answer_was_lost() -
     assert c.role("A") is Role.HANDING
     held = c.hold_appends("A")
     talk = c.submit(c.transaction(), "A", ms=200)
-    assert [type(r) for r in talk.said] == [res.NotServing]
+    assert [type(r) for r in talk.said] == [res.InactiveCopy]
     assert c.role("A") is Role.HANDING
     held.land()
     c.run(60)
@@ -287,10 +287,10 @@ def test_15_and_16_what_a_replica_holds_is_never_appended_again() -> None:
     assert c.active == "B"
     assert c.committed(tx) == 0
     assert not c.node("B").partition.state.held.run
-    assert c.ask(tx, "B") == res.NotHappened()
+    assert c.ask(tx, "B") == res.Abort()
     held.land()
     assert c.committed(tx) == 0
-    assert c.ask(tx, "B") == res.NotHappened()
+    assert c.ask(tx, "B") == res.Abort()
     c.commit(at="B")
     c.well()
 
@@ -320,7 +320,7 @@ def test_a_killed_active_is_replaced_and_a_commit_in_flight_is_settled_by_its_id
     assert talk.said == []
     c.run(100)
     assert c.active == "B"
-    assert [type(r) for r in c.submit(tx, "B", ms=50).said] == [res.Happened]
+    assert [type(r) for r in c.submit(tx, "B", ms=50).said] == [res.Success]
     assert c.committed(tx) == 1
     c.well()
 

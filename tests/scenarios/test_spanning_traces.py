@@ -127,7 +127,7 @@ class Story:
 
 
 def happened(said: list[res.Result]) -> bool:
-    return [type(r) for r in said] == [res.Happened]
+    return [type(r) for r in said] == [res.Success]
 
 
 def test_trace_9_an_abort_asked_for_while_the_commit_is_on_the_wire() -> None:
@@ -143,7 +143,7 @@ def test_trace_9_an_abort_asked_for_while_the_commit_is_on_the_wire() -> None:
     assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Unknown]
     session.thaw()
     story.run(50)
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Otherwise]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.OppositeDecision]
     deal.told = True
     story.well()
 
@@ -175,8 +175,8 @@ def test_trace_28_an_abort_of_what_a_participant_has_not_seen_is_confirmed_by_no
     story = Story()
     deal = story.deal()
     assert happened(story.decide(deal, FIRST, commit=False))
-    assert [type(r) for r in story.decide(deal, OTHER, commit=False)] == [res.Refused]
-    assert [type(r) for r in story.prepare(deal, OTHER)] == [res.Otherwise]
+    assert [type(r) for r in story.decide(deal, OTHER, commit=False)] == [res.Refusal]
+    assert [type(r) for r in story.prepare(deal, OTHER)] == [res.OppositeDecision]
     assert not story.locked(OTHER)
     world = story.bank.worlds[OTHER]
     world.crash(story.active(OTHER).name)
@@ -203,9 +203,9 @@ def test_trace_29_what_is_forgotten_is_not_taken_for_never_seen() -> None:
         assert happened(story.decide(deal, FIRST, commit=False))
     story.run(100)
     assert story.active(FIRST).partition.state.ledger.expired(old.id)
-    assert [type(r) for r in story.prepare(old, FIRST)] == [res.Expired]
+    assert [type(r) for r in story.prepare(old, FIRST)] == [res.ExpiredId]
     assert not story.locked(FIRST)
-    assert [type(r) for r in story.decide(old, FIRST, commit=True)] == [res.Expired]
+    assert [type(r) for r in story.decide(old, FIRST, commit=True)] == [res.ExpiredId]
     story.well()
 
 
@@ -233,10 +233,10 @@ def test_trace_30_an_outcome_that_comes_behind_the_horizon_means_nothing() -> No
     story.run(50)
     assert len(world.log.entries) > landed
     assert story.remembered(FIRST) == kept
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Expired]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.ExpiredId]
     story.append_again(deal, FIRST)
     assert story.remembered(FIRST) == kept
-    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.Expired]
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [res.ExpiredId]
     assert not story.locked(FIRST)
     story.well()
 
@@ -245,7 +245,7 @@ def test_trace_31_a_prepare_behind_a_tombstone_takes_no_locks() -> None:
     story = Story()
     deal = story.deal()
     assert happened(story.decide(deal, FIRST, commit=False))
-    assert [type(r) for r in story.prepare(deal, FIRST)] == [res.Otherwise]
+    assert [type(r) for r in story.prepare(deal, FIRST)] == [res.OppositeDecision]
     assert not story.locked(FIRST)
     deal.told = False
     story.well()

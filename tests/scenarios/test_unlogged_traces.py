@@ -26,7 +26,7 @@ def started(names: str = "ABC", *, sync: int = 1) -> Cluster:
 
 
 def happened(talk: Talk) -> bool:
-    return [type(r) for r in talk.said] == [res.Happened]
+    return [type(r) for r in talk.said] == [res.Success]
 
 
 def unlogged(c: Cluster, at: str = "A", key: bytes = KEYS[1]) -> tuple[Held, Transaction]:
@@ -244,7 +244,7 @@ def test_15_what_a_fence_voids_a_replica_may_append_again(fence: str) -> None:
     c.run(20)
     assert not c.leads("A")
     assert c.world.cover.counts["verifying: deposed"] == (fence == "log")
-    assert not any(isinstance(r, res.NotHappened) for r in [*talk.said, c.ask(tx, "A"), c.ask(tx, "B")])
+    assert not any(isinstance(r, res.Abort) for r in [*talk.said, c.ask(tx, "A"), c.ask(tx, "B")])
     assert c.committed(tx) == 1
     c.well()
 
@@ -262,7 +262,7 @@ def test_16_nobody_denies_it_between_the_start_of_an_epoch_and_its_opening() -> 
     held.land()
     c.run(20)
     assert c.active == "B"
-    assert [c.ask(tx, n) for n in "BC"] == [res.Happened(3), res.Happened(3)]
+    assert [c.ask(tx, n) for n in "BC"] == [res.Success(3), res.Success(3)]
     c.well()
 
 

@@ -17,7 +17,7 @@ from halog.metadata.restore_requests import RestoreRequest
 from halog.ports import UnknownResult
 from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.sites.switchover import Switchover
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from tests.sim.abroad import pair as pairs
 from tests.sim.abroad.accounts import finish
 from tests.sim.abroad.pair import SITES, Pair
@@ -159,7 +159,7 @@ class TwoSites:
         world, asker = self.west, self.west.asker()
         coordinator: Any = SiteCoordinator(world, asker)
         log: Any = SiteLog(world, asker)
-        own = Remote(world.site, log, coordinator)
+        own = SiteAccess(world.site, log, coordinator)
         reach = world.reach(asker)
         with RestoreCommand(own, lambda policy: "state", reach, (world.other,), TIMEOUT_S) as reuniting:
             tables = [table_of(coordinator, "p")]

@@ -126,15 +126,15 @@ class Bank:
             self.send(name, ev.DecideAsked(self.token(name, heard), tx, commit, decides), target)
 
     def _decided(self, p: Process, tx: bytes, result: res.Result) -> None:
-        if isinstance(result, res.Happened | res.Expired | res.Otherwise):
+        if isinstance(result, res.Success | res.ExpiredId | res.OppositeDecision):
             self.cover.hit(f"first partition said {type(result).__name__}")
-            commit = isinstance(result, res.Otherwise)
+            commit = isinstance(result, res.OppositeDecision)
             p.deliver(ev.DecideAsked(0, tx, commit, False))
 
     def _copied(self, p: Process, e: fx.Spread, name: str, result: res.Result) -> None:
-        if isinstance(result, res.Happened | res.Expired) and e.commit:
+        if isinstance(result, res.Success | res.ExpiredId) and e.commit:
             p.deliver(ev.Confirmed(e.tx, name))
-        assert not isinstance(result, res.Otherwise), f"T2: {name} has decided {e.tx.hex()} otherwise"
+        assert not isinstance(result, res.OppositeDecision), f"T2: {name} has decided {e.tx.hex()} otherwise"
 
     # --- the story ---
 

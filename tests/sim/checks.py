@@ -162,7 +162,7 @@ class Checks:
     def replied(self, p: Process, e: fx.Reply) -> None:
         wrong = self.world.reader.answered(p, e.token, e.result)
         demand(not wrong, wrong)
-        if not isinstance(e.result, res.Happened):
+        if not isinstance(e.result, res.Success):
             return
         request = self.world.requests.get(e.token)
         if request is None:

@@ -22,7 +22,7 @@ KEYS = [b"aaaa", b"bbbb", b"cccc", b"dddd"]
 REF = bytes(24)
 PATIENCE_MS = 150.0
 PAUSE_MS = 6.0
-DENIALS = (res.Conflicted, res.Duplicated, res.NotHappened, res.TooLarge, res.Refused)
+DENIALS = (res.VersionConflict, res.DuplicateKey, res.Abort, res.OversizedRecord, res.Refusal)
 _EARLY, _FLUSHED = Durability(local="NO_SYNC"), Durability(remote="SYNC")
 MORE = (Durability(remote="SYNC", replicas=2), Durability(local="SYNC"), Durability(local="NO_SYNC", remote="SYNC"))
 LESS = (*[_EARLY] * 6, _FLUSHED, _FLUSHED, None)
@@ -202,13 +202,13 @@ class Client:
     def answered(self, request: Request, token: int, result: res.Result) -> None:
         """An answer has arrived."""
         tx = request.tx
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             tx.happened = result.lsn
             self._finished(tx)
         elif token != tx.token or tx.settled:
             return
-        elif isinstance(result, DENIALS) or (isinstance(result, res.TooFew) and (result.of != "nodes" or tx.out)):
-            of = f" of {result.of.split()[-1]}" if isinstance(result, res.TooFew) else ""
+        elif isinstance(result, DENIALS) or (isinstance(result, res.Shortage) and (result.of != "nodes" or tx.out)):
+            of = f" of {result.of.split()[-1]}" if isinstance(result, res.Shortage) else ""
             self.world.cover.hit(f"answer {type(result).__name__}{of}")
             if late.may_be_overtaken(request, result):
                 self.world.cover.hit(f"answer {type(result).__name__} of what may still arrive")
@@ -218,13 +218,13 @@ class Client:
             tx.denied = type(result).__name__
             self.quota += 1
             self._finished(tx)
-        elif isinstance(result, res.Expired):
-            self.world.cover.hit("answer Expired")
+        elif isinstance(result, res.ExpiredId):
+            self.world.cover.hit("answer ExpiredId")
             tx.expired = True
             self._finished(tx)
         else:
-            if isinstance(result, res.TooFew):
-                self.world.cover.hit("answer TooFew")
+            if isinstance(result, res.Shortage):
+                self.world.cover.hit("answer Shortage")
             tx.token = -1
             self._later(self._send)
 

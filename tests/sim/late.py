@@ -118,7 +118,9 @@ def is_anothers(p: Process, request: ev.Submitted | ev.PrepareAsked, epoch: int)
 
 def may_be_overtaken(request: Request, result: res.Result) -> bool:
     """Is it no refusal, since an earlier request may still arrive in its epoch, and find nothing in its way?"""
-    for_good = isinstance(result, res.TooLarge) or (isinstance(result, res.Conflicted) and result.expected != ABSENT)
+    for_good = isinstance(result, res.OversizedRecord) or (
+        isinstance(result, res.VersionConflict) and result.expected != ABSENT
+    )
     return not request.asked and request.tx.out >= request.epoch > 0 and not for_good
 
 

@@ -212,7 +212,7 @@ class Process:
         if self.paused:
             self.backlog.append((self.submit, (request, epoch)))
         elif self.alive and late.is_anothers(self, request, epoch):
-            self.world.answer(self, request.token, res.NotServing(None))
+            self.world.answer(self, request.token, res.InactiveCopy(None))
         elif self.alive:
             keys = [k for k, _ in request.reads] + [c.key for c in request.changes]
             found = {k: self.version(k) for k in keys}

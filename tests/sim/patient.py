@@ -65,7 +65,7 @@ class Patient(Teller):
     def _renewed(self, deal: Deal, result: res.Result) -> None:
         if self.deal is deal:
             self.bank.cover.hit(f"vote again {type(result).__name__}")
-            if isinstance(result, res.Otherwise):
+            if isinstance(result, res.OppositeDecision):
                 self._end(deal, False)
 
 

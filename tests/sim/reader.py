@@ -66,7 +66,7 @@ class Reader:
         if asked is None:
             return ""
         self.world.cover.hit(f"barrier {type(result).__name__}")
-        if not isinstance(result, res.Happened) or self.world.checks.lost:
+        if not isinstance(result, res.Success) or self.world.checks.lost:
             return ""
         if result.lsn <= asked.floor:
             return f"R5: {p.name} answered a barrier with lsn {result.lsn}, {asked.floor} had been told before"

@@ -27,7 +27,7 @@ UNTOLD = 0.3
 """How likely an initiator dies when it has said that nothing happened, before the first partition hears of it."""
 DEATH = 0.04
 """How likely an initiator dies at a step."""
-NOT_NOW = (res.NotServing, res.Busy, res.TooFew, res.Unknown)
+NOT_NOW = (res.InactiveCopy, res.Busy, res.Shortage, res.Unknown)
 Account = tuple[str, bytes]
 Seen = dict[Account, tuple[int, bytes | None]]
 
@@ -206,9 +206,9 @@ class Teller:
     def _heard_single(self, deal: Deal, step: int, result: res.Result) -> None:
         if self.deal is not deal:
             return
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             self._end(deal, True)
-        elif step == deal.step and isinstance(result, res.Expired):
+        elif step == deal.step and isinstance(result, res.ExpiredId):
             self._end(deal, None)
         elif step == deal.step and not isinstance(result, NOT_NOW):
             self.bank.cover.hit(f"single {type(result).__name__}")
@@ -245,7 +245,7 @@ class Teller:
             return
         if deal.all_voted or self._dies(deal):
             return
-        if not isinstance(result, res.Happened):
+        if not isinstance(result, res.Success):
             self.bank.cover.hit(f"vote {type(result).__name__}")
             self._abort(deal)
             return
@@ -285,9 +285,9 @@ class Teller:
     def _is_decided(self, deal: Deal, result: res.Result) -> None:
         if self.deal is not deal:
             return
-        if isinstance(result, res.Happened | res.Otherwise):
-            self._end(deal, isinstance(result, res.Happened))
-        elif isinstance(result, res.Expired):
+        if isinstance(result, res.Success | res.OppositeDecision):
+            self._end(deal, isinstance(result, res.Success))
+        elif isinstance(result, res.ExpiredId):
             self._end(deal, None)
 
     def _is_refused(self, deal: Deal, result: res.Result, again: bool) -> None:
@@ -312,9 +312,9 @@ class Teller:
     def _is_given_up(self, deal: Deal, result: res.Result) -> None:
         if self.deal is not deal:
             return
-        if isinstance(result, res.Happened | res.Otherwise):
-            self._end(deal, isinstance(result, res.Otherwise))
-        elif isinstance(result, res.Expired):
+        if isinstance(result, res.Success | res.OppositeDecision):
+            self._end(deal, isinstance(result, res.OppositeDecision))
+        elif isinstance(result, res.ExpiredId):
             self._end(deal, None)
 
     # --- audits ---
@@ -337,7 +337,7 @@ class Teller:
     ) -> None:
         """Its answer is read at once from whoever gave it, if that has it still."""
         held = (
-            isinstance(result, res.Happened)
+            isinstance(result, res.Success)
             and p.partition.state.chain.state.lsn >= result.lsn
             and p.alive
             and not p.paused

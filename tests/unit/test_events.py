@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from halog.errors import RecordFormatError
-from halog.events import DISCARDED, ITEMS, KINDS, REMOVED, TEXT_CHARS, TOO_FEW, At, Event, event, lean
+from halog.events import DISCARDED, ITEMS, KINDS, REMOVED, TEXT_CHARS, TOO_FEW, Event, EventPlace, event, lean
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operations.md"
-AT = At("fleet", "A", "p-0", 3, 17)
+AT = EventPlace("fleet", "A", "p-0", 3, 17)
 
 
 @pytest.mark.feature("Q4", "O2")

@@ -12,7 +12,7 @@ from halog.cli.shared.messages import say
 from halog.cli.shared.output import emit_table
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, KeyChange, key_text
-from halog.events import ACTIVATED, At, event
+from halog.events import ACTIVATED, EventPlace, event
 from halog.metadata.config_versions import Version, digest
 from halog.runtime.placement.config_admission import Facts, facts, judged, turned_away
 
@@ -23,7 +23,7 @@ DIGITS = 12
 """So many digits of a digest tell a few hundred versions apart."""
 
 
-class Compared(NamedTuple):
+class ConfigComparison(NamedTuple):
     """Holds the comparison of two configurations. `left` is None where nothing was ever activated."""
 
     left: Version | None
@@ -51,13 +51,13 @@ class Compared(NamedTuple):
         return {"version": None if self.left is None else self.left.number, "with": self.right, "changes": changes}
 
 
-def compare(connection: ClusterConnection, left: Version | None, right: Config, name: str) -> Compared:
+def compare(connection: ClusterConnection, left: Version | None, right: Config, name: str) -> ConfigComparison:
     """Return what differs, and what would become of it on the cluster as it is now."""
     same = left is not None and left.digest == digest(right)
     there = known(connection)
     changes = judged(None if left is None else left.parsed(checked=False), right, there)
     away = "; ".join(f"{key_text(key)}: {why}" for key, why in turned_away(right, there))
-    return Compared(left, name, same, changes, away)
+    return ConfigComparison(left, name, same, changes, away)
 
 
 def known(connection: ClusterConnection) -> Facts:
@@ -67,7 +67,7 @@ def known(connection: ClusterConnection) -> Facts:
     return facts(connection.coordinator, own.cluster.name, connection.tables, nodes, types, own.other_sites)
 
 
-def show(compared: Compared) -> None:
+def show(compared: ConfigComparison) -> None:
     """Show the comparison as a table of keys."""
     if compared.left is None:
         say(
@@ -99,7 +99,7 @@ def tell(connection: ClusterConnection, version: Version) -> bool:
     more = {"version": version.number, "by": version.by, "file": version.file, "digest": version.digest}
     told = event(
         ACTIVATED,
-        At(connection.config.cluster.name, connection.name),
+        EventPlace(connection.config.cluster.name, connection.name),
         name=f"{connection.name}/{version.made_ms}/1",
         time_ms=version.made_ms,
         node=version.by,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
     from halog.config import Config
     from halog.ports import Store
-    from halog.runtime.node.cluster_recovery import Recovered, RecoveryPlan
+    from halog.runtime.node.cluster_recovery import RecoveredPartition, RecoveryPlan
 
 
 def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Path]:
@@ -234,11 +234,11 @@ def _check(
 def _tell(connection: ClusterConnection, plan: RecoveryPlan, accepted: tuple[str, ...]) -> None:
     """Write into the event history who has done it; no node can know."""
     from halog.cli.shared.event_log import note_or_say
-    from halog.events import RECOVERED, UNLOGGED_LOST, At, event
+    from halog.events import RECOVERED, UNLOGGED_LOST, EventPlace, event
     from halog.metadata.identity import who
 
     by, now_ms, cluster = who(), time.time_ns() // 1_000_000, connection.config.cluster.name
-    at, name = At(cluster, connection.name), f"{connection.name}/recover/{now_ms}"
+    at, name = EventPlace(cluster, connection.name), f"{connection.name}/recover/{now_ms}"
     again = sum(p.again for p in plan.partitions)
     made = [p for p in plan.partitions if p.table is not None]
     told = [
@@ -255,7 +255,7 @@ def _tell(connection: ClusterConnection, plan: RecoveryPlan, accepted: tuple[str
     given_up = [node for node in plan.needs if node in accepted]
     for p in made if given_up else ():
         cause = f"what the stores of {', '.join(given_up)} may hold, at a recovery by {by}"
-        where = At(cluster, connection.name, p.name, None if p.table is None else p.table.epoch.number)
+        where = EventPlace(cluster, connection.name, p.name, None if p.table is None else p.table.epoch.number)
         more = {"given_up": given_up, "by": by, "reason": "halog recover --accept-loss"}
         told.append(
             event(
@@ -319,7 +319,7 @@ def _made(tables: int, znodes: list[str]) -> str:
     return f"{of}, and {others}," if znodes else of
 
 
-def _epoch(p: Recovered) -> int:
+def _epoch(p: RecoveredPartition) -> int:
     return p.history.state.epoch.number if p.table is None else p.table.epoch.number
 
 

@@ -19,7 +19,7 @@ from halog.core.tolerant import plain
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
-    from halog.cli.shared.zone_views import Heard, ZoneSiteView, ZoneView
+    from halog.cli.shared.zone_views import SiteReport, ZoneSiteView, ZoneView
 
 
 @click.group()
@@ -141,15 +141,15 @@ def _views(connection: ClusterConnection, names: list[str]) -> list[ZoneView]:
     return [zone_view(config, name, heard) for name in names]
 
 
-def _heard(connection: ClusterConnection, site: str, names: list[str]) -> Heard:
+def _heard(connection: ClusterConnection, site: str, names: list[str]) -> SiteReport:
     from halog.cli.shared.remote_nodes import hear_zones
     from halog.cli.shared.survey import ask_nodes
-    from halog.cli.shared.zone_views import Heard
+    from halog.cli.shared.zone_views import SiteReport
     from halog.metadata.zone_switches import read_switch
 
     if site != connection.config.site.name:
         return hear_zones(connection, site, names)
-    return Heard(ask_nodes(connection), {name: read_switch(connection.coordinator, name) for name in names})
+    return SiteReport(ask_nodes(connection), {name: read_switch(connection.coordinator, name) for name in names})
 
 
 def _demand(connection: ClusterConnection, name: str) -> str:

@@ -142,7 +142,7 @@ def _decide(txn_id: str, options: ClusterOptions, *, commit: bool) -> None:
         if commit:
             _check_votes(found)
         request = frames.Decide(found.first, bytes.fromhex(txn_id), commit, True, tuple(found.participants))
-        outcome = connection.ask(found.first, request, frames.OutcomeIs).outcome
+        outcome = connection.ask(found.first, request, frames.OutcomeReply).outcome
     if outcome == "unknown":
         raise UnreachableError(f"{found.first} has not decided transaction {txn_id} yet; try again")
     if outcome != wanted:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from halog.core.table.table import PartitionTable
     from halog.ports import Log
     from halog.runtime.merge.compensation import Compensate, Compensations
-    from halog.runtime.support.adapters import Remote
+    from halog.runtime.support.adapters import SiteAccess
     from restore.branch import Side
     from restore.creating import KeyDecision
     from restore.merge import BranchCommit, Difference, Even, State
@@ -102,7 +102,7 @@ def preview(
     connection: ClusterConnection,
     tables: Iterable[PartitionTable],
     sources: Mapping[str, str],
-    reach: Callable[[str], Remote],
+    reach: Callable[[str], SiteAccess],
     *,
     two_way: bool | None,
     everything: bool = False,
@@ -163,7 +163,7 @@ def _other(connection: ClusterConnection, source: str) -> str:
 
 def _partition(
     connection: ClusterConnection,
-    remote: Remote,
+    remote: SiteAccess,
     table: PartitionTable,
     decide: Compensate,
     *,
@@ -207,7 +207,7 @@ def _foreseen(connection: ClusterConnection, decided: KeyDecision) -> dict[str, 
     return document | {"stands": UNDECIDED, "then": None, "deferred": "", "undecided": why}
 
 
-def _even(connection: ClusterConnection, source: Remote) -> Even | None:
+def _even(connection: ClusterConnection, source: SiteAccess) -> Even | None:
     """Return what brings values of types with several definitions to one form. The source's definitions come first, as
     its nodes will have them."""
     from halog.runtime.topics.schemas import of_both

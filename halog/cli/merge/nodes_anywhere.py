@@ -10,11 +10,11 @@ from halog.metadata.partition_tables import table_of
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
-    from halog.runtime.support.adapters import Remote
+    from halog.runtime.support.adapters import SiteAccess
 
 
 def check_known(
-    connection: ClusterConnection, named: Iterable[tuple[str, str]], remote: Callable[[str], Remote]
+    connection: ClusterConnection, named: Iterable[tuple[str, str]], remote: Callable[[str], SiteAccess]
 ) -> None:
     """Raise UnknownNameError for a partition ("": none is named) that this site does not have, and for a node that no
     site has. If the node may be one of a site that does not answer, raise that site's AvailabilityError."""
@@ -39,7 +39,7 @@ def check_known(
             raise silent or UnknownNameError.of("node", node, list(known))
 
 
-def _nodes_of(site: Remote) -> Iterable[str]:
+def _nodes_of(site: SiteAccess) -> Iterable[str]:
     """Yield the nodes that are registered at another site, and those that its tables name."""
     coordinator = site.coordinator
     yield from coordinator.children("nodes")

@@ -117,7 +117,7 @@ def _restore(
     from halog.cli.shared.by_spark import classifying
     from halog.metadata.partition_tables import table_of
     from halog.runtime.merge.restore_command import RestoreCommand
-    from halog.runtime.support.adapters import Remote
+    from halog.runtime.support.adapters import SiteAccess
     from halog.runtime.topics.topic_names import state_topic
 
     if spark := spark or spark_master is not None or checkpoint is not None:
@@ -128,7 +128,7 @@ def _restore(
         if not dry_run:  # a dry run tells it in its answer
             for name, why in left.items():
                 say(f"partition {name} is left out: {why}")
-        own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
+        own = SiteAccess(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
         with RestoreCommand(own, topics, reach, config.other_sites, options.timeout_s) as reuniting:
             remote = reuniting.remote

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from halog.backend import Found, Work, Write
+from halog.backend import CommittedObject, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.log.provisional import lsn_of
 from halog.core.log.records import UPDATE, Change
@@ -25,7 +25,7 @@ from halog.errors import (
     RecordTooLargeError,
     RefusedError,
 )
-from halog.events import ITEMS, SETTLED, At, event
+from halog.events import ITEMS, SETTLED, EventPlace, event
 from halog.runtime.rpc.pages import ITEM_BYTES, pieces
 from halog.schema.definition import ID_BYTES
 from restore.merge import Instance, State, changes_to
@@ -81,11 +81,11 @@ class CaseOutcome(NamedTuple):
     """True if it was closed before, and stands as is wanted."""
 
 
-class _Ready(NamedTuple):
+class _OpenConflict(NamedTuple):
     """Holds a conflict that may be settled now."""
 
     case: Case
-    now: Found | None
+    now: CommittedObject | None
     then: State
 
     @property
@@ -126,14 +126,14 @@ def settled(
 
 def _looked_at(
     connection: ClusterConnection, cases: Sequence[Case], wanted: OperatorChoice, force: bool
-) -> tuple[list[_Ready], list[CaseOutcome]]:
-    ready, others = list[_Ready](), list[CaseOutcome]()
+) -> tuple[list[_OpenConflict], list[CaseOutcome]]:
+    ready, others = list[_OpenConflict](), list[CaseOutcome]()
     for case, now in zip(cases, connection.fetch(cases[0].partition, [c.key for c in cases]), strict=True):
         was, then = _state(now), None
         try:
             then = _wanted_state(connection, case, wanted)
             if _may_be_settled(case, now, then, force):
-                ready.append(_Ready(case, now, then))
+                ready.append(_OpenConflict(case, now, then))
             else:
                 others.append(CaseOutcome(case, was, then, already=True))
         except RefusedError as error:
@@ -141,7 +141,7 @@ def _looked_at(
     return ready, others
 
 
-def _may_be_settled(case: Case, now: Found | None, then: State, force: bool) -> bool:
+def _may_be_settled(case: Case, now: CommittedObject | None, then: State, force: bool) -> bool:
     """Return whether it may be settled; False if it is, and stands as is wanted. RefusedError says why it may not
     be."""
     closed, merge = case.report.closing(case.key), case.report.name.hex()
@@ -159,14 +159,14 @@ def _may_be_settled(case: Case, now: Found | None, then: State, force: bool) -> 
     )
 
 
-def _is_as_left(case: Case, now: Found | None) -> bool:
+def _is_as_left(case: Case, now: CommittedObject | None) -> bool:
     then = case.told.then
     if now is None or then is None:
         return now is None and then is None
     return now.ref == then.ref and lsn_of(now.version) == case.report.lsn
 
 
-def _state(found: Found | None) -> State:
+def _state(found: CommittedObject | None) -> State:
     return None if found is None else Instance(found.ref, found.value)
 
 
@@ -220,7 +220,7 @@ def _key_of(foreign: ForeignType, fields: Mapping[str, Any]) -> bytes:
 # --- commits ---
 
 
-def _committed(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterator[list[CaseOutcome]]:
+def _committed(connection: ClusterConnection, ready: Sequence[_OpenConflict]) -> Iterator[list[CaseOutcome]]:
     """Commit all at once but those that change nothing; commit one by one where that is refused for any of them."""
     changing = [r for r in ready if r.changes]
     room = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
@@ -231,13 +231,13 @@ def _committed(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterat
             yield from _at_once(connection, [one])
 
 
-def _size_of(one: _Ready) -> int:
+def _size_of(one: _OpenConflict) -> int:
     """Return the bytes of its changes in a record, and of what they replace."""
     was = 0 if one.was is None else len(one.was.value or b"")
     return was + sum(len(c.key) + len(c.value or b"") + ITEM_BYTES for c in one.changes)
 
 
-def _at_once(connection: ClusterConnection, ready: Sequence[_Ready]) -> Iterator[list[CaseOutcome]]:
+def _at_once(connection: ClusterConnection, ready: Sequence[_OpenConflict]) -> Iterator[list[CaseOutcome]]:
     try:
         lsn = _commit(connection, ready)
         yield [CaseOutcome(r.case, r.was, r.then, lsn=lsn) for r in ready]
@@ -255,7 +255,7 @@ def _refusal(error: HalogError) -> HalogError:
     return RefusedError(f"it was changed just now, and not by this: {error.message}")
 
 
-def _commit(connection: ClusterConnection, ready: Sequence[_Ready]) -> int:
+def _commit(connection: ClusterConnection, ready: Sequence[_OpenConflict]) -> int:
     case, writes = ready[0].case, [w for r in ready for w in r.changes]
     if not writes:
         return connection.submit(case.partition, Work(((case.key, ABSENT),), ()), ending(case.report.name, case.key))
@@ -275,7 +275,7 @@ def tell(
     more = {"merge": merge, "count": len(done), "stands": stands, "objects": [*names], "by": by, "reason": reason}
     told = event(
         SETTLED,
-        At(connection.config.cluster.name, connection.name, case.partition, lsn=lsn),
+        EventPlace(connection.config.cluster.name, connection.name, case.partition, lsn=lsn),
         name=f"{connection.name}/{merge}/{lsn}",
         time_ms=time.time_ns() // 1_000_000,
         node=by,

@@ -15,7 +15,7 @@ from halog.cli.shared.options import Name, Text
 from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
-    from halog.backend import Found, Work
+    from halog.backend import CommittedObject, Work
     from halog.cli.shared.connection import ClusterConnection
 
 
@@ -55,7 +55,7 @@ def delete(
         click.echo(f"{name} of partition {partition} is deleted; its bytes were {shown['bytes']}")
 
 
-def _works(connection: ClusterConnection, type_name: str, partition: str, found: Found) -> dict[str, Work]:
+def _works(connection: ClusterConnection, type_name: str, partition: str, found: CommittedObject) -> dict[str, Work]:
     """Return the delete of the object, and of its entry in the key directory if it has one."""
     from halog.backend import Work, Write
     from halog.core.keys.directory import beside, entries_of
@@ -77,13 +77,13 @@ def _works(connection: ClusterConnection, type_name: str, partition: str, found:
 def _tell(connection: ClusterConnection, name: str, partition: str, shown: dict[str, Any]) -> bool:
     """Write into the event history what was deleted, and by whom."""
     from halog.cli.shared.event_log import note
-    from halog.events import DELETED, At, event
+    from halog.events import DELETED, EventPlace, event
     from halog.metadata.identity import who
 
     by = who()
     told = event(
         DELETED,
-        At(connection.config.cluster.name, connection.name, partition),
+        EventPlace(connection.config.cluster.name, connection.name, partition),
         name=f"{connection.name}/deleted/{shown['ref']}",
         time_ms=time.time_ns() // 1_000_000,
         node=by,

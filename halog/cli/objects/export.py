@@ -69,9 +69,9 @@ def write_lines(
 ) -> tuple[Counter[str], Counter[str]]:
     """Write every object of the families, and the checksum line. Return how many of each type were written, and how
     many the nodes counted before. HalogError if the two differ although nothing was written meanwhile."""
-    from halog.cli.shared.export_sum import Summing
+    from halog.cli.shared.export_sum import ChecksumWriter
 
-    summing, there = Summing(out), Counter[str]()
+    summing, there = ChecksumWriter(out), Counter[str]()
     connection.check_settled(connection.policies_of([name for names in families.values() for name in sorted(names)]))
     places = [(family, p) for family, names in families.items() for p in _partitions(connection, sorted(names))]
     with progress() as bar:

@@ -14,7 +14,7 @@ from halog.cli.shared.options import Hex, Name, Text, of_arguments
 from halog.cli.shared.output import emit_json
 
 if TYPE_CHECKING:
-    from halog.backend import Found
+    from halog.backend import CommittedObject
     from halog.cli.shared.connection import ClusterConnection
     from halog.core.keys.mapping import Place
 
@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 
 def find(
     connection: ClusterConnection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
-) -> tuple[str, Found]:
+) -> tuple[str, CommittedObject]:
     """Return (partition, object). NotFoundError names type and key."""
     from halog.errors import NotFoundError
 
@@ -97,7 +97,7 @@ def find(
 
 def _by_words(
     connection: ClusterConnection, type_name: str, words: tuple[str, ...]
-) -> Iterator[tuple[str, Found | None]]:
+) -> Iterator[tuple[str, CommittedObject | None]]:
     from halog.cli.shared.placed_objects import located
 
     index_key, places = sought(connection, type_name, words)
@@ -105,7 +105,9 @@ def _by_words(
         yield located(connection, index_key, place)
 
 
-def _by_bytes(connection: ClusterConnection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
+def _by_bytes(
+    connection: ClusterConnection, type_name: str, key_bytes: bytes
+) -> Iterator[tuple[str, CommittedObject | None]]:
     """Look in every partition: a mapper may not know what these bytes mean."""
     definitions = connection.definitions
     index_key = definitions.current(type_name).family_id + key_bytes
@@ -116,7 +118,7 @@ def _by_bytes(connection: ClusterConnection, type_name: str, key_bytes: bytes) -
             yield table.name, found
 
 
-def _is_of(connection: ClusterConnection, found: Found, family: Sequence[str]) -> bool:
+def _is_of(connection: ClusterConnection, found: CommittedObject, family: Sequence[str]) -> bool:
     """Is it an object of the family? One that cannot be told counts as one, for it is in their key space."""
     from halog.errors import HalogError
 

@@ -20,9 +20,9 @@ import msgspec
 from halog.backend import Work, Write
 from halog.cli.objects.completion import completed
 from halog.cli.objects.references import refs_of, with_refs
-from halog.cli.shared.export_sum import Verifying, is_sum
+from halog.cli.shared.export_sum import ChecksumCheck, is_sum
 from halog.cli.shared.files import Source
-from halog.cli.shared.placed_objects import Spreading, unique_keys
+from halog.cli.shared.placed_objects import ObjectSpread, unique_keys
 from halog.core.commit.size_limits import most_bytes
 from halog.core.keys.mapping import Place
 from halog.core.log.records import CREATE
@@ -114,7 +114,7 @@ def check_file(
     seen: dict[bytes, int] = {}
     group: list[Item] = []
     held = 0
-    verifying = Verifying(source, strict=strict)
+    verifying = ChecksumCheck(source, strict=strict)
     for item in items(connection, source, verifying):
         with at_line(source, item.number):
             _check_unique(item, seen)
@@ -132,7 +132,7 @@ def check_file(
     return plan
 
 
-def items(connection: ClusterConnection, source: Source, verifying: Verifying | None = None) -> Iterator[Item]:
+def items(connection: ClusterConnection, source: Source, verifying: ChecksumCheck | None = None) -> Iterator[Item]:
     """Yield the lines of the file that have objects, checked one by one; errors name the line. `verifying` reads
     along."""
     try:
@@ -278,7 +278,7 @@ def _present(connection: ClusterConnection, group: Sequence[Item]) -> dict[int, 
 def batches(connection: ClusterConnection, plan: ImportPlan) -> Iterator[tuple[int, Mapping[str, Work]]]:
     """Yield the transactions that create what the plan says, place by place as they fill: how many objects, and the
     works by partition. MapperError, ConfigError of a mapper that is asked at create."""
-    spreading, owners = Spreading(connection), dict[Place, Owner]()
+    spreading, owners = ObjectSpread(connection), dict[Place, Owner]()
     most = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
     pending: dict[Place, list[Write]] = {}
     sizes: dict[Place, int] = {}

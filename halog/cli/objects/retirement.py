@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from halog.cli.shared.event_log import note
 from halog.cli.shared.txn_views import votes_of
 from halog.errors import RefusedError, UnknownNameError
-from halog.events import RETIRED, At, event
+from halog.events import RETIRED, EventPlace, event
 from halog.metadata.identity import who
 from halog.ports import TopicPartition
 from halog.runtime.topics import topic_names
@@ -142,7 +142,7 @@ def retired(connection: ClusterConnection, definition: Definition, running: Call
     now = time.time_ns() // 1_000_000
     told = event(
         RETIRED,
-        At(connection.config.cluster.name, connection.name),
+        EventPlace(connection.config.cluster.name, connection.name),
         name=f"{connection.name}/{now}/1",
         time_ms=now,
         node=who(),

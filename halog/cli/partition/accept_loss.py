@@ -15,7 +15,7 @@ from halog.cli.shared.output import emit_json, emit_table
 
 if TYPE_CHECKING:
     from halog.cli.shared.connection import ClusterConnection
-    from halog.metadata.groups import GiveUpUnlogged
+    from halog.metadata.groups import UnloggedSurrender
 
 
 @partition.command("accept-loss")
@@ -38,7 +38,7 @@ def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions)
       halog partition accept-loss flights-3 --cluster fleet --reason "A and B burnt down"
     """
     from halog.errors import RefusedError
-    from halog.metadata.groups import GiveUpUnlogged
+    from halog.metadata.groups import UnloggedSurrender
     from halog.metadata.partition_tables import change_table
 
     with options.connect() as connection:
@@ -47,7 +47,7 @@ def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions)
             raise RefusedError(f"{name} has nothing to give up: its commits wait for the log", partition=name)
         up = {name_: info.incarnation for name_, info in connection.nodes.items()}
         _check_confirmed(connection, name, confirmed, up)
-        giving_up = GiveUpUnlogged(up)
+        giving_up = UnloggedSurrender(up)
         change_table(connection.coordinator, name, giving_up)
         _tell(connection, name, giving_up, reason)
     if options.format == "json":
@@ -58,25 +58,25 @@ def accept_loss(name: str, confirmed: str, reason: str, options: ClusterOptions)
 
 def _check_confirmed(connection: ClusterConnection, name: str, confirmed: str, up: dict[str, int]) -> None:
     """Raise RefusedError if nothing would be given up, or if nobody says that it may be, in this cluster."""
-    from halog.metadata.groups import GiveUpUnlogged
+    from halog.metadata.groups import UnloggedSurrender
 
-    would = GiveUpUnlogged(up)
+    would = UnloggedSurrender(up)
     would(connection.table(name))
     lost = f"what {', '.join(would.names)} may have of {name} in memory would be lost for good"
     check_confirmed(connection, confirmed, lost, "If they do not come back", partition=name)
 
 
-def _tell(connection: ClusterConnection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:
+def _tell(connection: ClusterConnection, name: str, giving_up: UnloggedSurrender, reason: str) -> None:
     """Write into the event history who has done it, and why; no node can know. It is done, whether or not the history
     takes it."""
     from halog.cli.shared.event_log import note_or_say
-    from halog.events import UNLOGGED_LOST, At, event
+    from halog.events import UNLOGGED_LOST, EventPlace, event
     from halog.metadata.identity import who
 
     by, now_ms, names = who(), time.time_ns() // 1_000_000, giving_up.names
     told = event(
         UNLOGGED_LOST,
-        At(connection.config.cluster.name, connection.name, name, giving_up.epoch),
+        EventPlace(connection.config.cluster.name, connection.name, name, giving_up.epoch),
         name=f"{connection.name}/accept-loss/{name}/{now_ms}",
         time_ms=now_ms,
         node=by,

@@ -69,7 +69,7 @@ def hand_over(connection: ClusterConnection, partition: str, target: str, timeou
     until = time.monotonic() + timeout_s
     router = connection.router
     try:
-        connection.ask(partition, frames.HandOverRequest(partition, target), frames.Committed)
+        connection.ask(partition, frames.HandOverRequest(partition, target), frames.CommitReply)
     except RefusedError:
         if router.active(partition) != target:  # else the first request did it, and its answer was lost
             raise

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.cli.partition.distribution import (
     Distribution,
     counted,
@@ -286,7 +286,7 @@ def _of_objects(connection: ClusterConnection, type_name: str) -> Iterator[bytes
             yield foreign.routing_key(key_from_plain(foreign.parsed, key))
 
 
-def _objects(connection: ClusterConnection, type_name: str, partition: str) -> Iterator[Found]:
+def _objects(connection: ClusterConnection, type_name: str, partition: str) -> Iterator[CommittedObject]:
     definitions, family = connection.definitions, _family(connection, type_name)
     for found in connection.scan(partition, definitions.current(type_name).family_id):
         if definitions.of(found.value).name in family:

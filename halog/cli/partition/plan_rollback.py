@@ -93,11 +93,11 @@ def _made(connection: ClusterConnection, name: str, only: tuple[str, ...]) -> Pl
     running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
     tables = {t.name: t for t in connection.tables}
     drained = drained_nodes(connection.coordinator)
-    now = back.Situation(connection.config, tables, serving, running, known, _Told(connection), drained)
+    now = back.Situation(connection.config, tables, serving, running, known, _MoveHistory(connection), drained)
     return back.roll_back(undone, now, only)
 
 
-class _Told:
+class _MoveHistory:
     """Says what the event history has of moves. The history is read once, when it is first asked."""
 
     def __init__(self, connection: ClusterConnection) -> None:

@@ -45,7 +45,7 @@ def _change(
     confirmed; empty: none.
     """
     from halog.cli.shared.survey import ask_nodes, partition_view
-    from halog.cli.shared.table_events import Watched, tell
+    from halog.cli.shared.table_events import PartitionChangeWatch, tell
     from halog.config.multi_site import check_nodes
     from halog.metadata.groups import change_group
     from halog.runtime.support.clock import wall_ms
@@ -62,10 +62,10 @@ def _change(
         for given_up in filter(None, map(gives_up, chosen)):
             check_confirmed(connection, confirmed, given_up, "If that may be", partition=target)
         check_named(connection, confirmed)
-        done: list[Watched] = []
+        done: list[PartitionChangeWatch] = []
         try:
             for table in chosen:
-                done.append(Watched(change, asked_ms))
+                done.append(PartitionChangeWatch(change, asked_ms))
                 done[-1].now = change_group(connection.coordinator, table.name, done[-1])
         finally:
             tell(connection, done)

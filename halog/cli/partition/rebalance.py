@@ -252,7 +252,7 @@ def _said(connection: ClusterConnection) -> tuple[list[str], dict[str, str]]:
         except HalogError as error:
             problems.append(f"node {node}: {error.message}")
             continue
-        view: Any = reply.status.get("rebalance", {}) if isinstance(reply, frames.StatusIs) else {}
+        view: Any = reply.status.get("rebalance", {}) if isinstance(reply, frames.StatusReply) else {}
         problems += [f"node {node}: {problem}" for problem in view.get("problems", [])]
         left_to |= view.get("left_to", {})
     return problems, left_to

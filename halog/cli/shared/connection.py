@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from halog.backend import Found, Work
+from halog.backend import CommittedObject, Work
 from halog.cli.shared.surroundings import Surroundings, of_command
 from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
@@ -38,7 +38,7 @@ from halog.runtime.node import cluster_identity as belonging
 from halog.runtime.node.live_config import in_force, of_file
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_OBJECTS, first_of, room_in
-from halog.runtime.rpc.request import Open
+from halog.runtime.rpc.request import OpenCommit
 from halog.runtime.rpc.result_errors import perhaps_done
 from halog.runtime.rpc.router import Router
 from halog.runtime.rpc.watch import watch
@@ -132,23 +132,23 @@ class ClusterConnection:
 
     # --- asking ---
 
-    def ask(self, partition: str, frame: frames.Request, expect: type[R], open_: Open | None = None) -> R:
+    def ask(self, partition: str, frame: frames.Request, expect: type[R], open_: OpenCommit | None = None) -> R:
         """Ask the active node of a partition, whoever it is by then. `open_`: see `Router.ask`."""
         reply = self.router.ask(partition, frame, self.timeout_s, lambda: False, open_=open_)
         if not isinstance(reply, expect):
             raise HalogError(f"the active node of {partition} answered {type(reply).__name__}")
         return reply
 
-    def fetch(self, partition: str, keys: Sequence[bytes], *, brief: bool = False) -> Sequence[Found | None]:
+    def fetch(self, partition: str, keys: Sequence[bytes], *, brief: bool = False) -> Sequence[CommittedObject | None]:
         """Return the committed objects under these index keys; with `brief`, without their values."""
         version, room = self.mapping_version(partition), room_in(self.config.limits.max_frame_bytes)
-        found: list[Found | None] = []
+        found: list[CommittedObject | None] = []
         while len(found) < len(keys):
             request = frames.Fetch(partition, first_of(keys, len(found), room), 0, mapping=version, brief=brief)
             found += items_of(self.ask(partition, request, frames.Objects), partition)
         return found
 
-    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes) -> Iterator[CommittedObject]:
         """Yield the committed objects whose index key begins with `prefix`, page by page."""
         after, version = b"", self.mapping_version(partition)
         while True:
@@ -166,7 +166,7 @@ class ClusterConnection:
         after, version = b"", self.mapping_version(partition)
         counted, lsn = Counter[bytes](), -1
         while True:
-            told = self.ask(partition, frames.Count(partition, prefix, after, version), frames.Counted)
+            told = self.ask(partition, frames.Count(partition, prefix, after, version), frames.CountReply)
             counted.update(told.types)
             after, lsn = told.last, told.lsn if lsn < 0 else lsn
             if told.end:
@@ -189,9 +189,9 @@ class ClusterConnection:
     def submit(self, partition: str, work: Work, ending: bytes) -> int:
         """Commit in one partition, with a transaction id that ends with `ending`, and return the lsn.
         OutcomeUnknownError if the partition refuses while an earlier request may still be carried out."""
-        frame, open_ = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work)), Open()
+        frame, open_ = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work)), OpenCommit()
         try:
-            return self.ask(partition, frame, frames.Committed, open_).lsn
+            return self.ask(partition, frame, frames.CommitReply, open_).lsn
         except HalogError as error:
             if says_nothing(error):
                 unknown = perhaps_done(partition, error)

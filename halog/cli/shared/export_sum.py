@@ -31,7 +31,7 @@ class Sum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 COMPLETE = "complete"
 
 
-class Summing:
+class ChecksumWriter:
     """Writes the lines of an export, and the checksum line at the end."""
 
     def __init__(self, out: IO[str]) -> None:
@@ -57,7 +57,7 @@ def is_sum(document: Any) -> bool:
     return isinstance(document, dict) and "export" in document and "type" not in document
 
 
-class Verifying:
+class ChecksumCheck:
     """Follows the lines of a file as they are read, and says at the end whether they are what was exported. Without
     `strict` it only counts them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Work, Write
+from halog.backend import CommittedObject, Work, Write
 from halog.core.keys.directory import Looking, StoredEntry, beside, entry_key, is_entry, look
 from halog.core.keys.mapping import Place
 from halog.errors import DeadlineError
@@ -24,7 +24,7 @@ AGAIN_S = 0.02
 """The pause before an object is looked for again that is not where its entry says: it is being moved."""
 
 
-def located(connection: ClusterConnection, key: bytes, place: Place) -> tuple[str, Found | None]:
+def located(connection: ClusterConnection, key: bytes, place: Place) -> tuple[str, CommittedObject | None]:
     """Return where an object is, and the object, asked as `place` says. For an object that does not exist, return where
     a new one's entry belongs, and None. DeadlineError if it is not where its entry says for too long."""
     if place.listed:
@@ -36,9 +36,9 @@ def located(connection: ClusterConnection, key: bytes, place: Place) -> tuple[st
     return place.partition, None
 
 
-def _by_entry(connection: ClusterConnection, key: bytes, place: Place) -> tuple[str, Found | None]:
+def _by_entry(connection: ClusterConnection, key: bytes, place: Place) -> tuple[str, CommittedObject | None]:
     until = time.monotonic() + connection.timeout_s
-    asking: Looking[Found] = look(key, place)
+    asking: Looking[CommittedObject] = look(key, place)
     partition, wanted = next(asking)
     while True:
         (found,) = connection.fetch(partition, [wanted])
@@ -66,7 +66,7 @@ def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
     return [entry_key(key) for key in keys] if place.listed else list(keys)
 
 
-class Spreading:
+class ObjectSpread:
     """Spreads new objects over the partitions of their policies."""
 
     def __init__(self, connection: ClusterConnection) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.cli.shared.connection import ClusterConnection, modules_beside
 from halog.cli.shared.messages import progress, say
 from halog.config import Config
@@ -26,7 +26,7 @@ def counted(connection: ClusterConnection, wanted: Config, policy: str) -> tuple
     with progress() as bar:
         task = bar.add_task("partitions", total=len(now.partition_names(policy)), note="")
 
-        def scan(partition: str) -> Iterator[Found]:
+        def scan(partition: str) -> Iterator[CommittedObject]:
             nonlocal objects
             for found in connection.scan(partition, b""):
                 objects += not is_entry(found.key)

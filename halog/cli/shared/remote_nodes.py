@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from halog.cli.shared.zone_views import Heard
+from halog.cli.shared.zone_views import SiteReport
 from halog.errors import HalogError
 from halog.metadata.nodes import read_nodes
 from halog.metadata.zone_switches import read_switch
@@ -27,7 +27,7 @@ site."""
 Said = Mapping[str, Any]
 
 
-def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -> Heard:
+def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -> SiteReport:
     """Return what another site says of these zones."""
     try:
         remote = connection.adapters.reach(site)
@@ -37,11 +37,11 @@ def hear_zones(connection: ClusterConnection, site: str, zones: Sequence[str]) -
         finally:
             remote.close()
     except HalogError as e:
-        return Heard(why=f"cannot be reached: {e}")
+        return SiteReport(why=f"cannot be reached: {e}")
     if not connection.config.other_sites[site].requests:
         why = f"its nodes are not asked: [sites.{site}] has requests = false"
-        return Heard({name: {"error": why} for name, info in infos.items() if info.hosts}, switches, why)
-    return Heard(ask_site(connection, site, infos), switches)
+        return SiteReport({name: {"error": why} for name, info in infos.items() if info.hosts}, switches, why)
+    return SiteReport(ask_site(connection, site, infos), switches)
 
 
 def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeInfo]) -> dict[str, Said]:
@@ -58,7 +58,7 @@ def ask_site(connection: ClusterConnection, site: str, infos: Mapping[str, NodeI
             reply = frames.decode_reply(answer)
         except HalogError as error:
             return {"error": str(error)}
-        return reply.status if isinstance(reply, frames.StatusIs) else {"error": "it answered no status"}
+        return reply.status if isinstance(reply, frames.StatusReply) else {"error": "it answered no status"}
 
     with ThreadPoolExecutor(8) as pool:
         return dict(zip(hosts, pool.map(ask, hosts), strict=True))

@@ -265,7 +265,7 @@ def ask_nodes(connection: ClusterConnection) -> dict[str, Said]:
             reply = connection.router.request(node, frames.StatusRequest(), timeout)
         except HalogError as error:
             return {"error": str(error)}
-        return reply.status if isinstance(reply, frames.StatusIs) else {"error": "it answered no status"}
+        return reply.status if isinstance(reply, frames.StatusReply) else {"error": "it answered no status"}
 
     with ThreadPoolExecutor(max(1, len(hosting))) as pool:
         return dict(zip(hosting, pool.map(ask, hosting), strict=True))

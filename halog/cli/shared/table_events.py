@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from halog.cli.shared.event_log import note_or_say
 from halog.core.table.changes import ended, group_changes
 from halog.core.table.group import as_of, ends
-from halog.events import At, Event, event
+from halog.events import Event, EventPlace, event
 from halog.metadata.identity import who
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from halog.metadata.groups import Change
 
 
-class Watched:
+class PartitionChangeWatch:
     """Follows a change of one partition, asked for at `asked_ms`, and keeps its result. A change whose answer was lost
     is made again. That changes nothing twice, so the last table that it would change is the one before."""
 
@@ -51,7 +51,7 @@ class Watched:
             yield from group_changes(as_of(self.before, self._asked_ms), as_of(self.now, self._asked_ms))
 
 
-def tell(connection: ClusterConnection, done: Iterable[Watched]) -> None:
+def tell(connection: ClusterConnection, done: Iterable[PartitionChangeWatch]) -> None:
     """Write what was done into the history. It is done, whether or not the history takes it."""
     told = [as_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
     note_or_say(connection, told)
@@ -62,7 +62,7 @@ def as_event(connection: ClusterConnection, table: PartitionTable, told: Tell) -
     by, now_ns = who(), time.time_ns()
     return event(
         told.kind,
-        At(connection.config.cluster.name, connection.name, table.name, table.epoch.number),
+        EventPlace(connection.config.cluster.name, connection.name, table.name, table.epoch.number),
         name=told.once or f"{connection.name}/group/{table.name}/{told.kind.code}/{told.node}/{now_ns}",
         time_ms=now_ns // 1_000_000,
         node=told.node or by,

@@ -65,7 +65,7 @@ class TxnView(msgspec.Struct, frozen=True):
 class TxnVotes(msgspec.Struct, frozen=True):
     """Holds what the partitions said; None: nobody answered."""
 
-    by_partition: Mapping[str, frames.VotesAre | None]
+    by_partition: Mapping[str, frames.VotesReply | None]
 
     @property
     def silent(self) -> list[str]:
@@ -74,23 +74,23 @@ class TxnVotes(msgspec.Struct, frozen=True):
 
 def votes_of(
     connection: ClusterConnection, partition: str, ids: Sequence[bytes] = (), latest: int = 0
-) -> frames.VotesAre:
+) -> frames.VotesReply:
     """Ask the active node of a partition for its votes. Where nobody serves it, the errors of any request are
     raised."""
     doubts: list[frames.Doubt] = []
     behind = b""
     while True:
-        said = connection.ask(partition, frames.Votes(partition, [*ids], latest, behind), frames.VotesAre)
+        said = connection.ask(partition, frames.Votes(partition, [*ids], latest, behind), frames.VotesReply)
         doubts += said.doubts
         if said.end:
-            return frames.VotesAre(doubts, said.decided, end=True)
+            return frames.VotesReply(doubts, said.decided, end=True)
         behind = doubts[-1].tx
 
 
 def gather(connection: ClusterConnection, ids: list[bytes], latest: int = 0) -> TxnVotes:
     """Ask the active node of every partition."""
 
-    def ask(partition: str) -> frames.VotesAre | None:
+    def ask(partition: str) -> frames.VotesReply | None:
         try:
             return votes_of(connection, partition, ids, latest)
         except HalogError:
@@ -129,7 +129,7 @@ def view(doubt: frames.Doubt, votes: TxnVotes, nodes: Mapping[int, str]) -> TxnV
     )
 
 
-def stands(said: frames.VotesAre | None, tx: bytes) -> str:
+def stands(said: frames.VotesReply | None, tx: bytes) -> str:
     """Return how a transaction stands in the partition that said so."""
     if said is None:
         return SILENT

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import REF_BYTES
 from halog.core.keys.directory import is_entry, object_key
 from halog.core.log.provisional import lsn_of
@@ -52,7 +52,7 @@ def key_from_plain(definition: Definition, parts: Sequence[Any]) -> tuple[Any, .
     return tuple(from_plain(definition.shape(n), p, f"{name}.{n}") for n, p in zip(definition.key, parts, strict=True))
 
 
-def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
+def describe(definitions: Definitions, found: CommittedObject) -> dict[str, Any]:
     """Return a committed object as plain values: type, definition, key, reference, version, fields. RecordFormatError
     names an object that cannot be read."""
     foreign = definitions.foreign(found.value[:ID_BYTES])
@@ -75,7 +75,7 @@ def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
     }
 
 
-def describe_any(definitions: Definitions, found: Found, *, raw: bool = False) -> dict[str, Any]:
+def describe_any(definitions: Definitions, found: CommittedObject, *, raw: bool = False) -> dict[str, Any]:
     """Describe an object. With `raw`, or if it cannot be read, the document has the bytes of its value and of its key
     instead of its fields, and says why."""
     why = None

@@ -22,7 +22,7 @@ UNKNOWN, DOWN, SILENT = "unknown", "down", "silent"
 Said = Mapping[str, Any]
 
 
-class Heard(NamedTuple):
+class SiteReport(NamedTuple):
     """Holds what is known of one site: the answer of each registered hosting node, or {"error": why}; the switch of
     each zone; and why there is not more. Of a site that cannot be reached there is only the reason."""
 
@@ -92,7 +92,7 @@ def zone_sites(config: Config, name: str) -> list[str]:
     return sorted(sites_of(config.whole, config.whole.nodes_of(name)), key=lambda site: site != own)
 
 
-def zone_view(config: Config, name: str, heard: Mapping[str, Heard]) -> ZoneView:
+def zone_view(config: Config, name: str, heard: Mapping[str, SiteReport]) -> ZoneView:
     """Return the view of a zone; `heard` has what each of its sites says."""
     own, parts = config.site.name, dict[str, ZoneSiteView]()
     nodes: list[ZoneNodeView] = []
@@ -128,7 +128,7 @@ def _zone(there: Config, name: str) -> Zone:
     return next(z for z in zones_of(there, there.nodes_of(name)[0]) if z.name == name)
 
 
-def _part(there: Config, name: str, heard: Heard, nodes: Iterable[ZoneNodeView]) -> ZoneSiteView:
+def _part(there: Config, name: str, heard: SiteReport, nodes: Iterable[ZoneNodeView]) -> ZoneSiteView:
     switch = heard.switches.get(name, ZoneSwitch())
     return ZoneSiteView(
         there.site.name,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.cli.shared.event_log import note_or_say
-from halog.events import SITES_ASKED, At, event
+from halog.events import SITES_ASKED, EventPlace, event
 from halog.metadata.identity import who
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def tell(connection: ClusterConnection, asked: Iterable[SiteChange], reason: str
         told.append(
             event(
                 SITES_ASKED,
-                At(connection.config.cluster.name, connection.name, one.partition, one.epoch),
+                EventPlace(connection.config.cluster.name, connection.name, one.partition, one.epoch),
                 name=f"{connection.name}/{one.action}/{one.partition}/{now_ms}",
                 time_ms=now_ms,
                 node=by,

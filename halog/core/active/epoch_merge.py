@@ -46,9 +46,9 @@ class EpochMerge:
         """Begin to settle the epoch that is led here."""
         copy = self._copy
         if copy.role is not Role.ACTIVE:
-            copy.out.append(fx.Reply(e.token, res.NotServing(None)))
+            copy.out.append(fx.Reply(e.token, res.InactiveCopy(None)))
         elif self._wanted is not None or hand_over.now is not None or copy.table.owner:
-            copy.out.append(fx.Reply(e.token, res.Refused("it is handed over, or merged, already")))
+            copy.out.append(fx.Reply(e.token, res.Refusal("it is handed over, or merged, already")))
         else:
             self._wanted = e
             self._leads = True
@@ -66,7 +66,7 @@ class EpochMerge:
             hand_over.renew()
         elif copy.now >= self._deadline:
             why = f"{left} transactions over several partitions are in doubt, or not confirmed"
-            self.over(res.Refused(why if left else "it is being handed over"))
+            self.over(res.Refusal(why if left else "it is being handed over"))
 
     @property
     def settles(self) -> bool:
@@ -103,13 +103,13 @@ class EpochMerge:
         if wanted is None or wanted.token != e.token or self._copy.role is not Role.OPENING or e.epoch != epoch:
             return False
         if not e.records:
-            self.over(res.Refused("nothing came of it"))
+            self.over(res.Refusal("nothing came of it"))
         return True
 
     def opened(self) -> None:
         """Finish: the epoch is open, and the merge happened."""
         if self.is_due:
-            self.over(res.Happened(self._copy.chain.state.lsn))
+            self.over(res.Success(self._copy.chain.state.lsn))
 
     def over(self, result: res.Result) -> None:
         """Finish with `result`, and answer the caller."""

@@ -119,7 +119,7 @@ class HandOver:
         self.progress()
 
     def _refuse(self, token: int, why: str) -> None:
-        self._copy.out.append(fx.Reply(token, res.Refused(why)))
+        self._copy.out.append(fx.Reply(token, res.Refusal(why)))
 
     def progress(self) -> None:
         """Append our last record, once everything is logged and answered and the successor has it all. What waits for a
@@ -145,7 +145,7 @@ class HandOver:
         """End the epoch: our last record is in the log."""
         assert self.now is not None
         copy, under_way = self._copy, self.now
-        copy.out.append(fx.Reply(under_way.token, res.Happened(copy.chain.state.lsn)))
+        copy.out.append(fx.Reply(under_way.token, res.Success(copy.chain.state.lsn)))
         self._writer.abandon("handed over before all that it waits for had it", copy.out)
         self.now = None
         self._ends.handed_over(under_way)
@@ -181,7 +181,7 @@ class HandOver:
         if self.now is not None:
             copy, (token, to, *_) = self._copy, self.now
             if copy.table.active is not None and copy.table.active.node == to:
-                result: res.Result = res.Happened(self._writer.last_lsn)
+                result: res.Result = res.Success(self._writer.last_lsn)
             else:
-                result = res.Unknown(why) if copy.role is Role.HANDING else res.Refused(why)
+                result = res.Unknown(why) if copy.role is Role.HANDING else res.Refusal(why)
             copy.out.append(fx.Reply(token, result))

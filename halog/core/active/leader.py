@@ -380,7 +380,7 @@ class Leader:
             there &= self._copy.listed
         have = 1 + len(there)
         self.sites.quorum.count()
-        short, self.writer.short = self.writer.short, res.TooFew(have, need) if have < need else None
+        short, self.writer.short = self.writer.short, res.Shortage(have, need) if have < need else None
         self.writer.closed = shut(table) or self.writer.short or self.sites.short()
         if self.writer.short is not None and short is None:
             self._copy.out.append(Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
@@ -406,7 +406,7 @@ class Leader:
     def _called_off(self, token: int) -> None:
         if token == OWN:
             self.returning.failed(self.awake.ms)
-        self._merging.over(res.Refused("the epoch did not end in time"))
+        self._merging.over(res.Refusal("the epoch did not end in time"))
 
     # --- time ---
 

@@ -49,7 +49,7 @@ class ReadBarriers:
         """Return why no record can be appended for a reader that asks now."""
         role, writer = self._copy.role, self._writer
         if role is not Role.ACTIVE and role is not Role.VERIFYING:
-            return res.NotServing(None)
+            return res.InactiveCopy(None)
         return writer.short or self._quorum.short() or writer.full()
 
     def _append(self) -> None:
@@ -66,7 +66,7 @@ class ReadBarriers:
         logged = copy.chain.state.lsn
         while waiting and waiting[0][0] <= logged:
             lsn, token = waiting.popleft()
-            copy.out.append(fx.Reply(token, res.Happened(lsn)))
+            copy.out.append(fx.Reply(token, res.Success(lsn)))
         if waiting:
             self._go_on()
 
@@ -78,7 +78,7 @@ class ReadBarriers:
 
     def abandon(self) -> None:
         """Refuse all readers: the epoch is over. They may ask the next active node."""
-        self._leave(res.NotServing(None), 0)
+        self._leave(res.InactiveCopy(None), 0)
 
     def _leave(self, why: res.Result, given: int) -> None:
         """Refuse those readers that no record given so far will serve."""

@@ -57,10 +57,10 @@ class DurabilityRequests:
         copy, limit = self._copy, self._copy.settings.max_in_flight
         why = why_not(durability, copy.table, copy.settings.local_sync)
         if why is not None:
-            return res.Refused(why)
+            return res.Refusal(why)
         there = len((copy.table.sync_set & copy.alive) - self._silent)
         if there < durability.flushed:
-            return res.TooFew(there, durability.flushed, "sync replicas")
+            return res.Shortage(there, durability.flushed, "sync replicas")
         return res.Busy(limit) if len(self._writer.demands.wanted) >= limit else None
 
     # --- replicas ---

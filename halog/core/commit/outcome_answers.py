@@ -20,15 +20,15 @@ def became_of(copy: CopyState, writer: Writer | None, e: ev.Asked) -> res.Result
             return res.Unknown("only the active node may say")
         if writer is not None and waits_abroad and lsn > writer.acknowledged():
             return res.Unknown("not everybody whom it waits for has confirmed it")
-        return res.Happened(lsn)
+        return res.Success(lsn)
     if writer is not None and (answered := writer.answered(e.tx)):
-        return res.Happened(answered)
+        return res.Success(answered)
     if e.tx in copy.ledger.undecided:
         return res.Unknown("it is in doubt: its first partition says what becomes of it")
     if decision is not None:
-        return res.NotHappened()
+        return res.Abort()
     if copy.outcomes.expired(e.tx):
-        return res.Expired(copy.outcomes.horizon)
+        return res.ExpiredId(copy.outcomes.horizon)
     if copy.chain.state.led > e.attempt and (writer is None or not writer.knows(e.tx)):
-        return res.NotHappened()
+        return res.Abort()
     return res.Unknown("no higher epoch has opened yet")

@@ -39,7 +39,7 @@ TOLD_MS = 1
 The next transaction of the same client over the same partitions comes within that time and shares a request with it. So
 broker and client have one request less, and the next one does not wait for this one."""
 
-NOT_PREPARED = res.Refused("it is not prepared")
+NOT_PREPARED = res.Refusal("it is not prepared")
 
 
 class Participant:
@@ -110,7 +110,7 @@ class Participant:
             return True
         known = e.tx in writer.by_tx or writer.outcomes.get(e.tx) is not None or writer.outcomes.expired(e.tx)
         if not known:
-            out.append(fx.Reply(e.token, res.Remapped(writer.mapping)))
+            out.append(fx.Reply(e.token, res.StaleMapping(writer.mapping)))
         return known
 
     def remap(self, version: int, token: int, now: int, out: list[fx.Effect]) -> None:
@@ -139,11 +139,11 @@ class Participant:
         writer = self.writer
         if e.mapping > writer.mapping:
             self.remap(e.mapping, NOBODY, now, out)
-        refusal = res.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
+        refusal = res.StaleMapping(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
         if self.closed:
-            refusal = res.NotServing(None)
+            refusal = res.InactiveCopy(None)
         if e.last and e.first != self.name:
-            refusal = res.Refused(f"its first partition is {e.first}")
+            refusal = res.Refusal(f"its first partition is {e.first}")
         if refusal is not None:
             out.append(fx.Reply(e.token, refusal))
             return
@@ -178,13 +178,13 @@ class Participant:
                 return True
             result = _other()
         elif (decision := self.ledger.decided.get(tx)) is not None:
-            result = res.Happened(decision.lsn) if decision.commit else res.Otherwise(decision.lsn)
+            result = res.Success(decision.lsn) if decision.commit else res.OppositeDecision(decision.lsn)
         elif tx in self.deciding:
             result = res.Unknown("it is being decided")
         elif tx in self._given_up:
-            result = res.Otherwise(0)
+            result = res.OppositeDecision(0)
         elif self._expired(tx):
-            result = res.Expired(max(self.ledger.horizon, self._ahead))
+            result = res.ExpiredId(max(self.ledger.horizon, self._ahead))
         else:
             return False
         out.append(fx.Reply(e.token, result))
@@ -199,7 +199,7 @@ class Participant:
     def _when_held(self, lsn: int, token: int, out: list[fx.Effect]) -> None:
         """Tell the caller that it happened, once the replicas have what the log has."""
         if lsn <= self.writer.acknowledged():
-            out.append(fx.Reply(token, res.Happened(lsn)))
+            out.append(fx.Reply(token, res.Success(lsn)))
         else:
             self.writer.park(lsn, token)
 
@@ -230,13 +230,13 @@ class Participant:
         if decision.commit == e.commit:
             self._when_held(decision.lsn, e.token, out)
         elif decision.lsn <= self.writer.acknowledged():
-            out.append(fx.Reply(e.token, res.Otherwise(decision.lsn)))
+            out.append(fx.Reply(e.token, res.OppositeDecision(decision.lsn)))
         else:
             out.append(fx.Reply(e.token, res.Unknown("it is decided, and not with all replicas yet")))
 
     def _undecidable(self, e: ev.DecideAsked) -> res.Result | None:
         if self.ledger.expired(e.tx):
-            return res.Expired(self.ledger.horizon)
+            return res.ExpiredId(self.ledger.horizon)
         if e.tx[:STAMP_BYTES] <= self._ahead:  # behind it an outcome would be void; and it may never get there
             return res.Unknown("the horizon is on its way to the log")
         if e.commit and e.tx in self.preparing:
@@ -245,7 +245,7 @@ class Participant:
         if vote is None and (e.commit or not e.decides):
             return NOT_PREPARED
         if vote is not None and (vote.first == self.name) is not e.decides:
-            return res.Refused(f"its first partition is {vote.first}")
+            return res.Refusal(f"its first partition is {vote.first}")
         return self.writer.short or self.writer.full()
 
     def _vote(self, tx: bytes) -> records.Prepare | None:
@@ -363,5 +363,5 @@ def _stamp(tx: bytes) -> int:
     return int.from_bytes(tx[:STAMP_BYTES], "big")
 
 
-def _other() -> res.Refused:
-    return res.Refused("another transaction has this id")
+def _other() -> res.Refusal:
+    return res.Refusal("another transaction has this id")

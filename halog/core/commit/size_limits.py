@@ -13,7 +13,7 @@ from typing import Final
 
 from halog.core.keys.directory import is_entry
 from halog.core.log import records
-from halog.core.results import TooLarge
+from halog.core.results import OversizedRecord
 from halog.core.settings import Settings
 
 ENVELOPE: Final = 2_000
@@ -42,12 +42,12 @@ def harmless_bytes(settings: Settings) -> int:
     return most_bytes(settings.max_record_bytes, 0, before_images=True)
 
 
-def too_large(changes: Sequence[records.Change], settings: Settings) -> TooLarge | None:
+def too_large(changes: Sequence[records.Change], settings: Settings) -> OversizedRecord | None:
     """Return the first of these objects that could not be changed at its size."""
     most, keeps = settings.max_record_bytes, settings.before_images
     for c in changes:
         if c.value is not None and len(c.value) > (limit := most_bytes(most, len(c.key), before_images=keeps)):
-            return TooLarge(len(c.value), limit, c.key)
+            return OversizedRecord(len(c.value), limit, c.key)
     return None
 
 

@@ -92,7 +92,7 @@ class Writer:
         """Whether there is a demand that is not met yet."""
         self.shown = 0
         """How many records at the head of `queue` are answered and visible."""
-        self.short: res.TooFew | None = None
+        self.short: res.Shortage | None = None
         """What a new commit is told while too few members are there."""
         self.closed: res.Result | None = None
         """What a new commit that changes something is told: the same, or that the partition is disabled on its only
@@ -115,7 +115,7 @@ class Writer:
     def submit(self, e: ev.Submitted, now: int, out: list[fx.Effect]) -> None:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self._closed_to(e) or self._conflict(e)
-        if type(refusal) is res.Conflicted and refusal.expected >= EARLY:
+        if type(refusal) is res.VersionConflict and refusal.expected >= EARLY:
             e = self.as_read(e)
             refusal = self._conflict(e)
         if self.locks and refusal is None:
@@ -147,7 +147,7 @@ class Writer:
         large = None if moves else sizes.too_large(record.changes, self.settings)
         if large is None and len(data) > limit:
             limit = sizes.record_limit(record.changes, self.settings, moves=moves)
-            large = res.TooLarge(len(data), limit) if len(data) > limit else None
+            large = res.OversizedRecord(len(data), limit) if len(data) > limit else None
         if large is not None:
             out.append(fx.Reply(token, large))
         return data if large is None else None
@@ -243,20 +243,20 @@ class Writer:
             replicas = self.demands.of(lsn, e.durability)
             done = lsn <= self.acknowledged()
             if done and (not replicas or self.demands.had(lsn, replicas)):
-                return res.Happened(lsn)
+                return res.Success(lsn)
             if replicas:
                 self._want(lsn, replicas, e.token)
             else:
                 self.park(lsn, e.token)
             return _JOINED
-        return res.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
+        return res.ExpiredId(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
 
     def _join(self, item: InFlight, e: ev.Submitted) -> res.Result | _JoinedAttempt:
         """Join the same transaction's earlier attempt. Both then wait for what either waits for, unless it was
         answered."""
         replicas = self.demands.of(item.lsn, e.durability)
         if item.answered and not replicas:
-            return res.Happened(item.lsn)
+            return res.Success(item.lsn)
         item.early = item.early and e.durability is not None and e.durability.early
         if replicas:
             self._want(item.lsn, replicas, e.token)
@@ -287,7 +287,7 @@ class Writer:
             if now is None:
                 now = found.get(key, ABSENT)
             if now != version:
-                return res.Conflicted(key, version, now, self.overlay_lsn.get(key, 0))
+                return res.VersionConflict(key, version, now, self.overlay_lsn.get(key, 0))
         own: dict[bytes, int] = {}
         """What this transaction's earlier changes leave under a key: delete and create of one key make a new
         instance."""
@@ -298,10 +298,10 @@ class Writer:
                 now = found.get(c.key, ABSENT)
             own[c.key] = ABSENT if c.op == records.DELETE else self.last_lsn + 1
             if now != c.replaced and (c.replaced != ABSENT or settled):
-                return res.Conflicted(c.key, c.replaced, now, settled)
+                return res.VersionConflict(c.key, c.replaced, now, settled)
             if now != c.replaced and duplicate is None:
                 holder = self.locks.writer(c.key)  # in doubt here, and perhaps decided: it may have deleted this one
-                duplicate = res.Duplicated(c.key) if holder is None else res.Locked(c.key, holder)
+                duplicate = res.DuplicateKey(c.key) if holder is None else res.LockConflict(c.key, holder)
         return duplicate
 
     # --- acknowledgements ---
@@ -383,7 +383,7 @@ class Writer:
         upto = self._held(self.last_lsn if self.early else self.chain.state.lsn)
         while self.waiting and self.waiting[0][0] <= upto:
             lsn, tokens = self.waiting.popleft()
-            out.extend(fx.Reply(t, res.Happened(lsn)) for t in tokens)
+            out.extend(fx.Reply(t, res.Success(lsn)) for t in tokens)
         if self.asked:
             self._settle_asked(upto, out)
         elif upto > self.chain.state.lsn:
@@ -397,7 +397,7 @@ class Writer:
         self._settle_early(self._held(self.last_lsn) if is_early else upto, out)
         demands.count(self.wait_set)
         for lsn, tokens in demands.granted(upto):
-            out.extend(fx.Reply(t, res.Happened(lsn)) for t in tokens)
+            out.extend(fx.Reply(t, res.Success(lsn)) for t in tokens)
         self.asked = bool(demands.wanted) or demands.early > logged
 
     def _settle_early(self, upto: int, out: list[fx.Effect]) -> None:
@@ -415,7 +415,7 @@ class Writer:
             out.append(fx.Show([item.record for item in commits]))
         for item in commits:
             item.answered = True
-            out.extend(fx.Reply(t, res.Happened(item.lsn)) for t in item.tokens)
+            out.extend(fx.Reply(t, res.Success(item.lsn)) for t in item.tokens)
 
     @property
     def unlogged(self) -> bool:

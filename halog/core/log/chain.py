@@ -63,7 +63,7 @@ class Chain:
 
     def __init__(self, state: ChainState) -> None:
         self.state = state
-        self.parts: merged.Parts | None = None
+        self.parts: merged.MergeParts | None = None
         """Parts of merges that may still count."""
         self.merged: merged.AppliedMerge | None = None
         """What the last `EpochMerged` that was OPENED says."""
@@ -170,7 +170,7 @@ class Chain:
         return Verdict.OPENED
 
     def _held(self, record: MergePart, digest: bytes) -> Verdict:
-        self.parts = self.parts or merged.Parts()
+        self.parts = self.parts or merged.MergeParts()
         self.parts.hold(record, digest)
         return Verdict.HELD
 
@@ -187,7 +187,7 @@ class Chain:
         return Verdict.OPENED
 
     def _parts_of(self, record: EpochMerged) -> tuple[MergePart, ...] | None:
-        return (self.parts or merged.Parts()).of(record)
+        return (self.parts or merged.MergeParts()).of(record)
 
     # --- a log that changes hands (F1, F2) ---
 

@@ -61,8 +61,8 @@ class AppliedMerge(msgspec.Struct, frozen=True):
     forgotten: tuple[bytes, ...] = ()
 
 
-class Parts:
-    """`Parts` holds the parts of merges that may still count."""
+class MergeParts:
+    """`MergeParts` holds the parts of merges that may still count."""
 
     __slots__ = ("_of",)
 

@@ -18,7 +18,7 @@ import msgspec
 from halog.core.log import records
 from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.outcomes import STAMP_BYTES
-from halog.core.results import Locked
+from halog.core.results import LockConflict
 
 
 class UndecidedTransaction(msgspec.Struct, frozen=True):
@@ -89,15 +89,15 @@ class Locks(dict[bytes, dict[bytes, bool]]):
                 if not holders:
                     del self[key]
 
-    def against(self, reads: Iterable[tuple[bytes, int]], changes: Iterable[records.Change]) -> Locked | None:
+    def against(self, reads: Iterable[tuple[bytes, int]], changes: Iterable[records.Change]) -> LockConflict | None:
         """Return what speaks against reading and changing these. Nobody may read what such a transaction would change,
         nor change what it rests on."""
         for key, _ in reads:
             if (holder := self.writer(key)) is not None:
-                return Locked(key, holder)
+                return LockConflict(key, holder)
         for c in changes:
             if holders := self.get(c.key):
-                return Locked(c.key, next(iter(holders)))
+                return LockConflict(c.key, next(iter(holders)))
         return None
 
     def writer(self, key: bytes) -> bytes | None:

@@ -84,7 +84,7 @@ class SiteQuorum:
         """Return the one additional member that commits wait for while the votes are missing."""
         return _ALL_THERE if self._held else _WAITS
 
-    def short(self) -> res.TooFew | None:
+    def short(self) -> res.Shortage | None:
         """Return what a new commit is told while votes are missing."""
         if self._held or self._copy.now < self._young_until:
             return None
@@ -92,7 +92,7 @@ class SiteQuorum:
         counted = {n: votes for n, votes in self._votes.items() if n not in overruled}
         have = sum(votes for n, votes in counted.items() if self.gives(n))
         away = tuple(n for n in counted if not self.gives(n))
-        return res.TooFew(have, needed(self._votes, overruled), "votes", away)
+        return res.Shortage(have, needed(self._votes, overruled), "votes", away)
 
     def gives(self, site: str) -> bool:
         """Say whether that site's votes belong to this site now."""

@@ -83,11 +83,11 @@ class SyncSites:
             names.update(n for n in self._policy.names if n not in self._copy.table.let_go)
         return self.quorum.waited().union(map(as_member, names))
 
-    def short(self) -> res.TooFew | None:
+    def short(self) -> res.Shortage | None:
         """Return what a new commit is told while a site that it needs is away, or votes are missing."""
         needed = self._needed()
         gone = tuple(n for n in needed if n in self._away)
-        return res.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
+        return res.Shortage(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
 
     @property
     def _away_before(self) -> int:

@@ -14,7 +14,7 @@ from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.roles import OUT, Role, next_role
 from halog.core.settings import Settings, Sync
-from halog.core.state.held import Held
+from halog.core.state.held import HeldRun
 from halog.core.state.tail import Tail
 from halog.core.table.group import priority
 from halog.core.table.preference import NEVER
@@ -56,7 +56,7 @@ class CopyState:
         self.tag = 0
         """The last append tag given out."""
         self.round = 0
-        self.held = Held()
+        self.held = HeldRun()
         self.tail = tail or Tail()
         self.shown = 0
         """The last lsn that a follower shows before the log has it, until an epoch opens; 0: none."""

@@ -46,7 +46,7 @@ class HeldRecord(NamedTuple):
         return self.record.header.lsn
 
 
-class Held:
+class HeldRun:
     """Keeps the run of one copy. `state` is always the state of the copy's chain."""
 
     __slots__ = ("_bytes", "declared", "run", "sealed", "told")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.core.results import Refused, Result
+from halog.core.results import Refusal, Result
 from halog.core.table.migration import no_list
 from halog.core.table.table import DEFINED, DISABLED, ENABLED, PartitionDefinition, PartitionTable, Target
 
@@ -158,7 +158,7 @@ def shut(table: PartitionTable) -> Result | None:
     """Return the answer to a new commit where the partition is disabled on its only node; None: it is not."""
     if not table.shut:
         return None
-    return Refused(
+    return Refusal(
         f"{table.name} is disabled on {table.configured[0]}, the only node it has: it can be read, and takes nothing "
         "new; enable it there, or move it"
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.demo.journal import Sums
 from halog.demo.model import Aircraft, Airport
 from halog.demo.result import CopyCheck
@@ -47,7 +47,7 @@ def copies(asks: Mapping[str, Ask], partitions: Iterable[str], belongs: Belongs)
     """Compare every node's copy of every partition with every other's: reference, version, key and value; and each
     object with where it `belongs`, so that none is there twice. `asks`: by node, how to ask it."""
 
-    def read(node: str, partition: str) -> Iterator[Found]:
+    def read(node: str, partition: str) -> Iterator[CommittedObject]:
         return read_store(asks[node], node, partition)
 
     return compare({partition: list(asks) for partition in partitions}, read, belongs)

@@ -14,7 +14,7 @@ from halog.core.roles import INCOMPLETE
 from halog.errors import ClosedError, LockedError
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.request import LocalError, Open
+from halog.runtime.rpc.request import LocalError, OpenCommit
 from halog.runtime.rpc.router import Router
 from halog.transactions.context import forked_error
 
@@ -143,7 +143,7 @@ class Asker:
         frame: frames.Request,
         until: float | None = None,
         site: str | None = None,
-        open_: Open | None = None,
+        open_: OpenCommit | None = None,
     ) -> frames.Reply | None:
         """Ask the active node; None if that is this very node by now. `site`, `open_`: see `Router.ask`."""
         self.check_open()

@@ -33,7 +33,7 @@ from halog.runtime.client.caller import Asker, Waiter
 from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.request import HERE, Open, check_here
+from halog.runtime.rpc.request import HERE, OpenCommit, check_here
 from halog.runtime.rpc.result_errors import clock_behind, closed_meanwhile, perhaps_done, to_error
 
 PERHAPS: Final = 0
@@ -83,7 +83,7 @@ class Commits:
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """See Backend."""
-        open_ = Open(presented=tx not in self._unsent)
+        open_ = OpenCommit(presented=tx not in self._unsent)
         try:
             if open_.presented:
                 open_.seen(self._asker.epoch(partition))
@@ -113,7 +113,7 @@ class Commits:
         self._unsent.discard(tx)
         return True
 
-    def _commit(self, partition: str, tx: bytes, work: Work, open_: Open) -> int:
+    def _commit(self, partition: str, tx: bytes, work: Work, open_: OpenCommit) -> int:
         first = not open_.presented
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
@@ -156,7 +156,7 @@ class Commits:
             raise error
         time.sleep(OVERLOADED_S)
 
-    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: Open) -> int | None:
+    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: OpenCommit) -> int | None:
         """Make one attempt, here or elsewhere, and return the lsn. None: this node is active no more and nothing
         happened, so try again. PERHAPS: the same, but the log may have it."""
         copy = self._asker.serving(partition)
@@ -165,14 +165,14 @@ class Commits:
             reply = self._asker.ask(partition, frame, until, open_=open_)
             if reply is None:
                 return PERHAPS if open_.presented else None
-            assert isinstance(reply, frames.Committed)
+            assert isinstance(reply, frames.CommitReply)
             return reply.lsn
         check_here(partition, work.site, self._asker.router)
         led = (
             copy.core.state.chain.state.epoch.number
         )  # read before the commit: it is answered in this epoch or a later one
         result = self._here(copy, tx, work, until, open_)
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             return result.lsn
         error = to_error(result or res.Unknown("no answer in time"), partition)
         if open_.may_arrive(HERE, led):
@@ -183,7 +183,7 @@ class Commits:
         time.sleep(RETRY_S)
         return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
-    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> res.Result | None:
+    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: OpenCommit) -> res.Result | None:
         waiter = Waiter()
         before, open_.presented = open_.presented, True
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
@@ -191,7 +191,7 @@ class Commits:
         if self._deliveries is not None:
             self._deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
-        if type(result) is res.NotServing:
+        if type(result) is res.InactiveCopy:
             open_.presented = before
         else:
             open_.seen(epoch)
@@ -206,9 +206,9 @@ class Commits:
         logged = not copy.answers_early(work.durability)
 
         def answered(result: res.Result) -> None:
-            if type(result) is res.Expired:  # it was refused before it was sent: `commit` is to take it for new
+            if type(result) is res.ExpiredId:  # it was refused before it was sent: `commit` is to take it for new
                 self._unsent.add(tx)
-            lsn = result.lsn if type(result) is res.Happened else None
+            lsn = result.lsn if type(result) is res.Success else None
             if not logged:  # the replicas answered; the log's reports are left to the kept thread
                 done(lsn)
                 return

@@ -61,7 +61,7 @@ class MomentRelease:
 
     def _tell(self, partition: str, moment: bytes) -> None:
         try:
-            self._asker.ask(partition, frames.LetGo(partition, moment), time.monotonic() + ASKED_S)
+            self._asker.ask(partition, frames.MomentEnd(partition, moment), time.monotonic() + ASKED_S)
         except HalogError:
             pass
         except Exception:  # the next ones are released all the same

@@ -62,5 +62,5 @@ class OutcomeQuery:
         if reply is None:
             copy = self._asker.copies[partition]
             reply = settled(self._asker.wait(partition, lambda answer: copy.ask_outcome(tx, attempt, answer)))
-        assert isinstance(reply, frames.OutcomeIs)
+        assert isinstance(reply, frames.OutcomeReply)
         return cast("Outcome", reply.outcome)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from halog.backend import Found, Lag
+from halog.backend import CommittedObject, Lag
 from halog.core.replica.moments import LIMIT, MomentReader, OverError
 from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime.client.caller import Asker
@@ -24,7 +24,7 @@ WAIT_S = 0.5
 """Longest wait for the log to say that a mapping is served; then it is looked up again which node is active."""
 
 
-class OwnView(MomentReader[Found]):
+class OwnView(MomentReader[CommittedObject]):
     """An `OwnView` shows a moment of this node's own copy."""
 
     __slots__ = ("_after", "_asker", "_copy", "_doubted", "_looked", "lag", "mapping")
@@ -46,7 +46,7 @@ class OwnView(MomentReader[Found]):
             self._was = None
         copy.check_mapping(mapping)
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes) -> CommittedObject | None:
         """See View."""
         copy = self._copy
         if not self._looked:
@@ -64,7 +64,7 @@ class OwnView(MomentReader[Found]):
         except OverError:
             raise self._over() from None
 
-    def scan(self, prefix: bytes) -> Iterator[Found]:
+    def scan(self, prefix: bytes) -> Iterator[CommittedObject]:
         """See View."""
         if self._asker.readable(self._copy.name) is not self._copy:
             raise self._gone()
@@ -111,23 +111,23 @@ class RemoteView:
         """Is used instead if this very node became active before the first answer."""
         self.lag = LEVEL
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes) -> CommittedObject | None:
         """See View."""
-        seen = self._asked(key, frames.Look(self._partition, [key], self._moment, self._after, self.mapping))
-        return seen.items[0] if isinstance(seen, frames.Seen) else seen.find(key)
+        seen = self._asked(key, frames.MomentFetch(self._partition, [key], self._moment, self._after, self.mapping))
+        return seen.items[0] if isinstance(seen, frames.MomentReply) else seen.find(key)
 
-    def scan(self, prefix: bytes) -> Iterator[Found]:
+    def scan(self, prefix: bytes) -> Iterator[CommittedObject]:
         """See View."""
         page = self._page(prefix, b"")
-        return self._pages(prefix, page) if isinstance(page, frames.Seen) else page.scan(prefix)
+        return self._pages(prefix, page) if isinstance(page, frames.MomentReply) else page.scan(prefix)
 
-    def _page(self, prefix: bytes, behind: bytes) -> frames.Seen | OwnView:
-        asked = frames.LookThrough(
+    def _page(self, prefix: bytes, behind: bytes) -> frames.MomentReply | OwnView:
+        asked = frames.MomentScan(
             self._partition, prefix, behind, PAGE_OBJECTS, self._moment, self._after, self.mapping
         )
         return self._asked(prefix, asked)
 
-    def _pages(self, prefix: bytes, page: frames.Seen) -> Iterator[Found]:
+    def _pages(self, prefix: bytes, page: frames.MomentReply) -> Iterator[CommittedObject]:
         while True:
             last = b""
             for found in page.items:
@@ -137,15 +137,15 @@ class RemoteView:
             if page.end:
                 return
             next_one = self._page(prefix, last)
-            assert isinstance(next_one, frames.Seen)
+            assert isinstance(next_one, frames.MomentReply)
             page = next_one
 
-    def _asked(self, under: bytes, asked: frames.Look | frames.LookThrough) -> frames.Seen | OwnView:
+    def _asked(self, under: bytes, asked: frames.MomentFetch | frames.MomentScan) -> frames.MomentReply | OwnView:
         asker, partition = self._asker, self._partition
         while self._own is None:
             reply = asker.patiently(partition, partial(asker.ask, partition, asked))
             if reply is not None:
-                assert isinstance(reply, frames.Seen)
+                assert isinstance(reply, frames.MomentReply)
                 self._moment = reply.moment
                 return reply
             if self._moment:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from halog.backend import Execute, Found, Invocation, InvocationResult, View
+from halog.backend import CommittedObject, Execute, Invocation, InvocationResult, View
 from halog.core import results as res
 from halog.errors import (
     ConflictError,
@@ -83,19 +83,19 @@ class Reads:
         least: int = 0,
         mapping: int = 0,
         brief: bool = False,
-    ) -> Sequence[Found | None]:
+    ) -> Sequence[CommittedObject | None]:
         """See Backend."""
         if len(keys) == 1:
             request = frames.Fetch(partition, list(keys), settled, least, mapping, brief)
             return self._asker.patiently(partition, partial(self._fetch, request))
-        found: list[Found | None] = []
+        found: list[CommittedObject | None] = []
         while len(found) < len(keys):
             asked = first_of(keys, len(found), self._room)
             request = frames.Fetch(partition, asked, settled, least, mapping, brief)
             found += self._asker.patiently(partition, partial(self._fetch, request))
         return found
 
-    def _fetch(self, r: frames.Fetch) -> Sequence[Found | None]:
+    def _fetch(self, r: frames.Fetch) -> Sequence[CommittedObject | None]:
         """Return the first of these objects, at least one."""
         while True:
             copy = self._serving(r.partition, r.least)
@@ -111,14 +111,16 @@ class Reads:
             if reply is not None:
                 return items_of(reply, r.partition)
 
-    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
+    def fetch_leased(
+        self, partition: str, keys: Sequence[bytes], *, mapping: int = 0
+    ) -> Sequence[CommittedObject | None] | None:
         """See Backend."""
         if not self._lease_ms(partition):
             raise RefusedError(
                 f'the policy of {partition} has no leases: read with read="barrier", or set its lease_ttl_ms',
                 partition=partition,
             )
-        found: list[Found | None] = []
+        found: list[CommittedObject | None] = []
         while len(found) < len(keys):
             copy = self._asker.serving(partition)
             if copy is not None:
@@ -126,8 +128,8 @@ class Reads:
                 copy.check_mapping(mapping)
                 return None if self._asker.closed else here  # a node that closes gives no more answers
             asked = first_of(keys, len(found), self._room)
-            reply = self._asker.ask(partition, frames.Leased(partition, asked, mapping))
-            if isinstance(reply, frames.Unleased):
+            reply = self._asker.ask(partition, frames.LeasedFetch(partition, asked, mapping))
+            if isinstance(reply, frames.NoLease):
                 return None
             found += [] if reply is None else items_of(reply, partition)
         return found
@@ -144,7 +146,7 @@ class Reads:
             self.reach(partition, after)
         return RemoteView(self._asker, partition, after, mapping)
 
-    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[CommittedObject]:
         """See Backend."""
         passing = RemoteScan(self.letting_go, partition)
         try:
@@ -152,7 +154,9 @@ class Reads:
         finally:
             passing.end()
 
-    def _scanned(self, passing: RemoteScan, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
+    def _scanned(
+        self, passing: RemoteScan, partition: str, prefix: bytes, least: int, mapping: int
+    ) -> Iterator[CommittedObject]:
         after = b""
         while True:
             copy = self._serving(partition, least)
@@ -165,7 +169,7 @@ class Reads:
                 yield from there
                 return
             moment = passing.moment
-            page = frames.LookThrough(partition, prefix, after, PAGE_OBJECTS, moment, 0, mapping, least, True)
+            page = frames.MomentScan(partition, prefix, after, PAGE_OBJECTS, moment, 0, mapping, least, True)
             try:
                 reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
             except ConflictError:
@@ -175,7 +179,7 @@ class Reads:
                 continue
             if reply is None:
                 continue
-            assert isinstance(reply, frames.Seen)
+            assert isinstance(reply, frames.MomentReply)
             passing.take_up(reply.moment)
             for found in reply.items:
                 if found is not None:
@@ -221,14 +225,14 @@ class Reads:
             reply = self._asker.ask(partition, frames.Barrier(partition), until)
             if reply is None:
                 raise NotActiveError("this very node became active", partition=partition)
-            assert isinstance(reply, frames.Committed)
+            assert isinstance(reply, frames.CommitReply)
             return reply.lsn
         waiter = Waiter()
         tag = copy.barrier(waiter)
         if self._deliveries is not None:
             self._deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic()) or res.Unknown("no answer in time")
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             return result.lsn
         raise to_error(result, partition)
 
@@ -261,7 +265,7 @@ class Reads:
         while True:
             reply = self._asker.ask(partition, frames.Invoke(partition, invocation), until)
             if reply is not None:
-                assert isinstance(reply, frames.Answered)
+                assert isinstance(reply, frames.InvocationReply)
                 return reply.invoked
             try:
                 self._serving(partition, invocation.least)
@@ -272,7 +276,7 @@ class Reads:
                 time.sleep(RETRY_S)
 
 
-def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:
+def items_of(reply: frames.Reply, partition: str) -> list[CommittedObject | None]:
     """Return the objects of an answer, at least one. HalogError if it has none."""
     if type(reply) is not frames.Objects or not reply.items:
         raise HalogError(f"the active node of {partition} answered a request for objects with none of them")

@@ -39,7 +39,7 @@ from halog.runtime.client.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
 from halog.runtime.client.heartbeat import SHARE, InitiatorHeartbeat, LiveTransaction
 from halog.runtime.client.vote_calls import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.rpc import frames
-from halog.runtime.rpc.request import HERE, Open, switched
+from halog.runtime.rpc.request import HERE, OpenCommit, switched
 from halog.runtime.rpc.result_errors import clock_behind
 from halog.runtime.support.keyed_executor import Errands, Lanes
 
@@ -175,7 +175,7 @@ class TwoPhaseCommits:
             error = vote.exception()
             if isinstance(error, HalogError):
                 errors.append(error)
-            elif error is not None and not isinstance(error, _Stopped):
+            elif error is not None and not isinstance(error, _VoteStop):
                 errors.append(HalogError(f"the vote of {votes[vote]} failed: {error!r}"))
         if errors:
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
@@ -203,9 +203,9 @@ class TwoPhaseCommits:
             if isinstance(error, HalogError):
                 error.evidence.setdefault("partition", r.partition)
             raise
-        raise _Stopped
+        raise _VoteStop
 
-    def _vote_once(self, r: frames.PrepareRequest, until: float, open_: Open | None = None) -> int | None:
+    def _vote_once(self, r: frames.PrepareRequest, until: float, open_: OpenCommit | None = None) -> int | None:
         """Return the lsn of the vote. None: ask again, nothing happened. PERHAPS: ask again, the request may have
         arrived."""
         limit = min(until, time.monotonic() + max(STEP_S, self._asker.router.attempt_s))
@@ -256,7 +256,7 @@ class TwoPhaseCommits:
         there, it did not happen. From then on only that partition knows: it is asked to abort, and says how the
         transaction stands. A participant that has copied its decision to abort says so, too."""
         until = max(self._until(last.partition, began), time.monotonic() + self._asker.router.attempt_s)
-        perhaps, open_ = False, Open()
+        perhaps, open_ = False, OpenCommit()
         while True:
             living.check()
             try:
@@ -276,7 +276,7 @@ class TwoPhaseCommits:
                 return lsn
             perhaps = perhaps or lsn is PERHAPS
 
-    def _settled(self, last: frames.PrepareRequest, error: HalogError, open_: Open) -> int:
+    def _settled(self, last: frames.PrepareRequest, error: HalogError, open_: OpenCommit) -> int:
         """Return the lsn of the commit if it has happened; raise `error` if it has not and will not."""
         try:
             outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S, _site(last))
@@ -321,5 +321,5 @@ def _site(last: frames.PrepareRequest) -> str:
     return last.work.site or HERE
 
 
-class _Stopped(Exception):
+class _VoteStop(Exception):
     """Is raised when nobody needs this vote any more."""

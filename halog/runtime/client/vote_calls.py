@@ -21,7 +21,7 @@ from halog.runtime.replica.presented import presented
 from halog.runtime.replica.requests import Answer
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import PAGE_BYTES, pieces
-from halog.runtime.rpc.request import HERE, Open, check_here
+from halog.runtime.rpc.request import HERE, OpenCommit, check_here
 from halog.runtime.rpc.result_errors import to_error
 
 R = TypeVar("R", bound=frames.Reply)
@@ -64,19 +64,19 @@ def stands(result: res.Result, *, commit: bool) -> str | None:
     """Return how a transaction stands, by a copy's answer to the request for `commit`; None if the answer does not
     say."""
     match result:
-        case res.Happened():
+        case res.Success():
             return COMMITTED if commit else ABORTED
-        case res.Otherwise():
+        case res.OppositeDecision():
             return ABORTED if commit else COMMITTED
-        case res.Expired():
+        case res.ExpiredId():
             return EXPIRED
-        case res.Unknown() | res.Refused():
+        case res.Unknown() | res.Refusal():
             return UNKNOWN
         case _:
             return None
 
 
-def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAre:
+def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesReply:
     """Return what the copy knows, for operators: one page of what is in doubt, of at most `room` bytes."""
     with copy.lock:
         ledger = copy.core.state.ledger
@@ -86,7 +86,7 @@ def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAr
     left = sorted((u for u in undecided if u.tx > r.behind), key=lambda u: u.tx)
     doubts = next(pieces(map(_doubt, left), _size_of, room), [])  # the changes of the transactions on this page only
     told = [(tx, decided[tx].commit, decided[tx].lsn) for tx in found]
-    return frames.VotesAre(doubts, told, end=len(doubts) == len(left))
+    return frames.VotesReply(doubts, told, end=len(doubts) == len(left))
 
 
 def _doubt(u: UndecidedTransaction) -> frames.Doubt:
@@ -105,18 +105,18 @@ class Ballots:
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
-    def prepare(self, r: frames.PrepareRequest, until: float, open_: Open | None = None) -> int:
+    def prepare(self, r: frames.PrepareRequest, until: float, open_: OpenCommit | None = None) -> int:
         """Return the lsn of the vote; of the last vote it is the lsn of the commit. Raises what was answered;
         NotActiveError if the role moved meanwhile. `open_`: see `Router.ask`."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            return self._elsewhere(r, until, frames.Committed, r.work.site, open_).lsn
+            return self._elsewhere(r, until, frames.CommitReply, r.work.site, open_).lsn
         check_here(r.partition, r.work.site, self._asker.router)
         r.epoch = self._asker.router.epoch(r.partition)
         if open_ is not None:
             open_.presented = True
         result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
-        if isinstance(result, res.Happened):
+        if isinstance(result, res.Success):
             return result.lsn
         raise to_error(result, r.partition)
 
@@ -133,7 +133,7 @@ class Ballots:
         """Return how it stands there, and its lsn; raises any other answer. `site`: only this site is asked."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            reply = self._elsewhere(r, until, frames.OutcomeIs, site)
+            reply = self._elsewhere(r, until, frames.OutcomeReply, site)
             return reply.outcome, reply.lsn
         check_here(r.partition, site, self._asker.router)
         result = self._here(copy, lambda answer: decide(copy, r, answer), until)
@@ -148,11 +148,11 @@ class Ballots:
         until: float,
         kind: type[R],
         site: str | None,
-        open_: Open | None = None,
+        open_: OpenCommit | None = None,
     ) -> R:
         reply = self._asker.ask(r.partition, r, until, site, open_)
         if reply is None:
-            raise to_error(res.NotServing(None), r.partition)
+            raise to_error(res.InactiveCopy(None), r.partition)
         assert isinstance(reply, kind)
         return reply
 
@@ -165,7 +165,7 @@ class Ballots:
 
 def lsn_of(result: res.Result) -> int:
     """Return the lsn of the record that says so; 0 if the answer has none."""
-    return result.lsn if isinstance(result, res.Happened | res.Otherwise) else 0
+    return result.lsn if isinstance(result, res.Success | res.OppositeDecision) else 0
 
 
 def attempt(ballots: Ballots, r: frames.Decide, within_s: float, site: str | None = HERE) -> str | None:

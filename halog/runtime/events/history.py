@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from halog.events import LOST, At, Event, Kind, event, lean
+from halog.events import LOST, Event, EventPlace, Kind, event, lean
 from halog.ports import JournalResult, LogJournal
 
 logger = logging.getLogger("halog.events")
@@ -108,7 +108,7 @@ class History:
         goes to the log file alone.
         """
         try:
-            at = At(self.cluster, self.node, partition, epoch, lsn)
+            at = EventPlace(self.cluster, self.node, partition, epoch, lsn)
             with self._changed:
                 told = self._made(kind, at, node or self.node, cause, more, once)
                 if not logged:
@@ -137,7 +137,9 @@ class History:
         self.dropped += count
         self._gap += count
 
-    def _made(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None, once: str) -> Event:
+    def _made(
+        self, kind: Kind, at: EventPlace, node: str, cause: str, more: Mapping[str, Any] | None, once: str
+    ) -> Event:
         self._count += 1
         name = once or f"{self.node}/{self.run}/{self._count}"
         now = time.time_ns() // 1_000_000

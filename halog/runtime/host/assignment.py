@@ -64,8 +64,8 @@ def may_host(table: PartitionTable, node: str) -> bool:
     return is_host(table, node) and node != table.away and (table.admitted is None or node in table.admitted)
 
 
-class Placing:
-    """A host's `Placing` opens its copies, and lets go of them."""
+class CopyPlacement:
+    """A host's `CopyPlacement` opens its copies, and lets go of them."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -27,7 +27,7 @@ class Control:
                 self._post(partition, ev.Pushed(member, frame.epoch, frame.records, frame.shown))
             case frames.AskPosition(partition=partition, round=round_):
                 self._post(partition, ev.PositionAsked(member.node, round_))
-            case frames.Told(partition=partition):
+            case frames.PositionReply(partition=partition):
                 self._post(partition, _told(member, frame))
             case frames.KeepAlive(tails=tails):
                 self._heard_tails(tails)
@@ -50,5 +50,5 @@ class Control:
                 copy.heard_tail(lsn)
 
 
-def _told(member: Member, f: frames.Told) -> ev.PositionTold:
+def _told(member: Member, f: frames.PositionReply) -> ev.PositionTold:
     return ev.PositionTold(member.node, f.round, f.position, f.eligible, member.incarnation, f.tail, f.stood)

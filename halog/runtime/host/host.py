@@ -22,9 +22,9 @@ from halog.core.table.tell import Tell
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime.events.reporter import EventReporter
-from halog.runtime.host.assignment import Placing
+from halog.runtime.host.assignment import CopyPlacement
 from halog.runtime.host.control_frames import Control
-from halog.runtime.host.lease_renewal import Leasing
+from halog.runtime.host.lease_renewal import LeaseRenewal
 from halog.runtime.host.log_probe import ASKERS, LogQuestions
 from halog.runtime.host.log_reader import LogReader
 from halog.runtime.host.log_tails import Tails
@@ -32,8 +32,8 @@ from halog.runtime.host.override_expiry import OverrideExpiry
 from halog.runtime.host.push_batches import Pushes
 from halog.runtime.host.services import CopyRequests, NodeContext, TableFeed
 from halog.runtime.host.snapshotter import Snapshots
-from halog.runtime.host.table_refresh import Refreshing
-from halog.runtime.host.throttle import Pacing
+from halog.runtime.host.table_refresh import TableRefresh
+from halog.runtime.host.throttle import ReadPace
 from halog.runtime.membership.members import Membership
 from halog.runtime.replica.delivery_reports import SOON_S, DeliveryReports
 from halog.runtime.replica.disk_effects import Disk
@@ -113,7 +113,7 @@ class Host:
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
-        self.leasing = Leasing(coordinator, self.copies, self.run)
+        self.leasing = LeaseRenewal(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
         self.log_questions = LogQuestions(log.bounds, lambda: self._session is not self._ending, telling.of_log)
         self.ask_log = self.log_questions.ask
@@ -121,8 +121,8 @@ class Host:
         self.spread = settling.spread
         self.ask_decision = settling.ask_decision
         self.members: Membership
-        self.pacing = Pacing(self)
-        self.placing = Placing(self)
+        self.pacing = ReadPace(self)
+        self.placing = CopyPlacement(self)
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self.disk = Disk(store)
         self._session: LogSession
@@ -133,7 +133,7 @@ class Host:
         self.to_stir: list[Callable[[], None]] = []
         """Called after each batch of the log that was read."""
         self._roles_seen = roles_seen
-        self._refreshing = Refreshing(coordinator, self.table_seen)
+        self._refreshing = TableRefresh(coordinator, self.table_seen)
         self._overrides = OverrideExpiry(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
@@ -336,7 +336,9 @@ class Host:
             self.members.send(node, frame)
 
     def tell_position(self, partition: str, effect: fx.TellPosition) -> None:
-        frame = frames.Told(partition, effect.round, effect.position, effect.eligible, effect.tail, effect.stood)
+        frame = frames.PositionReply(
+            partition, effect.round, effect.position, effect.eligible, effect.tail, effect.stood
+        )
         self.members.send(effect.node, frames.encode(frame))
 
     def push(self, partition: str, effect: fx.Push) -> None:

@@ -14,8 +14,8 @@ from halog.ports import Coordinator, UnknownResult
 from halog.runtime.replica.driver import Copy
 
 
-class Leasing:
-    """A host's `Leasing` renews the leases of its copies."""
+class LeaseRenewal:
+    """A host's `LeaseRenewal` renews the leases of its copies."""
 
     def __init__(
         self, coordinator: Coordinator, copies: Mapping[str, Copy], run: Callable[[Callable[[], None]], None]

@@ -20,7 +20,7 @@ PAUSE_S = 0.1
 """Between attempts at what is not to be had just now: a server that is back is found within this."""
 
 
-class Refreshing:
+class TableRefresh:
     """`seen(name, version, table)` is called with what was read. `pause_s`: between attempts."""
 
     def __init__(

@@ -53,8 +53,8 @@ def wait_for_bytes(size: int, rate: Callable[[], int], pause: Callable[[float], 
     return True
 
 
-class Pacing:
-    """A host's `Pacing` has copies read no faster than their tables say."""
+class ReadPace:
+    """A host's `ReadPace` has copies read no faster than their tables say."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

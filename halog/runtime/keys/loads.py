@@ -43,7 +43,7 @@ class PartitionLoads:
     def __init__(
         self,
         router: Router,
-        here: Callable[[], frames.LoadsAre] | None = None,
+        here: Callable[[], frames.LoadsReply] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         ask_s: float = ASK_S,
@@ -54,7 +54,7 @@ class PartitionLoads:
         self._ask_s = ask_s
         self._router = router
         self._here = here
-        self._told: dict[str, tuple[float, frames.LoadsAre]] = {}
+        self._told: dict[str, tuple[float, frames.LoadsReply]] = {}
         """By node: when it was asked, and what it said."""
         self._placed: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -126,11 +126,11 @@ class PartitionLoads:
             for partition in told.objects:  # what was placed before it was asked is among them, or never will be
                 self._placed[partition] -= before[partition]
 
-    def _answer(self, node: str) -> frames.LoadsAre:
+    def _answer(self, node: str) -> frames.LoadsReply:
         if node == self._router.me and self._here is not None:
             return self._here()
         reply = self._router.request(node, frames.Loads(), self._ask_s)
-        if not isinstance(reply, frames.LoadsAre):
+        if not isinstance(reply, frames.LoadsReply):
             raise HalogError(f"{node} answered {type(reply).__name__}")
         return reply
 
@@ -154,7 +154,7 @@ def _counted(router: Router, node: str) -> Mapping[str, int]:
     except HalogError as error:
         logger.debug("node %s does not say how many objects it has: %s", node, error)
         return {}
-    return reply.objects if isinstance(reply, frames.LoadsAre) else {}
+    return reply.objects if isinstance(reply, frames.LoadsReply) else {}
 
 
 class _LazyStates(Mapping[str, PartitionState]):

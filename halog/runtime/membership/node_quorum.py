@@ -76,7 +76,7 @@ class _Watching(NamedTuple):
     changed: Callable[[], None]
 
 
-class Zoning:
+class NodeQuorum:
     """Says whether a hosting node may serve, in one run of it."""
 
     def __init__(self, me: str, zones: list[Zone], history: History) -> None:

@@ -9,10 +9,10 @@ from halog.ports import TopicPartition
 from restore.branch import Side, read_on
 
 if TYPE_CHECKING:
-    from halog.runtime.support.adapters import Remote
+    from halog.runtime.support.adapters import SiteAccess
 
 
-def closed_side(remote: Remote, here: str, partition: str, tp: TopicPartition) -> Side | str:
+def closed_side(remote: SiteAccess, here: str, partition: str, tp: TopicPartition) -> Side | str:
     """Return the other site's whole branch, or why it may still grow. It is whole if no epoch was begun behind the one
     it was closed with. An epoch that was begun and not opened yet may still be opened. A branch that mirrors site
     `here` grows no more by itself."""

@@ -73,11 +73,11 @@ class EpochReopening:
             if self._error is not None:
                 self._serves()
                 raise self._error
-            if isinstance(result, res.Happened):
+            if isinstance(result, res.Success):
                 return True
             if self._asked and not self._made:
                 return False
-            if isinstance(result, res.NotServing | res.Unknown):  # it may have opened all the same: to be begun again
+            if isinstance(result, res.InactiveCopy | res.Unknown):  # it may have opened all the same: to be begun again
                 raise EpochLost
             if time.monotonic() >= until:
                 raise DeadlineError(f"the epoch of {self._copy.name} did not end, or did not open again: {result}")

@@ -11,7 +11,7 @@ from halog.errors import RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import TopicPartition
 from halog.runtime.merge.closed_branch import closed_side
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from restore.branch import Side
 from restore.thread import Link, Thread
 
@@ -22,7 +22,7 @@ MARGIN_MS: Final = 60_000
 class RemoteDecisions:
     """A `RemoteDecisions` reads the decisions of one other site."""
 
-    def __init__(self, remote: Remote, here: str) -> None:
+    def __init__(self, remote: SiteAccess, here: str) -> None:
         self._remote = remote
         self._here = here
 

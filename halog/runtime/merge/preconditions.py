@@ -17,7 +17,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import LogError, RefusedError
 from halog.metadata.partition_tables import table_of
 from halog.ports import Entry, Log, TopicPartition
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.state_topic import SnapshotMark, last_position
 from restore.branch import places_of
 from restore.divergence import Behind, Fork, Place, Relation, compare, history_of, lineage_of, part_of
@@ -38,7 +38,7 @@ StateTopic = Callable[[str], str]
 class _SiteHistory(NamedTuple):
     """A `_SiteHistory` is one site's log, and the history in it."""
 
-    site: Remote
+    site: SiteAccess
     state: ChainState
     """The state where the history ends."""
     begins: int
@@ -47,7 +47,7 @@ class _SiteHistory(NamedTuple):
 
 
 def check(
-    own: Remote, source: Remote, table: PartitionTable, state_topic: StateTopic, begin: Mapping[str, int]
+    own: SiteAccess, source: SiteAccess, table: PartitionTable, state_topic: StateTopic, begin: Mapping[str, int]
 ) -> None:
     """Raise RefusedError if the histories parted behind several records, or if one of the logs does not go back to
     where they parted. LogError if no snapshot has what was trimmed of a log; DeadlineError. `begin`: by site, the
@@ -69,7 +69,7 @@ def check(
             raise _refused(one, first, place, own, source, table)
 
 
-def _several(fork: Fork, own: Remote, source: Remote, table: PartitionTable) -> RefusedError:
+def _several(fork: Fork, own: SiteAccess, source: SiteAccess, table: PartitionTable) -> RefusedError:
     return RefusedError(
         f"partition {table.name}: the histories of {own.name} and {source.name} have parted behind several records "
         f"({places_of(fork)}), as each has been merged with what the other one has: they cannot be made one. Nothing "
@@ -80,7 +80,7 @@ def _several(fork: Fork, own: Remote, source: Remote, table: PartitionTable) -> 
 
 
 def _refused(
-    one: _SiteHistory, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
+    one: _SiteHistory, first: int | None, place: Place, own: SiteAccess, source: SiteAccess, table: PartitionTable
 ) -> RefusedError:
     goes = "has nothing of its history any more" if first is None else f"goes back to lsn {first}"
     return RefusedError(
@@ -95,7 +95,9 @@ def _refused(
     )
 
 
-def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _SiteHistory:
+def _read(
+    site: SiteAccess, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int
+) -> _SiteHistory:
     """Read a site's history up to where it ends now."""
     begins, end = site.log.bounds(tp)
     begins = max(begins, held)

@@ -27,7 +27,7 @@ from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
 from halog.runtime.merge import preconditions as going_back
 from halog.runtime.merge.preconditions import StateTopic
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 LOOK_S: Final = 0.1
 
@@ -58,9 +58,9 @@ class RestoreCommand:
 
     def __init__(
         self,
-        own: Remote,
+        own: SiteAccess,
         state_topic: StateTopic,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         others: Iterable[str],
         timeout_s: float,
     ) -> None:
@@ -71,7 +71,7 @@ class RestoreCommand:
         self._reach = reach
         self._others = tuple(others)
         self._timeout_s = timeout_s
-        self._open: dict[str, Remote] = {}
+        self._open: dict[str, SiteAccess] = {}
         self._given_back: dict[str, RestoreRequest] = {}
         """By partition: the restore that it was given back after."""
 
@@ -82,7 +82,7 @@ class RestoreCommand:
         for remote in self._open.values():
             remote.close()
 
-    def remote(self, site: str) -> Remote:
+    def remote(self, site: str) -> SiteAccess:
         """Return that site, as it is reached from here. UnreachableError."""
         if site not in self._open:
             self._open[site] = self._reach(site)
@@ -156,7 +156,7 @@ class RestoreCommand:
         self._given_back |= heard.gave_back
         return site
 
-    def _gave_back(self, remote: Remote, table: PartitionTable) -> RestoreRequest | None:
+    def _gave_back(self, remote: SiteAccess, table: PartitionTable) -> RestoreRequest | None:
         """Return the restore of a partition that was merged there, that this site is to serve, and that was not changed
         there since."""
         theirs, last = its_table(remote.coordinator, table), restores.restore_of(remote.coordinator, table.name)

@@ -36,7 +36,7 @@ from halog.runtime.merge.in_doubt import RemoteDecisions
 from halog.runtime.merge.merge_paces import PACES, MergePaces
 from halog.runtime.merge.spark_results import SparkResults
 from halog.runtime.rpc.result_errors import to_error
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.schemas import Definitions, bring
 from halog.schema.versions import bringing
 from restore.branch import Side, branch
@@ -72,7 +72,7 @@ class RestoreDriver:
     def __init__(
         self,
         host: Host,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         compensate: Compensations,
         definitions: TopicPartition,
         due: Due,
@@ -182,7 +182,7 @@ class _PartitionRestore:
         host: Host,
         copy: Copy,
         asked: RestoreRequest,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         compensate: Compensations,
         due: Due,
         definitions: TopicPartition,
@@ -218,7 +218,7 @@ class _PartitionRestore:
 
     # --- a merge ---
 
-    def _merge(self, remote: Remote) -> None:
+    def _merge(self, remote: SiteAccess) -> None:
         theirs, ours = self._closed(remote), self._own.now().state
         ended = restores.closed_at(remote.coordinator, self._copy.name)
         if ended is not None and is_merged(ours, ended):
@@ -270,7 +270,7 @@ class _PartitionRestore:
         self._say(DONE, why, merge=name.hex(), result=result)
         classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
 
-    def _closed(self, remote: Remote) -> Side:
+    def _closed(self, remote: SiteAccess) -> Side:
         """Return the other site's branch, once it is closed."""
         for _ in range(int(self._paces.close_s / self._paces.look_s)):
             side = closed_branch.closed_side(remote, self._host.site, self._copy.name, self._copy.tp)
@@ -354,7 +354,7 @@ class _PartitionRestore:
                 result = told.get(timeout=HAND_OVER_S)
             except queue.Empty:
                 return f"not handed over to {to} within {HAND_OVER_S:g} s"
-            if isinstance(result, res.Happened):
+            if isinstance(result, res.Success):
                 return ""
             # it may have left the node list for a moment
             if time.monotonic() >= until or self._host.pause(self._paces.look_s):

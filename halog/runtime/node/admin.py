@@ -18,7 +18,7 @@ from halog.runtime.client.reads import Reads
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
 from halog.runtime.keys.key_owners import Places
-from halog.runtime.node.live_config import Configured
+from halog.runtime.node.live_config import LiveConfig
 from halog.runtime.placement.migration import migrate, wait_until_there
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.rpc import frames
@@ -31,7 +31,7 @@ class Operators:
     def __init__(
         self,
         asker: Asker,
-        configured: Configured,
+        configured: LiveConfig,
         coordinator: Coordinator,
         reads: Reads,
         places: Places,
@@ -89,7 +89,7 @@ class Operators:
         if reply is None:
             copy = self._asker.copies[partition]
             result = self._asker.wait(partition, lambda answer: copy.hand_over(to, answer, "asked for on this node"))
-            if not isinstance(result, res.Happened):
+            if not isinstance(result, res.Success):
                 raise to_error(result, partition)
 
     def rebalance(self, policy: str, config: Config | None = None, *, wait_s: float = 0.0) -> int:

@@ -23,7 +23,7 @@ from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.node.paces import Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
-from halog.runtime.rpc.remote_sites import Afar, FarPaces
+from halog.runtime.rpc.remote_sites import FarPaces, RemoteSites
 from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
 from halog.runtime.sites.divergence_count import DivergenceCount
 from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
@@ -38,7 +38,7 @@ from halog.runtime.topics.schemas import bring
 
 if TYPE_CHECKING:
     from halog.config import Config, PolicyConfig, TimingConfig
-    from halog.runtime.support.adapters import Adapters, Remote
+    from halog.runtime.support.adapters import Adapters, SiteAccess
 
 
 def make_telling(c: Config, a: Adapters, me: Member) -> EventReporter:
@@ -81,14 +81,14 @@ def homes_of(c: Config) -> set[str]:
     return {name for name, policy in c.policies.items() if policy.home}
 
 
-def make_afar(c: Config, a: Adapters, paces: FarPaces) -> Afar:
+def make_afar(c: Config, a: Adapters, paces: FarPaces) -> RemoteSites:
     """Return what asks other sites; a client has it, too."""
     definitions = TopicPartition(topic_names.schemas_topic(c), 0)
 
-    def prepare(remote: Remote) -> None:  # objects of classes that only this site has may be sent there
+    def prepare(remote: SiteAccess) -> None:  # objects of classes that only this site has may be sent there
         bring(a.log, remote.log, definitions)
 
-    return Afar(c, a.channel, a.reach, prepare, paces)
+    return RemoteSites(c, a.channel, a.reach, prepare, paces)
 
 
 class SiteElections:

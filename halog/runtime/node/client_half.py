@@ -18,7 +18,7 @@ from halog.runtime.keys.loads import PartitionLoads
 from halog.runtime.keys.routing import Routing
 from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.live_config import PartitionRules
-from halog.runtime.node.node_load import Counting
+from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.node.node_run import NodeRun
 from halog.runtime.remap.mover import Mover
 from halog.runtime.replica.delivery_reports import DeliveryReports
@@ -45,7 +45,7 @@ class ClientHalf:
         rules: PartitionRules,
         places: Places,
         known: Knowledge,
-        counting: Counting | None,
+        counting: LoadCounter | None,
         deliveries: DeliveryReports | None,
         execute: Execute,
     ) -> None:

@@ -44,7 +44,7 @@ class Identity(msgspec.Struct, frozen=True):
     id: str
 
 
-class Belongs(msgspec.Struct, frozen=True):
+class DirectoryOwner(msgspec.Struct, frozen=True):
     """A data directory remembers which cluster it belongs to. `id` is "" until its node was part of the cluster. `node`
     says which node it is; it is "" where an older halog noted it."""
 
@@ -56,13 +56,13 @@ class Belongs(msgspec.Struct, frozen=True):
 # --- the data directory ---
 
 
-def remembered(store: Store) -> Belongs | None:
+def remembered(store: Store) -> DirectoryOwner | None:
     """The cluster it was used in; None: none yet, or by a halog that did not note it."""
     data = store.get(_KEY)
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=Belongs)
+        return msgspec.json.decode(data, type=DirectoryOwner)
     except msgspec.MsgspecError as e:
         raise StoreError(f"which cluster the local store belongs to cannot be read: {e}", rebuild=True) from e
 
@@ -115,7 +115,7 @@ def _has_copies(store: Store, coordinator: Coordinator) -> bool:
 
 def remember(store: Store, config: Config, id_: str, node: str) -> None:
     """Note whose it is from now on."""
-    wanted = Belongs(config.cluster.name, id_, node)
+    wanted = DirectoryOwner(config.cluster.name, id_, node)
     if remembered(store) != wanted:
         store.write([(_KEY, msgspec.json.encode(wanted))], flush=True)
 

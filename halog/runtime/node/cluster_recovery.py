@@ -37,7 +37,7 @@ from halog.runtime.store.pushed_records import PushedRecords
 from halog.runtime.topics import topic_names
 
 
-class Recovered(msgspec.Struct, frozen=True):
+class RecoveredPartition(msgspec.Struct, frozen=True):
     """A partition is recovered with this. `table` is to be made; None: it has one. `replaces` is the version of one
     that names no history."""
 
@@ -62,7 +62,7 @@ class RecoveryPlan(msgspec.Struct, frozen=True):
     config: Config
     id: str
     """The cluster's; "": a new one."""
-    partitions: tuple[Recovered, ...]
+    partitions: tuple[RecoveredPartition, ...]
     empty: tuple[str, ...]
     """Partitions that never had a history: the first node makes them."""
     znodes: dict[str, bytes]
@@ -169,7 +169,7 @@ class RecoverySurvey:
             yield name, data if data is not None else agreement.mapping(self._config, name)
 
     def _mappings(
-        self, restored: Mapping[str, bytes], found: Sequence[Recovered]
+        self, restored: Mapping[str, bytes], found: Sequence[RecoveredPartition]
     ) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
         """Return the versions of those restored, and why it is not known what some versions in the logs say."""
         told, unsure = {}, {}
@@ -186,9 +186,9 @@ class RecoverySurvey:
 
     # --- partitions ---
 
-    def _partitions(self, whole: Config) -> tuple[list[Recovered], list[str]]:
+    def _partitions(self, whole: Config) -> tuple[list[RecoveredPartition], list[str]]:
         tables = partition_tables.read_versions(self._coordinator, self._coordinator.children("partitions"))
-        found: list[Recovered] = []
+        found: list[RecoveredPartition] = []
         empty: list[str] = []
         for policy in whole.policies:
             names = whole.partition_names(policy)
@@ -221,7 +221,7 @@ class RecoverySurvey:
 
     def _partition(
         self, config: Config, policy: str, name: str, index: int, there: tuple[int, PartitionTable] | None
-    ) -> Recovered | None:
+    ) -> RecoveredPartition | None:
         tp = TopicPartition(topic_names.log_topic(config, policy), index)
         state_tp = TopicPartition(topic_names.state_topic(config, policy), index)
         home = config.home_of(policy) if config.mirrored(policy) else ""
@@ -237,7 +237,7 @@ class RecoverySurvey:
         if history is None:
             return None
         if there is not None and there[1].log_id == history.log_id:
-            return Recovered(name, policy, tp, history, None)  # what only stores have its next election brings
+            return RecoveredPartition(name, policy, tp, history, None)  # what only stores have its next election brings
         if there is not None and there[1].epoch != NO_EPOCH:
             self._problems.append(
                 f"partition {name}: its table names history {there[1].log_id}, and its log has {history.log_id}: one "
@@ -249,7 +249,7 @@ class RecoverySurvey:
         base = kept or cluster._table(config, policy, name, index, _NOWHERE)
         made = _made(base, history, tail, tp, config.site.name, home)
         replaces, again = -1 if there is None else there[0], 0 if tail is None else len(tail.run)
-        return Recovered(name, policy, tp, history, made, replaces, kept is not None, tail, by, again)
+        return RecoveredPartition(name, policy, tp, history, made, replaces, kept is not None, tail, by, again)
 
     def _check_never_made(self, name: str, topic: str) -> None:
         """A policy, or partitions, that the configuration or a change has, and no node has made yet, have no log. A
@@ -267,8 +267,8 @@ class RecoverySurvey:
         return table if table is not None and table.log_id == history.log_id else None
 
     def _placed(
-        self, config: Config, found: list[Recovered], tables: Mapping[str, tuple[int, PartitionTable]]
-    ) -> list[Recovered]:
+        self, config: Config, found: list[RecoveredPartition], tables: Mapping[str, tuple[int, PartitionTable]]
+    ) -> list[RecoveredPartition]:
         """Return the partitions that no node remembers, placed as a new cluster's, beside the others."""
         known = [p.table for p in found if p.table is not None and p.remembered]
         known += [t for name, (_, t) in tables.items() if all(p.name != name or p.table is None for p in found)]
@@ -340,7 +340,7 @@ class RecoverySurvey:
                 made[path] = data
         return made
 
-    def _lost(self, found: Iterable[Recovered]) -> Iterator[str]:
+    def _lost(self, found: Iterable[RecoveredPartition]) -> Iterator[str]:
         made = [p for p in found if p.table is not None]
         if not made:
             return

@@ -16,8 +16,8 @@ from halog.metadata import nodes
 from halog.metadata.identity import who
 from halog.ports import Coordinator, Log
 from halog.runtime.node import cluster_identity as belonging
-from halog.runtime.node.cluster_recovery import Progress, Recovered, RecoveryPlan
-from halog.runtime.node.log_repair import Appending
+from halog.runtime.node.cluster_recovery import Progress, RecoveredPartition, RecoveryPlan
+from halog.runtime.node.log_repair import LogAppender
 from halog.runtime.support.clock import wall_ms
 from halog.runtime.topics.state_topic import FORMAT, WITH_LEDGER, WITH_MAPPING, SnapshotMark
 
@@ -34,7 +34,7 @@ def carry_out(plan: RecoveryPlan, log: Log, coordinator: Coordinator, said: Prog
         for one in plan.partitions:
             if one.tail is not None and one.table is not None:
                 said(f"partition {one.name}: {one.again} commits of the store of {one.held_by} go into its log")
-                appending = Appending(log, one.tp, one.history.state, one.history.end)
+                appending = LogAppender(log, one.tp, one.history.state, one.history.end)
                 appending.append(one.tail, one.table.epoch)
         belonging.identified(coordinator, plan.id)
         for path, data in sorted(plan.znodes.items()):
@@ -71,7 +71,7 @@ def _announce(coordinator: Coordinator) -> None:
         raise
 
 
-def _make(coordinator: Coordinator, one: Recovered) -> None:
+def _make(coordinator: Coordinator, one: RecoveredPartition) -> None:
     assert one.table is not None
     history, path = one.history, f"partitions/{one.name}"
     if history.marker is not None:

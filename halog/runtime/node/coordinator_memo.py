@@ -56,7 +56,7 @@ def noted(store: Store) -> dict[str, NotedZnode]:
     return found
 
 
-class Remembering:
+class CoordinatorMemo:
     """Keeps in a node's store what the coordinator has."""
 
     def __init__(

@@ -27,7 +27,7 @@ NAMED_KEYS = 20
 """Keys that a warning names; `halog config diff` shows all."""
 
 
-class Activated(NamedTuple):
+class ActiveConfig(NamedTuple):
     """A process runs with `config`; beside it are its own file, and the version that was active when it read it (0:
     none)."""
 
@@ -42,25 +42,25 @@ class Activated(NamedTuple):
         return ", ".join(keys[:NAMED_KEYS]) + more
 
 
-def of_file(own: Config, node: str) -> Activated:
+def of_file(own: Config, node: str) -> ActiveConfig:
     """Return what a process runs with where nobody can be asked for versions."""
-    return Activated(own, own)
+    return ActiveConfig(own, own)
 
 
-def in_force(own: Config, coordinator: Coordinator) -> Activated:
+def in_force(own: Config, coordinator: Coordinator) -> ActiveConfig:
     """Return what a process with this file is to run with now. ConfigError if file and active version do not fit each
     other."""
     version = read(coordinator).version
     if version is None:
-        return Activated(own, own)
+        return ActiveConfig(own, own)
     try:
         found = version.parsed()
     except ConfigError as error:
         raise ConfigError(f"{error.message}; a corrected file replaces it: `halog config activate`") from error
-    return Activated(merged(own, found), own, version.number)
+    return ActiveConfig(merged(own, found), own, version.number)
 
 
-def for_node(own: Config, coordinator: Coordinator, node: str) -> Activated:
+def for_node(own: Config, coordinator: Coordinator, node: str) -> ActiveConfig:
     """Return the same as `in_force`, and warn if the file says something else."""
     found = in_force(own, coordinator)
     if ignored := found.ignored(node):
@@ -73,10 +73,10 @@ def for_node(own: Config, coordinator: Coordinator, node: str) -> Activated:
     return found
 
 
-class Configured:
-    """`Configured` holds the configuration in force in one run of a process."""
+class LiveConfig:
+    """`LiveConfig` holds the configuration in force in one run of a process."""
 
-    def __init__(self, activated: Activated, history: History, apply: Callable[[Config], None]) -> None:
+    def __init__(self, activated: ActiveConfig, history: History, apply: Callable[[Config], None]) -> None:
         """Begin with what the process runs with. `apply` is given what takes effect at once; only nodes that host tell
         of it."""
         self._running = activated.config
@@ -147,7 +147,7 @@ class Configured:
 class PartitionRules:
     """`PartitionRules` say what the configuration in force asks of a partition."""
 
-    def __init__(self, configured: Configured, router: Router) -> None:
+    def __init__(self, configured: LiveConfig, router: Router) -> None:
         self._configured = configured
         self._router = router
 

@@ -22,8 +22,8 @@ ANSWER_S: Final = 60.0
 """For the log's acknowledgement of what was given to it."""
 
 
-class Appending:
-    """`Appending` writes to one partition's log. `state` is its history up to `offset`."""
+class LogAppender:
+    """`LogAppender` writes to one partition's log. `state` is its history up to `offset`."""
 
     def __init__(self, log: Log, tp: TopicPartition, state: ChainState, offset: int) -> None:
         self._log = log

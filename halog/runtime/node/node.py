@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import halog
-from halog.backend import Execute, Found, KnownMappings
+from halog.backend import CommittedObject, Execute, KnownMappings
 from halog.config import Config
 from halog.core.ids import Reference
 from halog.core.table.table import PartitionTable
@@ -33,7 +33,7 @@ from halog.runtime.host.services import NodeContext
 from halog.runtime.keys.key_owners import Places
 from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.addresses import check_bound, check_reachable, machine
-from halog.runtime.membership.node_quorum import Zoning, zones_of
+from halog.runtime.membership.node_quorum import NodeQuorum, zones_of
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, by_the_rules
 from halog.runtime.node import cluster_identity as belonging
@@ -41,10 +41,10 @@ from halog.runtime.node.admin import Operators
 from halog.runtime.node.assembly import OtherSites, make_host, make_telling
 from halog.runtime.node.client_half import ClientHalf, make_asker
 from halog.runtime.node.cluster_watch import CoordinatorWatch
-from halog.runtime.node.coordinator_memo import Remembering
+from halog.runtime.node.coordinator_memo import CoordinatorMemo
 from halog.runtime.node.knowledge import Knowledge
-from halog.runtime.node.live_config import Activated, Configured, PartitionRules
-from halog.runtime.node.node_load import Counting
+from halog.runtime.node.live_config import ActiveConfig, LiveConfig, PartitionRules
+from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.node.node_membership import NodeMembership
 from halog.runtime.node.node_run import NodeRun, begin_run
 from halog.runtime.node.paces import PACES, Paces
@@ -76,7 +76,7 @@ class Runtime:
 
     def __init__(
         self,
-        activated: Activated,
+        activated: ActiveConfig,
         name: str,
         adapters: Adapters,
         places: Places,
@@ -96,9 +96,9 @@ class Runtime:
         self._joined = False
         run = self._begin(config, name)
         telling = self.telling = make_telling(config, adapters, run.member)
-        self.zoning = Zoning(name, zones_of(config, name) if hosts else [], telling.history)
+        self.zoning = NodeQuorum(name, zones_of(config, name) if hosts else [], telling.history)
         apply = partial(_reconfigure, self.zoning, name) if hosts else _ignore
-        self.configured = Configured(activated, telling.history, apply)
+        self.configured = LiveConfig(activated, telling.history, apply)
         copies: dict[str, Copy] = {}
         self.copies: Mapping[str, Copy] = copies
         """The partitions hosted here."""
@@ -118,7 +118,7 @@ class Runtime:
         self.host: Host | None = make_host(
             config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen
         )
-        counting = Counting(self.host)
+        counting = LoadCounter(self.host)
         self._offer(config, run, places, execute, counting)
         self._take_part(config, run, witness, types)
         self._listen_by(config, execute, counting)
@@ -134,7 +134,7 @@ class Runtime:
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         return run
 
-    def _offer(self, config: Config, run: NodeRun, places: Places, execute: Execute, counting: Counting) -> None:
+    def _offer(self, config: Config, run: NodeRun, places: Places, execute: Execute, counting: LoadCounter) -> None:
         """Make what the application uses; its methods are those of `Backend`."""
         host, asker = self.host, self.asker
         rules = PartitionRules(self.configured, self.router)
@@ -191,7 +191,7 @@ class Runtime:
         members = None if host is None else self.members
         self._watch = CoordinatorWatch(a.coordinator, self._hello, self.asker, self._known, members, witness)
 
-    def _listen_by(self, config: Config, execute: Execute, counting: Counting) -> None:
+    def _listen_by(self, config: Config, execute: Execute, counting: LoadCounter) -> None:
         """Make what answers other nodes, and what carries out changes of mappings."""
         host = self.host
         self.service = Service(
@@ -279,7 +279,7 @@ class Runtime:
         rebalancing = AutoRebalance(lambda: self.config, lambda: self.configured.active, *others)
         if rebalancing.wanted:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
-        remembering = Remembering(
+        remembering = CoordinatorMemo(
             self.adapters.coordinator, host.store, lambda: self.router.tables.values(), self._known.mapping_changed
         )
         host.keep_on("remembering", partial(remembering.turn, host.pause))
@@ -335,7 +335,7 @@ class Runtime:
         copy = self.copies.get(partition)
         return copy is not None and copy.serving
 
-    def find(self, partition: str, key: bytes, mapping: int = 0) -> Found | None:
+    def find(self, partition: str, key: bytes, mapping: int = 0) -> CommittedObject | None:
         """See Backend."""
         copy = self.copies.get(partition)
         if copy is not None and copy.serving:
@@ -352,7 +352,7 @@ class Runtime:
         return status(self)
 
 
-def _reconfigure(zoning: Zoning, name: str, config: Config) -> None:
+def _reconfigure(zoning: NodeQuorum, name: str, config: Config) -> None:
     """Put into effect what of an activated version takes effect at once."""
     zoning.configure(zones_of(config, name))
 

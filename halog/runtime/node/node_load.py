@@ -20,7 +20,7 @@ WAIT_S: Final = 0.1
 MEMORY: Final = Path("/proc/meminfo")
 
 
-class Counting:
+class LoadCounter:
     """Tells the load of one node; `host` is None for a client, which has nothing to tell."""
 
     def __init__(self, host: Host | None) -> None:
@@ -29,7 +29,7 @@ class Counting:
         self._done = threading.Event()
         self._done.set()
 
-    def told(self) -> frames.LoadsAre:
+    def told(self) -> frames.LoadsReply:
         """Return what is known now; what is not counted yet is, for the next time."""
         copies: Mapping[str, Copy] = {} if self._host is None else dict(self._host.copies)
         serving = {name: copy for name, copy in copies.items() if copy.serving}
@@ -38,7 +38,7 @@ class Counting:
             self._begin(missing)
             self._done.wait(WAIT_S)
         counts = {name: copy.tally.objects for name, copy in serving.items()}
-        return frames.LoadsAre({name: n for name, n in counts.items() if n is not None}, cpu(), memory())
+        return frames.LoadsReply({name: n for name, n in counts.items() if n is not None}, cpu(), memory())
 
     def _begin(self, missing: list[Copy]) -> None:
         assert self._host is not None

@@ -12,7 +12,7 @@ from halog.runtime.events.reporter import EventReporter
 from halog.runtime.host.host import Host
 from halog.runtime.membership.challenges import Challenging
 from halog.runtime.membership.members import Membership
-from halog.runtime.membership.node_quorum import Zoning
+from halog.runtime.membership.node_quorum import NodeQuorum
 from halog.runtime.node.knowledge import Knowledge
 from halog.runtime.node.registration import Registration
 from halog.runtime.rpc import frames
@@ -30,7 +30,7 @@ class NodeMembership:
         hello: frames.Hello,
         known: Knowledge,
         host: Host | None,
-        zoning: Zoning,
+        zoning: NodeQuorum,
         registration: Registration,
         telling: EventReporter,
     ) -> None:

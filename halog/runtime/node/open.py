@@ -24,7 +24,7 @@ from halog.runtime.keys.routing import Routing
 from halog.runtime.membership.witness import Witness
 from halog.runtime.merge.compensation import Compensate, Compensation, TriggerCalls, most_of
 from halog.runtime.merge.merge_paces import MergePaces
-from halog.runtime.node.live_config import Activated, of_file
+from halog.runtime.node.live_config import ActiveConfig, of_file
 from halog.runtime.node.node import Runtime
 from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.node.partitions import Partitions
@@ -129,7 +129,7 @@ def node(
     *,
     registry: Registry = DEFAULT,
     adapters: Callable[[Config, str], Adapters] | None = None,
-    activated: Callable[[Config, str], Activated] | None = None,
+    activated: Callable[[Config, str], ActiveConfig] | None = None,
     witness: Witness | None = None,
     paces: Paces = PACES,
 ) -> RunningNode:
@@ -182,7 +182,7 @@ def _patiently(until: float, attempt: Callable[[], T]) -> T:
 
 
 def _joined(
-    known: Activated,
+    known: ActiveConfig,
     name: str,
     registry: Registry,
     adapters: Callable[[Config, str], Adapters],

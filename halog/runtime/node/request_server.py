@@ -16,7 +16,7 @@ from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, NothingToDoError, RefusedError
 from halog.ports import Peer
 from halog.runtime.client import vote_calls as ballots
-from halog.runtime.node.node_load import Counting
+from halog.runtime.node.node_load import LoadCounter
 from halog.runtime.replica import moment_server as looks
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.repeated_requests import RepeatedRequest, RepeatedRequests, encoded, send
@@ -59,7 +59,7 @@ class Service:
         known: Callable[[], Container[str]],
         telling: EventReporter,
         max_frame: int,
-        counting: Counting,
+        counting: LoadCounter,
         mover: Mover | None,
     ) -> None:
         """Listen for a node. `known` returns the nodes of the configuration in force. `max_frame` is how many bytes a
@@ -81,12 +81,12 @@ class Service:
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Handler] = {
             frames.Fetch: self._fetch,
-            frames.Leased: self._leased,
+            frames.LeasedFetch: self._leased,
             frames.Scan: self._scan,
             frames.Count: self._count,
-            frames.Look: self._look,
-            frames.LookThrough: self._look_through,
-            frames.LetGo: self._let_go,
+            frames.MomentFetch: self._look,
+            frames.MomentScan: self._look_through,
+            frames.MomentEnd: self._let_go,
             frames.Submit: self._submit,
             frames.PrepareRequest: self._prepare,
             frames.Decide: self._decide,
@@ -97,9 +97,9 @@ class Service:
             frames.Invoke: self._invoke,
             frames.AskOutcome: self._ask_outcome,
             frames.HandOverRequest: self._hand_over,
-            frames.StatusRequest: lambda peer, r: frames.StatusIs(self.status()),
+            frames.StatusRequest: lambda peer, r: frames.StatusReply(self.status()),
             frames.Move: self._move,
-            frames.CanMap: self._can_map,
+            frames.MappingQuestion: self._can_map,
             frames.Loads: self._loads,
         }
 
@@ -231,17 +231,17 @@ class Service:
         return reply
 
     def _leased(self, peer: Asking, r: object) -> frames.Reply:
-        assert isinstance(r, frames.Leased)
+        assert isinstance(r, frames.LeasedFetch)
         copy = self._active(r.partition, mapping=r.mapping)
         items = copy.find_leased(r.keys)
         copy.check_mapping(r.mapping)
-        return frames.Unleased() if items is None else page(items, self._room)
+        return frames.NoLease() if items is None else page(items, self._room)
 
     def _reach(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Reach)
         if not self._active(r.partition).wait_for(r.lsn, WAIT_S):
             raise NotActiveError(f"{self.hello.node} does not have lsn {r.lsn} of {r.partition}", partition=r.partition)
-        return frames.Valid()
+        return frames.Confirmation()
 
     def _barrier(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Barrier)
@@ -271,19 +271,19 @@ class Service:
         return reply
 
     def _look(self, peer: Asking, r: object) -> frames.Reply:
-        assert isinstance(r, frames.Look)
+        assert isinstance(r, frames.MomentFetch)
         copy = self._active(r.partition, mapping=r.mapping)
         return looks.look(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
 
     def _look_through(self, peer: Asking, r: object) -> frames.Reply:
-        assert isinstance(r, frames.LookThrough)
+        assert isinstance(r, frames.MomentScan)
         copy = self._active(r.partition, r.least, r.mapping)
         return looks.look_through(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
 
     def _let_go(self, peer: Asking, r: object) -> frames.Reply:
-        assert isinstance(r, frames.LetGo)
+        assert isinstance(r, frames.MomentEnd)
         self._active(r.partition).named.let_go(r.moment)
-        return frames.Valid()
+        return frames.Confirmation()
 
     def _submit(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Submit)
@@ -311,7 +311,7 @@ class Service:
 
         def answer(result: res.Result) -> None:
             how = ballots.stands(result, commit=r.commit)
-            said = None if how is None else frames.OutcomeIs(how, ballots.lsn_of(result))
+            said = None if how is None else frames.OutcomeReply(how, ballots.lsn_of(result))
             _send(peer, said or to_frame(to_error(result, r.partition)))
 
         self._follow(copy, ballots.decide(copy, r, answer))
@@ -329,7 +329,7 @@ class Service:
         copy = self._active(r.partition, r.least, r.mapping)
         copy.validate(r.reads)
         copy.check_mapping(r.mapping)
-        return frames.Valid()
+        return frames.Confirmation()
 
     def _move(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Move)
@@ -340,11 +340,11 @@ class Service:
         return self.mover.move(r.partition, r.keys, dict(zip(r.keys, r.versions)))
 
     def _can_map(self, peer: Asking, r: object) -> frames.Reply:
-        assert isinstance(r, frames.CanMap)
+        assert isinstance(r, frames.MappingQuestion)
         if self.mover is None:
             raise RefusedError(f"{self.hello.node} hosts nothing")
         self.mover.check_code(r.policy, r.layout)
-        return frames.Valid()
+        return frames.Confirmation()
 
     def _loads(self, peer: Asking, r: object) -> frames.Reply:
         self._online()
@@ -353,7 +353,7 @@ class Service:
     def _invoke(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)
         self._active(r.partition, r.invocation.least)
-        return frames.Answered(abridged(self.execute(r.partition, r.invocation), self._most_read))
+        return frames.InvocationReply(abridged(self.execute(r.partition, r.invocation), self._most_read))
 
     def _ask_outcome(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.AskOutcome)
@@ -363,7 +363,7 @@ class Service:
         assert isinstance(r, frames.HandOverRequest)
         copy = self._active(r.partition)
         if r.to == self.hello.node and r.again:  # it was asked for before, and is done
-            _send(peer, frames.Committed(copy.core.state.chain.state.lsn))
+            _send(peer, frames.CommitReply(copy.core.state.chain.state.lsn))
             return
         if r.to == self.hello.node:
             raise NothingToDoError(f"{r.to} is active for {r.partition} already")
@@ -372,7 +372,7 @@ class Service:
 
 
 def _outcome(result: res.Result, partition: str) -> frames.Reply:
-    return frames.Committed(result.lsn) if isinstance(result, res.Happened) else to_frame(to_error(result, partition))
+    return frames.CommitReply(result.lsn) if isinstance(result, res.Success) else to_frame(to_error(result, partition))
 
 
 def _send(to: Asking, reply: frames.Reply) -> None:

@@ -12,9 +12,9 @@ from halog.config.sites import plain
 from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
 from halog.ports import Store
 from halog.runtime.keys.key_owners import import_module
-from halog.runtime.node.live_config import Activated, for_node
+from halog.runtime.node.live_config import ActiveConfig, for_node
 from halog.runtime.store import replaced_mark as replaced
-from halog.runtime.support.adapters import Adapters, Remote
+from halog.runtime.support.adapters import Adapters, SiteAccess
 
 logger = logging.getLogger("halog.wiring")
 
@@ -81,7 +81,7 @@ def adapters_for(config: Config, name: str, patience_s: float = 0.0, answer_s: f
         raise
 
 
-def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
+def reach(config: Config, site: str, answer_s: float = math.inf) -> SiteAccess:
     """Reach another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
     from halog.adapters.kafka.log import KafkaLog
     from halog.adapters.zookeeper.coordinator import ANSWER_S, ZkCoordinator
@@ -92,13 +92,13 @@ def reach(config: Config, site: str, answer_s: float = math.inf) -> Remote:
     coordinator.connect(lambda state: None, min(usual_s, answer_s))
     coordinator.joined()
     try:
-        return Remote(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
+        return SiteAccess(site, KafkaLog(bootstrap, answer_s=answer_s), coordinator)
     except BaseException:
         coordinator.close()
         raise
 
 
-def active_version(own: Config, name: str) -> Activated:
+def active_version(own: Config, name: str) -> ActiveConfig:
     """Return what node `name` is to run with, by a short session of its own: what the adapters are built of is among
     it."""
     from halog.adapters.zookeeper.coordinator import ZkCoordinator

@@ -26,7 +26,7 @@ from halog.core.table.migration import no_list
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import DeadlineError, NodeListsError, RefusedError, UnknownNameError
 from halog.metadata.drains import unmark_behind
-from halog.metadata.partition_tables import Told, change_table
+from halog.metadata.partition_tables import TableReport, change_table
 from halog.ports import Coordinator
 from halog.runtime.placement.migration import LOOK_S, brought, going, refuse, target_of, why_not_nodes
 from halog.runtime.rpc.router import Router
@@ -82,7 +82,7 @@ def enable(
     partition: str,
     node: str,
     *,
-    told: Told,
+    told: TableReport,
     replace: bool = False,
 ) -> DefinitionResult:
     """Put the definition of `node` into effect (P7): the partition goes where it says. `up`: the registered nodes;
@@ -107,7 +107,7 @@ def enable(
 
 
 def disable(
-    coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, told: Told
+    coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, told: TableReport
 ) -> DefinitionResult:
     """End the hosting of `partition` on `node` (P7): the node leaves the node list, hands over if it is active, and
     deletes its copy. A partition's only node keeps it: it can be read there, and takes nothing new. `told` as for

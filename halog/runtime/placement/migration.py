@@ -18,7 +18,7 @@ from halog.core.table.migration import assigned, left, moving, paced, why_not, w
 from halog.core.table.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
 from halog.metadata.drains import unmark_behind
-from halog.metadata.partition_tables import Told, change_table
+from halog.metadata.partition_tables import TableReport, change_table
 from halog.ports import Coordinator
 from halog.runtime.placement.initial_placement import going_to_be
 from halog.runtime.rpc.router import Router
@@ -35,7 +35,7 @@ def migrate(
     nodes: Sequence[str],
     sync_replicas: int | None = None,
     *,
-    told: Told,
+    told: TableReport,
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:

@@ -37,7 +37,7 @@ from halog.errors import (
     VersionError,
 )
 from halog.metadata.drains import DrainMarkError, drained_at
-from halog.metadata.partition_tables import Told
+from halog.metadata.partition_tables import TableReport
 from halog.ports import MAX_ZNODE_BYTES, Coordinator, UnknownResult
 from halog.runtime.placement.bootstrap import by_hand
 from halog.runtime.placement.definitions import check_lists
@@ -297,7 +297,7 @@ def apply(
     timeout_s: float,
     progress: Progress = lambda states: None,
     *,
-    told: Told,
+    told: TableReport,
     copy_rate: int | None = None,
 ) -> dict[str, str]:
     """Move what waits, `at_once` partitions at a time, until nothing waits or moves; return how far each partition is.
@@ -349,7 +349,7 @@ def begin_some(
     states: dict[str, str],
     at_once: int,
     *,
-    told: Told,
+    told: TableReport,
     copy_rate: int | None = None,
 ) -> BeginResult:
     """Begin waiting moves until `at_once` are under way; return what was in the way, by partition. RefusedError if the
@@ -396,7 +396,12 @@ def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: st
 
 
 def _begin(
-    coordinator: Coordinator, config: Config, router: Router, move: PlannedMove, told: Told, copy_rate: int | None
+    coordinator: Coordinator,
+    config: Config,
+    router: Router,
+    move: PlannedMove,
+    told: TableReport,
+    copy_rate: int | None,
 ) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from halog.backend import Found, Work, Write
+from halog.backend import CommittedObject, Work, Write
 from halog.config.mapper import callable_of
 from halog.config.tuning import MAX_MOVE_PAUSE_MS
 from halog.core.keys.directory import (
@@ -85,7 +85,7 @@ Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 class ObjectFetch(Protocol):
     """Reads objects by their index keys, as `Backend.fetch` does."""
 
-    def __call__(self, partition: str, keys: Sequence[bytes], *, mapping: int) -> Sequence[Found | None]:
+    def __call__(self, partition: str, keys: Sequence[bytes], *, mapping: int) -> Sequence[CommittedObject | None]:
         """Return the objects under these keys; None for each that is not there."""
 
 
@@ -128,7 +128,7 @@ class Mover:
         except ConfigError as error:
             raise ConfigError(f"node {self._asker.name}: {error.message}", node=self._asker.name) from None
 
-    def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[OwnedObject, str] | None:
+    def misplaced(self, found: CommittedObject, copy: Copy, mapping: PolicyMapping) -> tuple[OwnedObject, str] | None:
         """Return an object or a directory entry that belongs elsewhere by this mapping, and its target; None if it
         stays. An object with an entry belongs where it is, unless that partition is to be emptied. Objects that are to
         get an entry, and entries that are to be removed, belong elsewhere until that is done. MapperError,
@@ -145,7 +145,7 @@ class Mover:
             to = copy.name if stays else choosing.next_of(owner, partial(self._made, found))
         return None if to == copy.name else (owned, to)
 
-    def _made(self, found: Found) -> NewObject:
+    def _made(self, found: CommittedObject) -> NewObject:
         definition = self._routing.places.definition(found.value[:ID_BYTES])
         try:
             return new_object(definition, found.value)
@@ -157,7 +157,7 @@ class Mover:
                 key=found.key,
             ) from error
 
-    def _route(self, found: Found) -> tuple[str, bytes]:
+    def _route(self, found: CommittedObject) -> tuple[str, bytes]:
         type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]
         known = self._routes.get(type_id)
         if known is None:
@@ -188,7 +188,9 @@ class Mover:
         for its in pieces(keys, key_size):
             self._asker.ask(partition, frames.Move(partition, its))
 
-    def move(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> frames.Moved:
+    def move(
+        self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN
+    ) -> frames.MoveReply:
         """Move those of these objects that belong elsewhere; this node must be active for the partition. `versions`:
         their versions by key, when they were found. Raises NotActiveError; ConflictError if an object was changed at
         every attempt; MapperError; AvailabilityError. The other objects have moved then: `evidence` has the counts
@@ -197,7 +199,7 @@ class Mover:
         if swept.problem is not None:
             swept.problem.evidence |= {"moved": swept.moved, "again": swept.again}
             raise swept.problem
-        return frames.Moved(swept.moved, swept.stayed, swept.again)
+        return frames.MoveReply(swept.moved, swept.stayed, swept.again)
 
     def sweep(
         self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN, *, urgent: bool = True
@@ -295,7 +297,9 @@ class Mover:
         self._last_moved[copy.name, moving.thread] = ended, ended - began
         return len(found)
 
-    def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:
+    def _unlisting(
+        self, copy: Copy, found: Sequence[CommittedObject], mapping: PolicyMapping
+    ) -> Iterator[tuple[str, Write]]:
         """Yield the writes that remove these entries and bring their objects here. ConflictError if an object is not
         where its entry says: it was changed just now."""
         entries = {object_key(f.key): standing(copy.name, f) for f in found}
@@ -303,7 +307,7 @@ class Mover:
         for key, now in entries.items():
             if now.said.partition != copy.name:
                 away.setdefault(now.said.partition, []).append(key)
-        objects: dict[bytes, Found] = {}
+        objects: dict[bytes, CommittedObject] = {}
         for partition, keys in away.items():
             there = self._fetch(partition, keys, mapping=mapping.version)
             objects |= {f.key: f for f in there if f is not None}
@@ -313,7 +317,7 @@ class Mover:
             yield from ((partition, Write(*row)) for partition, row in unlisting(key, objects.get(key), now))
 
     def _writes(
-        self, copy: Copy, to: str, found: Sequence[Found], mapping: PolicyMapping
+        self, copy: Copy, to: str, found: Sequence[CommittedObject], mapping: PolicyMapping
     ) -> Iterator[tuple[str, Write]]:
         """Yield the writes that carry these objects to partition `to`; an object's entry changes in the same
         transaction."""
@@ -325,7 +329,9 @@ class Mover:
                 yield copy.name, Write(DELETE, f.ref, f.key, None, f.version)
                 yield to, Write(CREATE, f.ref, f.key, f.value, -1)
 
-    def _entries(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Mapping[bytes, StoredEntry]:
+    def _entries(
+        self, copy: Copy, found: Sequence[CommittedObject], mapping: PolicyMapping
+    ) -> Mapping[bytes, StoredEntry]:
         """Return the entries by index key. ConflictError if an object is not where its entry says: it is being moved or
         deleted."""
         places = {}
@@ -348,7 +354,7 @@ class Mover:
         return known
 
 
-def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: OwnedObject) -> bool:
+def _is_of_the_other_kind(found: CommittedObject, copy: Copy, owner: Owner, owned: OwnedObject) -> bool:
     """Is it an object without an entry that is to get one, or an entry that is to be removed?"""
     if owner.listed == UNLISTING:
         return is_entry(found.key)
@@ -365,7 +371,7 @@ def _batches(
         yield batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
-def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
+def _found(copy: Copy, keys: Sequence[bytes]) -> list[CommittedObject]:
     """Return the objects under these keys, once no transaction in doubt holds them: an object may just be arriving.
     Objects that are held for longer are left out."""
     wanted = set(keys)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.config import Config
 from halog.core.keys.directory import is_entry
 from halog.core.keys.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
@@ -43,7 +43,7 @@ ASK_S = 5.0
 
 LOOK_S = 0.1
 
-Scan = Callable[[str], Iterator[Found]]
+Scan = Callable[[str], Iterator[CommittedObject]]
 """Reads all objects of a partition."""
 
 
@@ -160,7 +160,7 @@ def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
     for node in sorted(n.name for n in router.nodes.values() if n.hosts):
         try:
             if node != router.me:
-                router.request(node, frames.CanMap(policy, layout), ASK_S)
+                router.request(node, frames.MappingQuestion(policy, layout), ASK_S)
         except AvailabilityError as error:
             cannot.append(f"node {node} does not answer ({error.message})")
         except HalogError as error:

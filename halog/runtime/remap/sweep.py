@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.errors import HalogError
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class SweepResult:
         self._versions = dict(versions)
         self._lock = threading.Lock()
 
-    def saw(self, found: Iterable[Found]) -> None:
+    def saw(self, found: Iterable[CommittedObject]) -> None:
         """Note that these objects were looked at, and count those that changed since the look before."""
         with self._lock:
             for f in found:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import ABSENT
 from halog.core.keys.directory import is_entry
 from halog.core.log.merge_parts import AppliedMerge
@@ -102,6 +102,6 @@ class _BatchCheck:
         self._consistency.count(header, said)
 
 
-def _brings(c: Change, found: Found | None) -> bool:
+def _brings(c: Change, found: CommittedObject | None) -> bool:
     """Say whether the reference can be new under this key, though nothing is created."""
     return c.value is not None and (found is None or found.ref != c.ref)

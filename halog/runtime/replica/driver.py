@@ -174,7 +174,7 @@ class Copy(CopyReader):
 
     def _post(self, event: ev.Event) -> None:
         if self.ended:
-            self._dismiss(res.NotServing(None))
+            self._dismiss(res.InactiveCopy(None))
             return
         (inbox := self._inbox).append(event)
         if self._busy:
@@ -399,7 +399,7 @@ class Copy(CopyReader):
     def after(self, action: Callable[[], None]) -> None:
         """Do `action` on this thread, once the lock is released and all answers are given. Called with the lock
         held."""
-        self._afters.append((lambda _: action(), res.Happened(0)))
+        self._afters.append((lambda _: action(), res.Success(0)))
 
     def _take_due(self) -> list[tuple[Answer, res.Result]]:
         """Return what is to be done once the lock is released."""

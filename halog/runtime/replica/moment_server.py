@@ -12,7 +12,9 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import page
 
 
-def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float, room: int) -> frames.Seen:
+def look(
+    copy: Copy, r: frames.MomentFetch, check: Callable[[], object], wait_s: float, room: int
+) -> frames.MomentReply:
     """Return the objects under some keys."""
     taken = _at(copy, r, r.keys, check, wait_s, prefixes=False)
     moment = r.moment or copy.named.name(taken)
@@ -21,16 +23,16 @@ def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float,
     past, find = MomentReader(taken.moment), copy.objects.find
     try:
         if len(r.keys) == 1:
-            return frames.Seen(moment, [past.of(r.keys[0], find(r.keys[0]))], end=True)
+            return frames.MomentReply(moment, [past.of(r.keys[0], find(r.keys[0]))], end=True)
         its = page((past.of(key, find(key)) for key in r.keys), room)
     except OverError:
         raise over(copy.name) from None
-    return frames.Seen(moment, its.items, its.end)
+    return frames.MomentReply(moment, its.items, its.end)
 
 
 def look_through(
-    copy: Copy, r: frames.LookThrough, check: Callable[[], object], wait_s: float, room: int
-) -> frames.Seen:
+    copy: Copy, r: frames.MomentScan, check: Callable[[], object], wait_s: float, room: int
+) -> frames.MomentReply:
     """Return a page of the objects under a prefix of keys. With the last page a scan that passes by is done, and its
     moment goes."""
     taken = _at(copy, r, (r.prefix,), check, wait_s, prefixes=True)
@@ -42,13 +44,13 @@ def look_through(
         raise over(copy.name) from None
     if r.passing and its.end:
         copy.named.let_go(r.moment)
-        return frames.Seen(b"", its.items, end=True)
-    return frames.Seen(r.moment or copy.named.name(taken, alone=r.passing), its.items, its.end)
+        return frames.MomentReply(b"", its.items, end=True)
+    return frames.MomentReply(r.moment or copy.named.name(taken, alone=r.passing), its.items, its.end)
 
 
 def _at(
     copy: Copy,
-    r: frames.Look | frames.LookThrough,
+    r: frames.MomentFetch | frames.MomentScan,
     under: Collection[bytes],
     check: Callable[[], object],
     wait_s: float,

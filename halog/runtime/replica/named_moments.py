@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.replica.moments import LIMIT, Moment
 from halog.errors import ConflictError
 from halog.runtime.support.clock import monotonic_ms
@@ -33,7 +33,7 @@ MANY = 20_000
 class ReadMoment(msgspec.Struct, eq=False):
     """Holds a moment at which transactions read."""
 
-    moment: Moment[Found]
+    moment: Moment[CommittedObject]
     doubted: Mapping[bytes, int]
     """What transactions in doubt would change at that moment, by index key, with the lsn since which it was in
     doubt."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.backend import Found, Work
+from halog.backend import CommittedObject, Work
 from halog.core.log import records
 from halog.runtime.store.object_table import ObjectTable
 
@@ -17,7 +17,7 @@ def presented(work: Work, objects: ObjectTable, *, keeps_before: bool) -> tuple[
     look = objects.lookup([w.key for w in work.writes])
     changes: list[records.Change] = []
     for w in work.writes:
-        before: Found | None = None
+        before: CommittedObject | None = None
         if w.op != records.CREATE or w.key not in found:
             before = look(w.key)
             found.setdefault(w.key, -1 if before is None else before.version)

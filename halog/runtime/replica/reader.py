@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from halog.backend import Found, Lag
+from halog.backend import CommittedObject, Lag
 from halog.core import events as ev, results as res
 from halog.core.log.provisional import EARLY, as_logged
 from halog.core.partition import Partition
@@ -53,7 +53,7 @@ class CopyReader:
                 changed = self.objects.first_changed([(key, as_logged(read, number)) for key, read in reads])
             held = None if changed is not None else self.held(key for key, _ in reads)
         if changed is not None:
-            raise to_error(res.Conflicted(*changed), self.name)
+            raise to_error(res.VersionConflict(*changed), self.name)
         if held is not None:
             raise to_error(held, self.name)
 
@@ -72,7 +72,7 @@ class CopyReader:
         """Raise RemappedError if objects may have moved since `version` of the mapping. To be called after what was
         read by it was taken."""
         if (now := self.core.state.ledger.mapping) > version:
-            raise to_error(res.Remapped(now), self.name)
+            raise to_error(res.StaleMapping(now), self.name)
 
     # --- leases ---
 
@@ -83,7 +83,7 @@ class CopyReader:
         leading = self.core.leading
         return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
 
-    def find_leased(self, keys: Sequence[bytes]) -> list[Found | None] | None:
+    def find_leased(self, keys: Sequence[bytes]) -> list[CommittedObject | None] | None:
         """Return the objects under these index keys, if nobody need be asked: taken in one epoch, whose lease still
         lasts."""
         leading = self.core.leading
@@ -142,7 +142,7 @@ class CopyReader:
 
     # --- locks ---
 
-    def held(self, keys: Iterable[bytes]) -> res.Locked | None:
+    def held(self, keys: Iterable[bytes]) -> res.LockConflict | None:
         """Return the first of these keys whose object a transaction in doubt would change."""
         locks = self.core.state.ledger.locks
         return locks.against(((key, 0) for key in keys), ()) if locks else None
@@ -159,11 +159,11 @@ class CopyReader:
             asked = [key for key in locks if key.startswith(under)] if prefixes else under
             before = [(key, tx) for key in asked for tx in locks.writers(key)]
 
-            def held() -> res.Locked | None:
+            def held() -> res.LockConflict | None:
                 if not self.serving:
                     return None
                 now = self.core.state.ledger.locks
-                return next((res.Locked(key, tx) for key, tx in before if tx in now.writers(key)), None)
+                return next((res.LockConflict(key, tx) for key, tx in before if tx in now.writers(key)), None)
 
             self.progress.wait_for(lambda: held() is None, timeout_s)
             locked = held()

@@ -55,7 +55,7 @@ class RepeatedRequest:
     def answer(self, reply: frames.Reply) -> None:
         """Send the answer to all who ask. Called once."""
         data = encoded(reply)
-        for peer in self._repeats.answered(self, data, kept=not isinstance(reply, frames.Failed)):
+        for peer in self._repeats.answered(self, data, kept=not isinstance(reply, frames.ErrorReply)):
             send(peer, data)
 
     def joined(self, peer: Peer) -> None:
@@ -142,7 +142,7 @@ def encoded(reply: frames.Reply) -> bytes:
         return frames.encode(reply)
     except Exception as e:
         what = ascii(f"{type(e).__name__}: {e}")[1:-1]
-        return frames.encode(frames.Failed("HalogError", f"the answer cannot be sent: {what}", {}))
+        return frames.encode(frames.ErrorReply("HalogError", f"the answer cannot be sent: {what}", {}))
 
 
 def send(peer: Peer, data: bytes) -> None:

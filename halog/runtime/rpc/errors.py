@@ -4,7 +4,7 @@ copy are made here, too."""
 from __future__ import annotations
 
 from halog import errors
-from halog.runtime.rpc.frames import Failed
+from halog.runtime.rpc.frames import ErrorReply
 
 
 def _tree(root: type[errors.HalogError]) -> dict[str, type[errors.HalogError]]:
@@ -17,18 +17,18 @@ def _tree(root: type[errors.HalogError]) -> dict[str, type[errors.HalogError]]:
 _CLASSES = _tree(errors.HalogError)
 
 
-def to_frame(error: BaseException) -> Failed:
+def to_frame(error: BaseException) -> ErrorReply:
     """Return any exception as a reply; what is not of the tree becomes a HalogError naming its class."""
     if isinstance(error, errors.HalogError) and type(error).__name__ in _CLASSES:
-        return Failed(type(error).__name__, error.message, {k: _plain(v) for k, v in error.evidence.items()})
+        return ErrorReply(type(error).__name__, error.message, {k: _plain(v) for k, v in error.evidence.items()})
     try:
         text = f"{type(error).__name__} on the active node: {error}"
     except BaseException:  # of its own text
         text = f"{type(error).__name__} on the active node"
-    return Failed("HalogError", text, {})
+    return ErrorReply("HalogError", text, {})
 
 
-def from_frame(failed: Failed) -> errors.HalogError:
+def from_frame(failed: ErrorReply) -> errors.HalogError:
     """The error a node answered."""
     cls = _CLASSES.get(failed.error, errors.HalogError)
     error = cls(failed.message)

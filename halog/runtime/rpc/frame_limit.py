@@ -55,7 +55,7 @@ def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str] | None:
         )
     if asked and isinstance(frame, frames.Submit | frames.PrepareRequest):
         return f"the commit in partition {frame.partition} ({_of(frame.work)})", "split the transaction"
-    if asked and isinstance(frame, frames.Fetch | frames.Leased):
+    if asked and isinstance(frame, frames.Fetch | frames.LeasedFetch):
         longest = max(map(len, frame.keys))
         return (
             f"the question for a key of {longest:,} bytes in partition {frame.partition}",

@@ -1,4 +1,5 @@
-"""Says which frames nodes exchange: MessagePack arrays tagged by name. `docs/protocol.md` specifies them.
+"""Says which frames nodes exchange: MessagePack arrays with a tag: the class's name unless `tag` says otherwise.
+`docs/protocol.md` specifies them by their tags.
 
 Control frames travel one way and unanswered on a node's own connection to another; requests travel on pooled
 connections and have exactly one reply. Every connection begins with `Hello`. Bytes that are no frame of ours close the
@@ -11,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from halog.backend import Found, Invocation, InvocationResult, Work
+from halog.backend import CommittedObject, Invocation, InvocationResult, Work
 from halog.core.ids import EpochId, Position
 from halog.core.keys.mapping import Layout
 from halog.errors import ConfigError, FrameError
@@ -84,7 +85,7 @@ class AskPosition(_Frame):
     round: int
 
 
-class Told(_Frame):
+class PositionReply(_Frame, tag="Told"):
     """This is the answer to AskPosition."""
 
     partition: str
@@ -107,7 +108,9 @@ class DeathNotice(_Frame, tag="Died"):
     secret: bytes
 
 
-Control = Hello | KeepAlive | Offline | Acks | FlushRequest | RecordPush | AskPosition | Told | Goodbye | DeathNotice
+Control = (
+    Hello | KeepAlive | Offline | Acks | FlushRequest | RecordPush | AskPosition | PositionReply | Goodbye | DeathNotice
+)
 
 
 # --- requests and replies ---
@@ -153,9 +156,9 @@ class Count(_Frame):
     """As in Fetch."""
 
 
-class Look(_Frame):
-    """`Look` asks for objects under index keys, as they were at a moment of the active node's. It is answered with
-    Seen."""
+class MomentFetch(_Frame, tag="Look"):
+    """`MomentFetch` asks for objects under index keys, as they were at a moment of the active node's. It is answered
+    with MomentReply."""
 
     partition: str
     keys: list[bytes]
@@ -167,9 +170,9 @@ class Look(_Frame):
     """As in Fetch."""
 
 
-class LookThrough(_Frame):
-    """`LookThrough` asks for a page of objects whose key starts with `prefix`, behind the key `behind`, as Look does.
-    It is answered with Seen."""
+class MomentScan(_Frame, tag="LookThrough"):
+    """`MomentScan` asks for a page of objects whose key starts with `prefix`, behind the key `behind`, as MomentFetch
+    does. It is answered with MomentReply."""
 
     partition: str
     prefix: bytes
@@ -181,11 +184,11 @@ class LookThrough(_Frame):
     least: int = 0
     """As in Fetch."""
     passing: bool = False
-    """Of a scan: its moment is its own, and is let go of with the last page, or by LetGo."""
+    """Of a scan: its moment is its own, and is let go of with the last page, or by MomentEnd."""
 
 
-class LetGo(_Frame):
-    """Nobody asks for this moment of a scan any more. Answered with Valid."""
+class MomentEnd(_Frame, tag="LetGo"):
+    """Nobody asks for this moment of a scan any more. Answered with Confirmation."""
 
     partition: str
     moment: bytes
@@ -203,7 +206,7 @@ class Submit(_Frame):
 
 class PrepareRequest(_Frame, tag="Prepare"):
     """`PrepareRequest` asks to vote on `work`, a part of transaction `tx` over `participants` (T1). It is answered with
-    Committed: the log has it; of the `last` vote, that of the first partition behind all others: the log has the
+    CommitReply: the log has it; of the `last` vote, that of the first partition behind all others: the log has the
     commit. `epoch`: see Submit."""
 
     partition: str
@@ -218,7 +221,7 @@ class PrepareRequest(_Frame, tag="Prepare"):
 
 class Decide(_Frame):
     """Commit or abort `tx`: as its first partition decides it (`decides`), or as that has decided. Answered with
-    OutcomeIs: "committed", "aborted", "expired", or "unknown": ask again."""
+    OutcomeReply: "committed", "aborted", "expired", or "unknown": ask again."""
 
     partition: str
     tx: bytes
@@ -238,14 +241,14 @@ class Votes(_Frame):
 
 
 class Reach(_Frame):
-    """Is everything up to `lsn` visible there? Answered with Valid when it is."""
+    """Is everything up to `lsn` visible there? Answered with Confirmation when it is."""
 
     partition: str
     lsn: int
 
 
-class Leased(_Frame):
-    """Committed objects under index keys, as the active node may say without asking anybody; else Unleased."""
+class LeasedFetch(_Frame, tag="Leased"):
+    """Committed objects under index keys, as the active node may say without asking anybody; else NoLease."""
 
     partition: str
     keys: list[bytes]
@@ -254,7 +257,7 @@ class Leased(_Frame):
 
 
 class Barrier(_Frame):
-    """Which lsn must reads have to miss nothing answered before this was asked? Answered with Committed."""
+    """Which lsn must reads have to miss nothing answered before this was asked? Answered with CommitReply."""
 
     partition: str
 
@@ -300,7 +303,7 @@ class HandOverRequest(_Frame, tag="HandOver"):
 
 
 class Move(_Frame):
-    """Move those objects of a partition, by index key, that belong elsewhere by now (T8). Answered with Moved."""
+    """Move those objects of a partition, by index key, that belong elsewhere by now (T8). Answered with MoveReply."""
 
     partition: str
     keys: list[bytes]
@@ -316,8 +319,9 @@ NUMBERED: Final = frozenset((Invoke, Move, HandOverRequest))
 """What may take longer than an attempt to ask for it."""
 
 
-class CanMap(_Frame):
-    """Would you know where keys of `policy` belong, if this were its layout? Answered with Valid, or ConfigError."""
+class MappingQuestion(_Frame, tag="CanMap"):
+    """Would you know where keys of `policy` belong, if this were its layout? Answered with Confirmation, or
+    ConfigError."""
 
     policy: str
     layout: Layout
@@ -333,12 +337,12 @@ class Loads(_Frame):
 
 Request = (
     Fetch
-    | Leased
+    | LeasedFetch
     | Reach
     | Scan
     | Count
-    | Look
-    | LookThrough
+    | MomentFetch
+    | MomentScan
     | Barrier
     | Submit
     | Validate
@@ -350,21 +354,21 @@ Request = (
     | Decide
     | Votes
     | Move
-    | CanMap
+    | MappingQuestion
     | Loads
-    | LetGo
+    | MomentEnd
 )
 
 
 class Objects(_Frame):
     """This is the reply to Fetch, Leased and Scan: the first of what was asked for, at least one if there is any."""
 
-    items: list[Found | None]
+    items: list[CommittedObject | None]
     end: bool
     """Is that all? Who asked goes on behind the last one if not, however few they are."""
 
 
-class Counted(_Frame):
+class CountReply(_Frame, tag="Counted"):
     """This is the reply to Count: how many of each type id, up to key `last`; `end`: these are all. `lsn`: the last one
     that was visible before."""
 
@@ -374,15 +378,15 @@ class Counted(_Frame):
     lsn: int
 
 
-class Seen(_Frame):
-    """This is the reply to Look and LookThrough: the name of the moment, and what was there, as in Objects."""
+class MomentReply(_Frame, tag="Seen"):
+    """This is the reply to MomentFetch and MomentScan: the name of the moment, and what was there, as in Objects."""
 
     moment: bytes
-    items: list[Found | None]
+    items: list[CommittedObject | None]
     end: bool
 
 
-class Moved(_Frame):
+class MoveReply(_Frame, tag="Moved"):
     """This is the reply to Move: how many moved, how many of those that are there did not, and how many looks at an
     object found it changed since the look before, so that it was mapped again."""
 
@@ -391,27 +395,27 @@ class Moved(_Frame):
     again: int = 0
 
 
-class Unleased(_Frame):
+class NoLease(_Frame, tag="Unleased"):
     """This is the reply to Leased: the node is active, as far as it knows, and without a lease just now."""
 
 
-class Committed(_Frame):
+class CommitReply(_Frame, tag="Committed"):
     """This is the reply to Submit, Barrier and HandOverRequest."""
 
     lsn: int
 
 
-class Valid(_Frame):
-    """This is the reply to Validate, Reach, LetGo and CanMap."""
+class Confirmation(_Frame, tag="Valid"):
+    """This is the reply to Validate, Reach, MomentEnd and MappingQuestion."""
 
 
-class Answered(_Frame):
+class InvocationReply(_Frame, tag="Answered"):
     """This is the reply to Invoke."""
 
     invoked: InvocationResult
 
 
-class OutcomeIs(_Frame):
+class OutcomeReply(_Frame, tag="OutcomeIs"):
     """This is the reply to AskOutcome: "happened" (with lsn), "did not happen", "expired" or "unknown"; and to
     Decide."""
 
@@ -433,7 +437,7 @@ class Doubt(msgspec.Struct, array_like=True, frozen=True):
     """The ids of the types that it would write."""
 
 
-class VotesAre(_Frame):
+class VotesReply(_Frame, tag="VotesAre"):
     """This is the reply to Votes. `doubts`: by id; `decided`: (id, committed, lsn)."""
 
     doubts: list[Doubt]
@@ -442,13 +446,13 @@ class VotesAre(_Frame):
     """Are these all that are in doubt?"""
 
 
-class StatusIs(_Frame):
+class StatusReply(_Frame, tag="StatusIs"):
     """This is the reply to StatusRequest, in plain values."""
 
     status: dict[str, object]
 
 
-class LoadsAre(_Frame):
+class LoadsReply(_Frame, tag="LoadsAre"):
     """This is the reply to Loads: objects by partition, of those that are counted already; of the host, processes that
     run or wait to run for each core, and the share of its memory in use; None: it does not say."""
 
@@ -457,7 +461,7 @@ class LoadsAre(_Frame):
     memory: float | None
 
 
-class Failed(_Frame):
+class ErrorReply(_Frame, tag="Failed"):
     """This is the reply where a request met an error of the halog tree, by class name."""
 
     error: str
@@ -467,18 +471,18 @@ class Failed(_Frame):
 
 Reply = (
     Objects
-    | Counted
-    | Seen
-    | Moved
-    | Unleased
-    | Committed
-    | Valid
-    | Answered
-    | OutcomeIs
-    | VotesAre
-    | StatusIs
-    | LoadsAre
-    | Failed
+    | CountReply
+    | MomentReply
+    | MoveReply
+    | NoLease
+    | CommitReply
+    | Confirmation
+    | InvocationReply
+    | OutcomeReply
+    | VotesReply
+    | StatusReply
+    | LoadsReply
+    | ErrorReply
 )
 
 _ENCODER = msgspec.msgpack.Encoder()

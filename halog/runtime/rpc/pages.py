@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from halog.backend import Found, InvocationResult
+from halog.backend import CommittedObject, InvocationResult
 from halog.runtime.rpc import frames
 from halog.schema.definition import ID_BYTES
 
@@ -38,15 +38,15 @@ def room_in(max_frame_bytes: int) -> int:
     return min(PAGE_BYTES, max_frame_bytes // 2)
 
 
-def size_of(found: Found | None) -> int:
+def size_of(found: CommittedObject | None) -> int:
     """Return how many bytes an object has in a frame, or a little more."""
     return 1 if found is None else len(found.value) + len(found.key) + ITEM_BYTES
 
 
-def page(found: Iterable[Found | None], room: int, limit: int = sys.maxsize) -> frames.Objects:
+def page(found: Iterable[CommittedObject | None], room: int, limit: int = sys.maxsize) -> frames.Objects:
     """Return the first of them, at least one, as many as `room` and `limit` take; its `end` says whether they are
     all."""
-    items: list[Found | None] = []
+    items: list[CommittedObject | None] = []
     for one in found:
         size = size_of(one)
         if items and (size > room or len(items) >= limit):
@@ -61,24 +61,24 @@ def abridged(invoked: InvocationResult, room: int) -> InvocationResult:
     fetches them by itself."""
     if sum(map(size_of, invoked.found)) <= room:
         return invoked
-    told: list[Found] = []
+    told: list[CommittedObject] = []
     for one in invoked.found:
         room -= size_of(one)
-        told.append(one if room >= 0 else Found(one.ref, one.version, b"", one.key))
+        told.append(one if room >= 0 else CommittedObject(one.ref, one.version, b"", one.key))
     return msgspec.structs.replace(invoked, found=tuple(told))
 
 
-def count(found: Iterable[Found], lsn: int) -> frames.Counted:
+def count(found: Iterable[CommittedObject], lsn: int) -> frames.CountReply:
     """Count how many of each type the first of them are, as many as `COUNTED` and `COUNTED_BYTES` take."""
     types: dict[bytes, int] = {}
     last, room, left = b"", COUNTED_BYTES, COUNTED
     for one in found:
         if not left or room < 0:
-            return frames.Counted(types, last, end=False, lsn=lsn)
+            return frames.CountReply(types, last, end=False, lsn=lsn)
         type_id = one.value[:ID_BYTES]
         types[type_id] = types.get(type_id, 0) + 1
         last, room, left = one.key, room - len(one.value), left - 1
-    return frames.Counted(types, last, end=True, lsn=lsn)
+    return frames.CountReply(types, last, end=True, lsn=lsn)
 
 
 def pieces(

@@ -22,7 +22,7 @@ from halog.errors import HalogError, PartitionUnavailableError
 from halog.metadata.nodes import read_nodes
 from halog.ports import Channel, UnknownResult, Versioned
 from halog.runtime.rpc.cluster_view import ClusterView
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 logger = logging.getLogger("halog.afar")
 
@@ -57,17 +57,17 @@ def mirrored(partition: str, site: str, why: str = "") -> PartitionUnavailableEr
     )
 
 
-class Far(ClusterView):
-    """A `Far` is one other site. `prepare` is called once it is reached, before anybody asks there; HalogErrors are
-    reasons to begin again."""
+class RemoteSite(ClusterView):
+    """A `RemoteSite` is one other site. `prepare` is called once it is reached, before anybody asks there;
+    HalogErrors are reasons to begin again."""
 
     def __init__(
         self,
         name: str,
         channel: Channel,
         addresses: Mapping[str, str],
-        reach: Callable[[str], Remote],
-        prepare: Callable[[Remote], None],
+        reach: Callable[[str], SiteAccess],
+        prepare: Callable[[SiteAccess], None],
         paces: FarPaces = PACES,
     ) -> None:
         super().__init__(channel, addresses)
@@ -81,7 +81,7 @@ class Far(ClusterView):
         self._watched: set[str] = set()
         self._lacking: set[str] = set()
         """Partitions that this site does not have."""
-        self._remote: Remote | None = None
+        self._remote: SiteAccess | None = None
         self._nodes_read = False
         self._thread: threading.Thread | None = None
         self._asked_at = 0.0
@@ -196,7 +196,7 @@ class Far(ClusterView):
             self.changed.notify_all()
             self.changed.wait_for(lambda: self._closing or not self._wanted <= self._watched, self._paces.look_s)
 
-    def _connected(self) -> Remote:
+    def _connected(self) -> SiteAccess:
         remote = self._reach(self.name)
         try:
             self.anew()
@@ -209,7 +209,7 @@ class Far(ClusterView):
         self._remote = remote
         return remote
 
-    def _watch(self, remote: Remote, partition: str) -> None:
+    def _watch(self, remote: SiteAccess, partition: str) -> None:
         path = f"partitions/{partition}"
         self._table_changed(path, remote.coordinator.get(path))
         remote.coordinator.watch(path, self._table_changed)
@@ -223,14 +223,14 @@ class Far(ClusterView):
         self._lacking.discard(table.name)
         self.table_seen(table.name, found.version, table)
 
-    def _nodes_changed(self, remote: Remote) -> None:
+    def _nodes_changed(self, remote: SiteAccess) -> None:
         """Read the nodes. The watch tells a change once: what cannot be read now is read by the next turn."""
         try:
             self._read_nodes(remote)
         except (HalogError, UnknownResult) as e:
             logger.debug("the nodes of site %s could not be read: %s", self.name, e)
 
-    def _read_nodes(self, remote: Remote) -> None:
+    def _read_nodes(self, remote: SiteAccess) -> None:
         self._nodes_read = False
         self.nodes_seen(read_nodes(remote.coordinator, remote.coordinator.children("nodes")))
         self._nodes_read = True
@@ -270,26 +270,26 @@ class Far(ClusterView):
             self.changed.wait_for(lambda: self._closing or bool(self._wanted))
 
 
-class Afar:
-    """`Afar` knows all other sites that requests may go to."""
+class RemoteSites:
+    """`RemoteSites` knows all other sites that requests may go to."""
 
     def __init__(
         self,
         config: Config,
         channel: Channel,
-        reach: Callable[[str], Remote],
-        prepare: Callable[[Remote], None],
+        reach: Callable[[str], SiteAccess],
+        prepare: Callable[[SiteAccess], None],
         paces: FarPaces = PACES,
     ) -> None:
         self._here = config.site.name
         self.sites = {
-            name: Far(name, channel, site.nodes, reach, prepare, paces)
+            name: RemoteSite(name, channel, site.nodes, reach, prepare, paces)
             for name, site in config.other_sites.items()
             if site.requests
         }
         self._named = config.other_sites.keys()
 
-    def serving(self, site: str, here: PartitionTable, until: float) -> Far:
+    def serving(self, site: str, here: PartitionTable, until: float) -> RemoteSite:
         """Return the site that is to serve the partition of this table of ours. PartitionUnavailableError says why it
         cannot be asked: for good, or now."""
         far = self.sites.get(site)

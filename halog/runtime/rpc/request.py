@@ -32,7 +32,7 @@ from halog.errors import (
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.frame_limit import too_large
-from halog.runtime.rpc.remote_sites import Far, mirrored
+from halog.runtime.rpc.remote_sites import RemoteSite, mirrored
 from halog.runtime.rpc.result_errors import closed_meanwhile, no_quorum, perhaps_done
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ _ASK: Final = "`node.outcome(tx)` says what became of it"
 _SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
 
 _STAYS: Final = frozenset(
-    (frames.HandOverRequest, frames.Votes, frames.Move, frames.CanMap, frames.Loads, frames.StatusRequest)
+    (frames.HandOverRequest, frames.Votes, frames.Move, frames.MappingQuestion, frames.Loads, frames.StatusRequest)
 )
 """Of operators, and of nodes among themselves: of one site."""
 
 
-class Open:
-    """One commit, or one vote, has an `Open` over all its requests: it says what may be, or become, of those that
+class OpenCommit:
+    """One commit, or one vote, has an `OpenCommit` over all its requests: it says what may be, or become, of those that
     nobody has settled."""
 
     __slots__ = ("_late", "epoch", "presented")
@@ -103,7 +103,7 @@ class Request:
         deadline_s: float,
         local: Callable[[], bool],
         site: str | None,
-        open_: Open,
+        open_: OpenCommit,
     ) -> None:
         self._router = router
         self._partition = partition
@@ -277,12 +277,12 @@ class Request:
 
     def _heard(self, where: ClusterView) -> None:
         self._failing = self._silent = None
-        if isinstance(where, Far):
+        if isinstance(where, RemoteSite):
             where.answers()
 
     def _check_known(self, where: ClusterView) -> None:
         """Nobody is active there: raises where nobody would tell if there were one."""
-        if isinstance(where, Far) and where.why and self._unknown is None:
+        if isinstance(where, RemoteSite) and where.why and self._unknown is None:
             raise mirrored(self._partition, where.name, where.why)
 
     def _unanswered(self, where: ClusterView, target: str | None, error: HalogError) -> None:
@@ -292,7 +292,7 @@ class Request:
         if error.evidence.get("sent", True):
             self._silent = error
             self._perhaps(error)
-        if isinstance(where, Far):
+        if isinstance(where, RemoteSite):
             self._check_line(where, target, error)
 
     def _perhaps(self, why: HalogError) -> None:
@@ -304,7 +304,7 @@ class Request:
         if isinstance(self._frame, _COUNTED):
             self._open.unanswered(self._at, self._frame.epoch)
 
-    def _check_line(self, far: Far, target: str | None, error: HalogError) -> None:
+    def _check_line(self, far: RemoteSite, target: str | None, error: HalogError) -> None:
         """Raises where the other site is not there. A takeover over there takes less time than two attempts; whoever
         asked has been waiting for that, who comes next need not."""
         now, stamp = time.monotonic(), far.stamp(self._partition)
@@ -327,7 +327,7 @@ class Request:
 
     def _too_late(self, where: ClusterView) -> HalogError:
         limit = f"within {self._deadline_s:g} s"
-        far = isinstance(where, Far)
+        far = isinstance(where, RemoteSite)
         missing = "" if far else self._router.missing(self._partition)
         if missing:
             limit += f": {missing}"
@@ -336,9 +336,9 @@ class Request:
             return OutcomeUnknownError(
                 f"partition {self._partition} gave no answer {limit}; {again}", partition=self._partition
             )
-        if isinstance(where, Far) and self._failing is not None:
+        if isinstance(where, RemoteSite) and self._failing is not None:
             return mirrored(self._partition, where.name, where.is_silent(self._why))
-        at = f" at site {where.name}{where.told_of(self._partition)}" if isinstance(where, Far) else ""
+        at = f" at site {where.name}{where.told_of(self._partition)}" if isinstance(where, RemoteSite) else ""
         if self._silent is not None:
             return self._no_answer(where, at)
         return PartitionUnavailableError(

@@ -12,15 +12,15 @@ from halog.runtime.rpc import frames
 def to_error(result: res.Result, partition: str) -> errors.HalogError:
     """Return the error that says what `result` says. `Happened` has none."""
     match result:
-        case res.Conflicted(key=key, expected=expected, found=found, settled=settled):
+        case res.VersionConflict(key=key, expected=expected, found=found, settled=settled):
             return _conflict(partition, key, expected, found, settled)
-        case res.Locked() | res.Otherwise() | res.Remapped():
+        case res.LockConflict() | res.OppositeDecision() | res.StaleMapping():
             return _not_now(partition, result)
-        case res.Duplicated(key=key):
+        case res.DuplicateKey(key=key):
             return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
-        case res.TooLarge():
+        case res.OversizedRecord():
             return _too_large(result)
-        case res.NotServing(active=active, epoch=epoch, elected=elected):
+        case res.InactiveCopy(active=active, epoch=epoch, elected=elected):
             said = f"{partition} is in epoch {epoch} by now" if epoch else f"this node is not active for {partition}"
             return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch, elected=elected)
         case res.Busy(limit=limit, of=of):
@@ -30,11 +30,11 @@ def to_error(result: res.Result, partition: str) -> errors.HalogError:
                 "the limit",
                 limit=limit,
             )
-        case res.TooFew():
+        case res.Shortage():
             return _too_few(partition, result)
-        case res.Refused(why=why):
+        case res.Refusal(why=why):
             return errors.RefusedError(why, partition=partition)
-        case res.Expired(horizon=horizon):
+        case res.ExpiredId(horizon=horizon):
             return errors.OutcomeUnknownError(
                 f"the transaction id is older than what {partition} remembers",
                 partition=partition,
@@ -46,7 +46,7 @@ def to_error(result: res.Result, partition: str) -> errors.HalogError:
             return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
 
 
-def _too_large(result: res.TooLarge) -> errors.RecordTooLargeError:
+def _too_large(result: res.OversizedRecord) -> errors.RecordTooLargeError:
     size, limit, key = result.size, result.limit, result.key
     if key is not None:
         return errors.RecordTooLargeError(object_too_large("an object", size, limit), size=size, limit=limit, key=key)
@@ -67,15 +67,17 @@ def object_too_large(name: str, size: int, limit: int) -> str:
     )
 
 
-def _not_now(partition: str, result: res.Locked | res.Otherwise | res.Remapped) -> errors.ConflictError:
-    if isinstance(result, res.Remapped):
+def _not_now(
+    partition: str, result: res.LockConflict | res.OppositeDecision | res.StaleMapping
+) -> errors.ConflictError:
+    if isinstance(result, res.StaleMapping):
         return errors.RemappedError(
             f"partition {partition} serves mapping version {result.now}; nothing was done; run the transaction again",
             partition=partition,
             mapping=result.now,
             settled_lsn=0,
         )
-    if isinstance(result, res.Otherwise):
+    if isinstance(result, res.OppositeDecision):
         return errors.ConflictError(
             f"the transaction took too long, and was given up in {partition}; nothing happened; run it again",
             partition=partition,
@@ -121,7 +123,7 @@ def clock_behind(error: errors.OutcomeUnknownError) -> errors.ConflictError:
     )
 
 
-def _too_few(partition: str, result: res.TooFew) -> errors.QuorumError:
+def _too_few(partition: str, result: res.Shortage) -> errors.QuorumError:
     have, needed = result.have, result.needed
     if result.of == "sync replicas":
         return errors.ReplicasError(
@@ -170,11 +172,11 @@ def _conflict(partition: str, key: bytes, expected: int, found: int, settled: in
 def settled(result: res.Result) -> frames.Reply:
     """Return the reply that says what became of a transaction."""
     match result:
-        case res.Happened(lsn=lsn):
-            return frames.OutcomeIs("happened", lsn)
-        case res.NotHappened():
-            return frames.OutcomeIs("did not happen", 0)
-        case res.Expired():
-            return frames.OutcomeIs("expired", 0)
+        case res.Success(lsn=lsn):
+            return frames.OutcomeReply("happened", lsn)
+        case res.Abort():
+            return frames.OutcomeReply("did not happen", 0)
+        case res.ExpiredId():
+            return frames.OutcomeReply("expired", 0)
         case _:
-            return frames.OutcomeIs("unknown", 0)
+            return frames.OutcomeReply("unknown", 0)

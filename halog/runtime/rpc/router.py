@@ -16,8 +16,8 @@ from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
 from halog.runtime.rpc.errors import from_frame
 from halog.runtime.rpc.own_state import OwnState
-from halog.runtime.rpc.remote_sites import Afar, mirrored
-from halog.runtime.rpc.request import HERE, Open, Request
+from halog.runtime.rpc.remote_sites import RemoteSites, mirrored
+from halog.runtime.rpc.request import HERE, OpenCommit, Request
 
 
 def _seen_by_nobody(name: str, version: int, table: PartitionTable) -> None:
@@ -47,7 +47,7 @@ class Router(ClusterView):
         attempt_s: float,
         site: str = "this one",
         *,
-        afar: Afar | None = None,
+        afar: RemoteSites | None = None,
         own: OwnState | None = None,
         seen: Callable[[str, int, PartitionTable], None] = _seen_by_nobody,
         served: Callable[[PartitionTable, str], None] = _served_for_nobody,
@@ -115,7 +115,7 @@ class Router(ClusterView):
         deadline_s: float,
         local: Callable[[], bool],
         site: str | None = None,
-        open_: Open | None = None,
+        open_: OpenCommit | None = None,
     ) -> frames.Reply:
         """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
         Raises LocalError as soon as `local()` says this very node is active; OutcomeUnknownError if an earlier attempt
@@ -124,7 +124,7 @@ class Router(ClusterView):
         if one is still to be reckoned with: it was for the epoch that refuses this one. `site`: not anywhere else; as a
         rule what it rests on says so. `open_`: of a commit, or a vote, what its earlier requests left open; behind it
         what all of them do. OutcomeUnknownError has its epoch as evidence, `epoch`."""
-        return Request(self, partition, frame, deadline_s, local, site, open_ or Open()).answer()
+        return Request(self, partition, frame, deadline_s, local, site, open_ or OpenCommit()).answer()
 
     def once(self, where: ClusterView, target: str | None, data: bytes, until: float) -> frames.Reply:
         """Make one attempt at one node."""
@@ -156,6 +156,6 @@ def _serving(table: PartitionTable) -> str:
 
 
 def _checked(reply: frames.Reply) -> frames.Reply:
-    if type(reply) is frames.Failed:
+    if type(reply) is frames.ErrorReply:
         raise from_frame(reply)
     return reply

@@ -30,7 +30,7 @@ from halog.metadata.log_holds import now_ms
 from halog.metadata.sync_waits import FRESH_S, SyncWait, note
 from halog.ports import Log, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime.sites.site_paces import PACES, SitePaces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -78,7 +78,7 @@ class AcknowledgementSender:
         host: Host,
         assignments: MirrorDuties,
         site: str,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         topic: TopicPartition,
         policies: Collection[str],
         paces: SitePaces = PACES,
@@ -92,7 +92,7 @@ class AcknowledgementSender:
         self._policies = policies
         self._repeat_s = paces.repeat_s
         self._stirred = threading.Event()
-        self._remote: Remote | None = None
+        self._remote: SiteAccess | None = None
         self._session: LogSession | None = None
         self._told: dict[str, tuple[EpochId, int]] = {}
         self._repeated_at = -math.inf
@@ -239,7 +239,7 @@ class SyncWaitWatch:
         host: Host,
         assignments: MirrorDuties,
         site: str,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         may_drop: Mapping[str, bool],
     ) -> None:
         """Take `may_drop`: for each policy whose commits are to wait for this site, whether they may go on without
@@ -249,7 +249,7 @@ class SyncWaitWatch:
         self._site = site
         self._reach = reach
         self._may_drop = may_drop
-        self._remote: Remote | None = None
+        self._remote: SiteAccess | None = None
         self._noted: dict[str, SyncWait] = {}
 
     def turn(self) -> None:

@@ -18,7 +18,7 @@ from halog.metadata.nodes import running
 from halog.metadata.partition_tables import table_of
 from halog.ports import Coordinator, LogSession, TopicPartition
 from halog.runtime.sites.relinquish import fence
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 AGAIN_S = 2.0
 """Pause between looks whether somebody over there has begun an epoch above the fence. It is longer than this site takes
@@ -28,7 +28,7 @@ to give its log away to a site whose log is its own."""
 class CatchUp:
     """A `CatchUp` follows one partition. `here`: the coordinator in which this site's mirror writes its standing."""
 
-    def __init__(self, here: Coordinator, remote: Remote, partition: str, *, again_s: float = AGAIN_S) -> None:
+    def __init__(self, here: Coordinator, remote: SiteAccess, partition: str, *, again_s: float = AGAIN_S) -> None:
         self._here = here
         self._remote = remote
         self._again_s = again_s

@@ -32,7 +32,7 @@ from halog.runtime.sites import split_watch as splits
 from halog.runtime.sites.relinquish import beginning
 from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.sites.split_watch import BranchCount, Split
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from restore.divergence import Behind, Fork, Place, compare, history_of
 from restore.touched import TouchCounter
 
@@ -83,7 +83,7 @@ class DivergenceCount:
     """Counts the splits that one host reports, on one thread."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], sites: Collection[str], paces: SitePaces = PACES
+        self, host: Host, reach: Callable[[str], SiteAccess], sites: Collection[str], paces: SitePaces = PACES
     ) -> None:
         """Take `sites`: the other ones."""
         self._host = host
@@ -163,7 +163,7 @@ class DivergenceCount:
             if remote is not None:
                 remote.close()
 
-    def _count_one(self, one: _LogPair, remote: Remote | None, why: str) -> None:
+    def _count_one(self, one: _LogPair, remote: SiteAccess | None, why: str) -> None:
         try:
             if remote is not None:
                 self._read_theirs(one, remote)
@@ -177,7 +177,7 @@ class DivergenceCount:
             again.counted_at = time.monotonic()
         self._write(one, why)
 
-    def _read_theirs(self, one: _LogPair, remote: Remote) -> None:
+    def _read_theirs(self, one: _LogPair, remote: SiteAccess) -> None:
         if one.theirs is None:
             start = self._start(one.copy, remote)
             one.theirs = TouchCounter(
@@ -187,7 +187,7 @@ class DivergenceCount:
         self._run(one.theirs.read_on(remote.log.bounds(one.copy.tp)[1]))
         one.theirs_at_ms = _ms()
 
-    def _start(self, copy: Copy, remote: Remote) -> Checkpoint:
+    def _start(self, copy: Copy, remote: SiteAccess) -> Checkpoint:
         """Return the last place in the other log whose history up to it is known."""
         begins = remote.log.bounds(copy.tp)[0]
         kept, offered = standing(self._host.coordinator, copy.name), places.offered(remote.coordinator, copy.name)

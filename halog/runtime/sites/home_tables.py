@@ -18,7 +18,7 @@ from halog.metadata.partition_tables import change_table, serves, table_of
 from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator
 from halog.runtime.sites.site_paces import PACES, SitePaces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 logger = logging.getLogger("halog.mirror")
 
@@ -33,10 +33,10 @@ class HomeTables:
     """Reads tables of partitions whose home is another site. They name that site's history, and no node here is to
     serve them. The home is asked only while this site has no table yet, so later this site starts without it."""
 
-    def __init__(self, config: Config, reach: Callable[[str], Remote], paces: SitePaces = PACES) -> None:
+    def __init__(self, config: Config, reach: Callable[[str], SiteAccess], paces: SitePaces = PACES) -> None:
         self._config = config
         self._reach = reach
-        self._open: dict[str, Remote] = {}
+        self._open: dict[str, SiteAccess] = {}
         self._until = time.monotonic() + paces.home_s
 
     def of(self, table: PartitionTable) -> PartitionTable:
@@ -77,7 +77,7 @@ class HomeTables:
 def returned(
     config: Config,
     coordinator: Coordinator,
-    reach: Callable[[str], Remote],
+    reach: Callable[[str], SiteAccess],
     tables: dict[str, tuple[int, PartitionTable]],
     me: Member,
 ) -> dict[str, tuple[int, PartitionTable]]:

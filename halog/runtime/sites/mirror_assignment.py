@@ -21,7 +21,7 @@ from halog.ports import Coordinator, TopicPartition
 from halog.runtime.sites.mirror_link import LOOK_S, MirrorLink
 from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.sites.site_paces import PACES, SitePaces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -58,7 +58,7 @@ class MirrorAssignment:
         self,
         host: Host,
         assignments: MirrorDuties,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         definitions: TopicPartition,
         others: Collection[str],
         paces: SitePaces = PACES,

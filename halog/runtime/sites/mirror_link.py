@@ -31,7 +31,7 @@ from halog.runtime.sites.mirrored_partition import MirroredPartition
 from halog.runtime.sites.owner_tracking import OwnerTracker
 from halog.runtime.sites.relinquish import Relinquishment, beginning
 from halog.runtime.sites.site_paces import PACES, SitePaces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.schemas import bring
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ a second."""
 class _Connection(NamedTuple):
     """A `_Connection` is what a link reads and writes by, while it stands."""
 
-    remote: Remote
+    remote: SiteAccess
     tail: LogTail
     """Follows the other site's log."""
     session: LogSession

@@ -20,7 +20,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
 from halog.metadata.partition_tables import change_table, serves
 from halog.runtime.sites.site_paces import PACES, SitePaces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -39,7 +39,7 @@ class OwnerTracker:
         self,
         host: Host,
         site: str,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         others: Collection[str],
         paces: SitePaces = PACES,
     ) -> None:

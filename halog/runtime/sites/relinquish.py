@@ -27,7 +27,7 @@ from halog.errors import LogError, PartedError
 from halog.metadata.partition_tables import change_table
 from halog.metadata.restore_requests import ClosedBranch, close
 from halog.ports import Coordinator, LogSession
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -49,7 +49,7 @@ class Relinquishment:
         self,
         host: Host,
         copy: Copy,
-        remote: Remote,
+        remote: SiteAccess,
         session: LogSession,
         start: Callable[[], Checkpoint],
         fenced: EpochId | None,

@@ -29,7 +29,7 @@ from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.sites.site_paces import PACES, SitePaces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -152,7 +152,7 @@ class SplitWatch:
     def __init__(
         self,
         host: Host,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         sites: Collection[str],
         homes: Collection[str],
         paces: SitePaces = PACES,
@@ -196,7 +196,7 @@ class SplitWatch:
             elif found[copy.name] is False:
                 self._end(copy, site, told=copy.name in told)
 
-    def _has_gone_on(self, remote: Remote, table: PartitionTable, *, named: bool) -> bool | None:
+    def _has_gone_on(self, remote: SiteAccess, table: PartitionTable, *, named: bool) -> bool | None:
         """Return whether the other site serves the partition, too, or has stopped and has what this one lacks. The
         latter is looked for if one of the two sites reports a split. None: the other site has stopped, and does not say
         what it has, as nobody there has compared it since. This compares epoch numbers, not clocks: the clocks of two

@@ -25,7 +25,7 @@ from halog.metadata.partition_tables import change_table, its_table, table_of
 from halog.metadata.site_lag import lacking
 from halog.ports import Coordinator
 from halog.runtime.sites.catch_up import CatchUp
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 LOOK_S = 0.1
 """Pause between looks at how far the mirror is."""
@@ -56,7 +56,7 @@ class _SwitchRequest:
 
     table: PartitionTable
     """This site's table."""
-    remote: Remote
+    remote: SiteAccess
     there: PartitionTable
     """The other site's table at the time of the request."""
     claims: int
@@ -75,11 +75,11 @@ class Switchover:
         self,
         coordinator: Coordinator,
         site: str,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         timeout_s: float,
         pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
         *,
-        level_by: Callable[[Coordinator, Remote, str], CatchUp] = CatchUp,
+        level_by: Callable[[Coordinator, SiteAccess, str], CatchUp] = CatchUp,
         at_once: int = AT_ONCE,
         hangs_s: float = HANGS_S,
     ) -> None:
@@ -115,7 +115,7 @@ class Switchover:
         self._asks = asks
         tables = [table_of(self._coordinator, name) for name in partitions]
         alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
-        remotes: dict[str, Remote | None] = {}
+        remotes: dict[str, SiteAccess | None] = {}
         try:
             for site in dict.fromkeys(t.owner for t in tables if t.owner and t.name not in alone):
                 remotes[site] = self._there(site, may_fork, [t for t in tables if t.owner == site])
@@ -130,7 +130,7 @@ class Switchover:
         self,
         tables: list[PartitionTable],
         alone: set[str],
-        remotes: dict[str, Remote | None],
+        remotes: dict[str, SiteAccess | None],
         done: Callable[[SwitchResult], None],
         may_fork: bool,
     ) -> list[SwitchResult]:
@@ -286,7 +286,7 @@ class Switchover:
             )
         return True
 
-    def _is_elsewhere(self, table: PartitionTable, remote: Remote | None, may_fork: bool) -> bool:
+    def _is_elsewhere(self, table: PartitionTable, remote: SiteAccess | None, may_fork: bool) -> bool:
         """Does a third site serve it by now, or may it? Then the one that this site mirrors cannot hand it over."""
         owner = "" if remote is None else table_of(remote.coordinator, table.name).owner
         if remote is None or owner in ("", self._site) or self._has_given_up(owner, table, remote.name):
@@ -316,7 +316,7 @@ class Switchover:
             there.close()
         return theirs is not None and theirs.owner in (to, self._site)
 
-    def _there(self, site: str, may_fork: bool, tables: list[PartitionTable]) -> Remote | None:
+    def _there(self, site: str, may_fork: bool, tables: list[PartitionTable]) -> SiteAccess | None:
         try:
             return self._reach(site)
         except (ConfigError, ClosedError):

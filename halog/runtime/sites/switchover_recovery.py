@@ -20,7 +20,7 @@ from halog.metadata.partition_tables import its_table
 from halog.ports import UnknownResult
 from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.sites.switchover import Switchover, SwitchResult
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.runtime.host.host import Host
@@ -40,7 +40,7 @@ class SwitchoverRecovery:
         self,
         host: Host,
         assignments: MirrorDuties,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         homes: Collection[str],
         paces: SitePaces = PACES,
     ) -> None:

@@ -27,7 +27,7 @@ from halog.metadata.site_ownership import given_up
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.sites.switchover import Switchover, SwitchResult
 from halog.runtime.sites.voting import SiteContact, SiteContacts, SiteVote, held, is_behind, write
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.support.clock import monotonic_ms
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Takeovers:
         host: Host,
         assignments: MirrorDuties,
         desks: SiteContacts,
-        reach: Callable[[str], Remote],
+        reach: Callable[[str], SiteAccess],
         votes: Mapping[str, int],
         policies: Mapping[str, TakeoverRule],
         rules: Mapping[str, str] = MappingProxyType({}),
@@ -212,7 +212,7 @@ class Takeovers:
         now = standing(self._host.coordinator, copy.name)
         return now is not None and now.parted
 
-    def _reached(self, patience_s: float, site: str) -> Remote:
+    def _reached(self, patience_s: float, site: str) -> SiteAccess:
         """Reach a site. It is not waited for if it was not reached a moment ago, or has been silent for so long since
         it was asked."""
         desk = self._desks.all.get(site)

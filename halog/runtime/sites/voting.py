@@ -32,7 +32,7 @@ from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
 from halog.metadata.partition_tables import its_table
 from halog.ports import Coordinator, UnknownResult
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 if TYPE_CHECKING:
     from halog.core.log.chain import ChainState
@@ -147,13 +147,13 @@ class SiteContact:
     """A `SiteContact` asks one site's coordinator, on a few threads. This site's own coordinator has one, too."""
 
     def __init__(
-        self, host: NodeContext, site: str, reach: Callable[[str], Remote] | None, *, again_s: float = AGAIN_S
+        self, host: NodeContext, site: str, reach: Callable[[str], SiteAccess] | None, *, again_s: float = AGAIN_S
     ) -> None:
         self.site = site
         self._again_s = again_s
         self._host = host
         self._reach = reach
-        self._remote: Remote | None = None
+        self._remote: SiteAccess | None = None
         self._lock = threading.Lock()
         self._not_before = 0.0
         self._asking = threading.Lock()
@@ -173,7 +173,7 @@ class SiteContact:
     def ask(self, what: Callable[[Coordinator], Told]) -> Told:
         """Return what that site's coordinator says. UnreachableError at once if it was not reached a moment ago. If it
         does not answer, it is connected anew. A refusal, or an entry that cannot be read, is an answer."""
-        remote: Remote | None = None
+        remote: SiteAccess | None = None
         with self._asking:
             self._owes_since = self._owes_since or time.monotonic()
         try:
@@ -225,7 +225,7 @@ class SiteContact:
         with suppress(HalogError):
             self._reached()
 
-    def _reached(self) -> Remote:
+    def _reached(self) -> SiteAccess:
         """Return the connection to the other site, which is kept."""
         assert self._reach is not None, self.site
         with self._lock:
@@ -244,7 +244,7 @@ class SiteContact:
         """Was there no answer the last time?"""
         return self._reach is not None and self._remote is None
 
-    def _lost(self, remote: Remote | None) -> None:
+    def _lost(self, remote: SiteAccess | None) -> None:
         """Close the connection, unless another one was made since: of several that ask, each meets the failure."""
         with self._lock:
             if remote is None or remote is not self._remote:
@@ -263,7 +263,7 @@ class SiteContact:
 class SiteContacts:
     """Holds the contacts of all sites, this one included."""
 
-    def __init__(self, host: NodeContext, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+    def __init__(self, host: NodeContext, reach: Callable[[str], SiteAccess], others: Collection[str]) -> None:
         self.own = SiteContact(host, host.site, None)
         self.all = {host.site: self.own, **{site: SiteContact(host, site, reach) for site in others}}
 

@@ -7,7 +7,7 @@ import struct
 
 import msgspec
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import REF_BYTES
 from halog.core.log.chain import ChainState
 from halog.errors import StoreError
@@ -45,7 +45,7 @@ def pack_object(lsn: int, ref: bytes, value: bytes) -> bytes:
     return _HEAD.pack(lsn, ref) + value
 
 
-def unpack_object(key: bytes, data: bytes) -> Found:
+def unpack_object(key: bytes, data: bytes) -> CommittedObject:
     """Decode what `pack_object` encoded."""
     lsn, ref = _HEAD.unpack_from(data)
-    return Found(ref, lsn, data[_HEAD.size :], key)
+    return CommittedObject(ref, lsn, data[_HEAD.size :], key)

@@ -27,7 +27,7 @@ from itertools import takewhile
 
 import msgspec
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.bounded import make_room
 from halog.core.ids import ABSENT
 from halog.core.log import records
@@ -89,12 +89,12 @@ class ObjectTable:
         self._t = self.prefix + b"t"
         self._x = self.prefix + b"x"
         self._p = position_key(log_id)
-        self.cache: dict[bytes, Found] = {}
-        self._early: dict[bytes, tuple[int, Found | None]] = {}
+        self.cache: dict[bytes, CommittedObject] = {}
+        self._early: dict[bytes, tuple[int, CommittedObject | None]] = {}
         """Index key → (lsn, object) of commits that are visible before the log has them; None: deleted."""
         self._outcomes = Outcomes()
         self.ledger = Ledger()
-        self.moments: Moments[Found] = Moments()
+        self.moments: Moments[CommittedObject] = Moments()
         """What objects were, for transactions that read at a moment. Whatever changes an object notes first what it
         was."""
         self._unsaved: dict[bytes, bytes | None] = {}
@@ -174,7 +174,7 @@ class ObjectTable:
         self._unsaved.update(self.items_for(made, lsn))
         self.show(made, meant.header.lsn)
 
-    def held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
+    def held(self, keys: Iterable[bytes]) -> dict[bytes, CommittedObject | None]:
         """Return objects as the log has them, stored or about to be. The cache is read, but not filled."""
         cached, early = self.cache.get, self._early
         found = {key: None if key in early else cached(key) for key in keys}
@@ -267,7 +267,7 @@ class ObjectTable:
             if c.value is None:
                 cache.pop(c.key, None)
             else:
-                cache[c.key] = Found(c.ref, version, c.value, c.key)
+                cache[c.key] = CommittedObject(c.ref, version, c.value, c.key)
         make_room(cache, self.limit)
 
     # --- before the log ---
@@ -283,7 +283,10 @@ class ObjectTable:
                 version = early_version(record.header.epoch.number, lsn) if lost_with_active else lsn
                 self._note(c.key for c in record.changes)
                 for c in record.changes:
-                    self._early[c.key] = lsn, None if c.value is None else Found(c.ref, version, c.value, c.key)
+                    self._early[c.key] = (
+                        lsn,
+                        None if c.value is None else CommittedObject(c.ref, version, c.value, c.key),
+                    )
                 self.show(record, version)
         finally:
             self.moments.end()
@@ -332,7 +335,7 @@ class ObjectTable:
                 found = self._early[key][1] if key in self._early else unpack_object(key, data) if data else None
                 note(key, found, 0 if found is None else len(found.value))
 
-    def moment(self) -> Moment[Found]:
+    def moment(self) -> Moment[CommittedObject]:
         """Return the moment of now: a `MomentReader` of it shows objects as they are now, whatever becomes of them."""
         now = self.moments.now
         if now is None:  # they are being changed
@@ -343,12 +346,12 @@ class ObjectTable:
 
     # --- reading ---
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes) -> CommittedObject | None:
         """Return the object under an index key, or None."""
         found = self.cache.get(key)
         return found if found is not None else self._fill(key)
 
-    def _fill(self, key: bytes) -> Found | None:
+    def _fill(self, key: bytes) -> CommittedObject | None:
         with self.lock:
             found = self._look(key)
             if found is not None and key not in self._early and self.ledger.locks.writer(key) is None:
@@ -356,7 +359,7 @@ class ObjectTable:
                 make_room(self.cache, self.limit)
             return found
 
-    def _look(self, key: bytes) -> Found | None:
+    def _look(self, key: bytes) -> CommittedObject | None:
         if key in self._early:
             return self._early[key][1]
         data = self._unsaved.get(self._k + key, b"")
@@ -364,7 +367,7 @@ class ObjectTable:
             data = self.store.get(self._k + key)
         return None if data is None else unpack_object(key, data)
 
-    def brief(self, keys: Iterable[bytes]) -> Iterator[Found | None]:
+    def brief(self, keys: Iterable[bytes]) -> Iterator[CommittedObject | None]:
         """Yield what `find` returns for each key, without the value. Who asks for many wants to know whether they are
         there; that is no reason to keep them in memory."""
         for key in keys:
@@ -372,13 +375,13 @@ class ObjectTable:
             if found is None:
                 with self.lock:
                     found = self._look(key)
-            yield None if found is None else Found(found.ref, found.version, b"", key)
+            yield None if found is None else CommittedObject(found.ref, found.version, b"", key)
 
-    def lookup(self, keys: Sequence[bytes]) -> Callable[[bytes], Found | None]:
+    def lookup(self, keys: Sequence[bytes]) -> Callable[[bytes], CommittedObject | None]:
         """Return a function that finds these objects; if they are many, they are looked up now."""
         return self.find if len(keys) < MANY else self.find_all(keys).get
 
-    def find_all(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
+    def find_all(self, keys: Iterable[bytes]) -> dict[bytes, CommittedObject | None]:
         """Return what `find` returns for each key. What is not in memory is looked up in one go, at half the cost of
         one by one."""
         found = {key: self.cache.get(key) for key in keys}
@@ -410,7 +413,9 @@ class ObjectTable:
                 return key, version, now
         return None
 
-    def scan(self, key_prefix: bytes, after: bytes = b"", past: MomentReader[Found] | None = None) -> Iterator[Found]:
+    def scan(
+        self, key_prefix: bytes, after: bytes = b"", past: MomentReader[CommittedObject] | None = None
+    ) -> Iterator[CommittedObject]:
         """Return the objects whose index key starts with `key_prefix` and is greater than `after`: as of the call, or
         as they were at the moment of `past`. Raises OverError."""
         with self.lock:

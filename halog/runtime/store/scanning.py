@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.ports import Snapshot
 from halog.runtime.store.encoding import unpack_object
 
 
-def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
+def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"") -> Iterator[CommittedObject]:
     """Yield objects of one partition whose index key starts with `key_prefix` and is greater than `after`, in key
     order."""
     n = len(prefix) + 1
@@ -18,7 +18,9 @@ def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"")
         yield unpack_object(k[n:], data)
 
 
-def merged(stored: Iterator[Found], others: Mapping[bytes, Found | None]) -> Iterator[Found]:
+def merged(
+    stored: Iterator[CommittedObject], others: Mapping[bytes, CommittedObject | None]
+) -> Iterator[CommittedObject]:
     """Yield stored objects with others over them, newer or older ones, by index key."""
     newer = deque(sorted(others))
     for found in stored:

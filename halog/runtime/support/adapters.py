@@ -10,8 +10,8 @@ from halog.errors import ConfigError
 from halog.ports import Channel, Coordinator, Log, Store
 
 
-class Remote(msgspec.Struct):
-    """A `Remote` is the way to another site: its log and its coordinator."""
+class SiteAccess(msgspec.Struct):
+    """A `SiteAccess` is the way to another site: its log and its coordinator."""
 
     name: str
     log: Log
@@ -23,7 +23,7 @@ class Remote(msgspec.Struct):
         self.log.close()
 
 
-def nowhere(site: str) -> Remote:
+def nowhere(site: str) -> SiteAccess:
     """Refuse every site with a ConfigError: this is the `reach` of a node that was given no way to other sites."""
     raise ConfigError(f"no way to site {site} was given", site=site)
 
@@ -36,7 +36,7 @@ class Adapters(msgspec.Struct):
     coordinator: Coordinator
     channel: Channel
     store: Store | None
-    reach: Callable[[str], Remote] = nowhere
+    reach: Callable[[str], SiteAccess] = nowhere
 
     def close(self) -> None:
         """Close all of them."""

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 
 import halog
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
@@ -324,7 +324,7 @@ class Cluster:
         if started is not None:  # the client may still know where it was before it was started again
             wait(lambda: node in router.nodes and router.nodes[node].incarnation >= started, f"{node} is known")
         reply = router.request(node, frames.StatusRequest(), 5.0)
-        assert isinstance(reply, frames.StatusIs)
+        assert isinstance(reply, frames.StatusReply)
         return reply.status
 
     def copies(self, node: str) -> dict[str, dict[str, Any]]:
@@ -334,7 +334,7 @@ class Cluster:
         except HalogError:
             return {}
 
-    def stored(self, node: str, partition: str) -> Iterator[Found]:
+    def stored(self, node: str, partition: str) -> Iterator[CommittedObject]:
         """Everything in a node's own copy."""
         after = b""
         while True:

@@ -58,8 +58,8 @@ def test_a_woken_zombie_may_answer_a_plain_read_with_what_was_and_answers_no_bar
             node.get(Aircraft, tail).land(1)
     cluster.wake(victim.node)
     refused, told = firm.answers(), [landings(node, a) for a in plain.answers()]
-    assert [type(a) for a in refused] == [frames.Failed] * len(mine), refused
-    assert {a.error for a in refused if isinstance(a, frames.Failed)} == {"NotActiveError"}
+    assert [type(a) for a in refused] == [frames.ErrorReply] * len(mine), refused
+    assert {a.error for a in refused if isinstance(a, frames.ErrorReply)} == {"NotActiveError"}
     assert set(told) <= {0, 1, None}
     print(f"plain reads of the zombie: {told.count(0)} of {len(told)} were old")
     for tail in mine.values():

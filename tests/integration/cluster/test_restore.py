@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from halog.backend import Found, Work
+from halog.backend import CommittedObject, Work
 from halog.errors import NotFoundError
 from tests.integration.cluster.checker import copies_equal
 from tests.integration.cluster.fleet import Aircraft, Flight, Pilot
@@ -33,7 +33,7 @@ def wipe(cluster: Cluster, names: Sequence[str]) -> None:
         shutil.rmtree(cluster.directory / name)
 
 
-def everything(cluster: Cluster) -> dict[str, dict[bytes, Found]]:
+def everything(cluster: Cluster) -> dict[str, dict[bytes, CommittedObject]]:
     """What all copies hold, once they hold the same."""
     wait(lambda: copies_equal(cluster), "all copies hold the same", 45)
     return {p: {f.key: f for f in cluster.stored("A", p)} for p in cluster.partitions()}

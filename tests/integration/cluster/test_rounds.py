@@ -91,7 +91,7 @@ def undecided(cluster: Cluster) -> int:
     for table in cluster.tables():
         assert table.active is not None
         reply = cluster.client().runtime.router.request(table.active.node, frames.Votes(table.name, [], 0), 5.0)
-        assert isinstance(reply, frames.VotesAre)
+        assert isinstance(reply, frames.VotesReply)
         count += len(reply.doubts)
     return count
 

@@ -13,7 +13,7 @@ from halog.ports import UnknownResult
 from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.sites.split_watch import parted
 from halog.runtime.sites.switchover import Switchover
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from restore.undoings import undoing
 from tests.sim.abroad.services import SiteCoordinator, SiteLog
 from tests.sim.coordinator import LATE_MS
@@ -124,7 +124,7 @@ class Operators:
     def _restore(self, site: str, *, two_way: bool) -> None:
         world, coordinator, reach = self._services(site)
         log: Any = SiteLog(world, world.asker())
-        own = Remote(site, log, coordinator)
+        own = SiteAccess(site, log, coordinator)
         timeout_s = self.rng.choice((10.0, 40.0))
         with RestoreCommand(own, lambda policy: "state", reach, (world.other,), timeout_s) as reuniting:
             tables = [table_of(coordinator, "p")]

@@ -15,7 +15,7 @@ from halog.errors import UnreachableError
 from halog.metadata.restore_requests import RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.sites.home_tables import returned
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from tests.sim.abroad.client import SiteClient
 from tests.sim.abroad.node import SiteNode
 from tests.sim.abroad.services import ARRIVED, TABLE, Asker, SiteCoordinator, SiteLog, Znodes
@@ -66,14 +66,14 @@ class SiteWorld(World):
     def asker(self, process: Process | None = None) -> Asker:
         return Asker(self.site, process)
 
-    def reach(self, asker: Asker) -> Callable[[str], Remote]:
+    def reach(self, asker: Asker) -> Callable[[str], SiteAccess]:
         """Over the line. UnreachableError."""
 
-        def reach(site: str) -> Remote:
+        def reach(site: str) -> SiteAccess:
             if self.pair.wire.way(self.site, site) is not Way.FINE:
                 raise UnreachableError(f"site {site} does not answer")
             there = self.pair.worlds[site]
-            return Remote(site, SiteLog(there, asker), SiteCoordinator(there, asker))  # type: ignore[arg-type]
+            return SiteAccess(site, SiteLog(there, asker), SiteCoordinator(there, asker))  # type: ignore[arg-type]
 
         return reach
 

@@ -26,7 +26,7 @@ class SiteChecks(Checks):
     def replied(self, p: Process, e: fx.Reply) -> None:
         super().replied(p, e)
         pair, request = self.world.pair, self.world.requests.get(e.token)
-        if request is None or not isinstance(e.result, res.Happened):
+        if request is None or not isinstance(e.result, res.Success):
             return
         if pair.takeover is not None:
             pair.takeover.acknowledged(p, request.tx)

@@ -28,7 +28,7 @@ from halog.cli import main as frame
 from halog.cli.shared.surroundings import Surroundings
 from halog.config import Config, load_config
 from halog.core.table.table import PartitionTable
-from halog.runtime.node.live_config import Activated, for_node
+from halog.runtime.node.live_config import ActiveConfig, for_node
 from halog.runtime.node.open import RunningNode, node
 from halog.runtime.support.adapters import Adapters
 from halog.schema import Decimals, Ref, Registry, managed
@@ -139,7 +139,7 @@ class Cluster:
         )
         return running
 
-    def activated(self, own: Config, name: str) -> Activated:
+    def activated(self, own: Config, name: str) -> ActiveConfig:
         coordinator = MemoryCoordinator(self.tree)
         coordinator.connect(lambda state: None)
         try:

@@ -99,7 +99,7 @@ def test_entries_fetched_before_stop_reading_are_not_taken_twice() -> None:
     core.step(ev.EntriesRead([(core.offset, second)]))
     assert core.effects == []
     core.acknowledge()
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
 
 
 def test_dropped_entries_leave_no_hole() -> None:
@@ -136,7 +136,7 @@ def asked(core: Core, number: int, attempt: int) -> res.Result:
 def test_happened_may_be_said_by_whoever_sees_it_accepted() -> None:
     core, script = replica()
     core.land(script.commit(epoch(1), 1))
-    assert asked(core, 1, 1) == res.Happened(2)
+    assert asked(core, 1, 1) == res.Success(2)
 
 
 def test_not_happened_needs_a_higher_epoch_that_opened() -> None:
@@ -145,7 +145,7 @@ def test_not_happened_needs_a_higher_epoch_that_opened() -> None:
     core.land(script.started(epoch(2)))
     assert isinstance(asked(core, 9, 1), res.Unknown)
     core.land(script.opened(epoch(2)))
-    assert asked(core, 9, 1) == res.NotHappened()
+    assert asked(core, 9, 1) == res.Abort()
     assert isinstance(asked(core, 9, 2), res.Unknown)
 
 
@@ -159,7 +159,7 @@ def test_what_may_be_forgotten_is_expired() -> None:
     outcomes = Outcomes([], horizon=tx(5)[:8])
     p = Partition(CopyState(A, 0, table(), ChainState(LOG_ID, SITE), 0, outcomes, SETTINGS, 0))
     (reply,) = p.step(ev.Asked(1, tx(5), 0), 0)
-    assert reply == fx.Reply(1, res.Expired(tx(5)[:8]))
+    assert reply == fx.Reply(1, res.ExpiredId(tx(5)[:8]))
 
 
 # --- elections ---

@@ -158,7 +158,7 @@ def verifying_epoch_ended() -> Core:
 def draining_call_off() -> Core:
     core = Core().draining()
     core.step(ev.Ticked(), after_ms=SETTINGS.drain_ms)
-    assert core.replies() == [res.Refused("B did not catch up in time")]
+    assert core.replies() == [res.Refusal("B did not catch up in time")]
     return core
 
 
@@ -184,7 +184,7 @@ def draining_epoch_ended() -> Core:
 def handing_handed_over() -> Core:
     core = Core().handing()
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     return core
 
 
@@ -253,7 +253,7 @@ def test_every_other_pair_is_an_error_naming_both(role: Role) -> None:
 def test_a_hand_over_happened_if_the_successor_is_quicker_than_our_acknowledgement() -> None:
     core = Core().handing()
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 @pytest.mark.feature("R1")
@@ -275,4 +275,4 @@ def test_a_copy_that_failed_answers_nothing_but_not_serving(role: Role) -> None:
     core.step(ev.LogLost("trimmed away"))
     assert core.of(fx.StopReading)
     core.submit(5)
-    assert isinstance(core.replies()[0], res.NotServing)
+    assert isinstance(core.replies()[0], res.InactiveCopy)

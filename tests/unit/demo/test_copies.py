@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.demo import cluster, verify_copies
 from halog.demo.model import Flight, Probe
 from halog.demo.result import CopyCheck
@@ -18,8 +18,8 @@ from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT
 
 
-def obj(key: bytes, version: int = 1, value: bytes = b"v", ref: bytes = b"r") -> Found:
-    return Found(ref, version, value, key)
+def obj(key: bytes, version: int = 1, value: bytes = b"v", ref: bytes = b"r") -> CommittedObject:
+    return CommittedObject(ref, version, value, key)
 
 
 SAME = [obj(b"a"), obj(b"b"), obj(b"c")]
@@ -39,7 +39,7 @@ def test_equal_copies_have_no_mismatch() -> None:
         [*SAME, SAME[2]],
     ],
 )
-def test_a_different_missing_or_doubled_object_is_one_mismatch(other: list[Found]) -> None:
+def test_a_different_missing_or_doubled_object_is_one_mismatch(other: list[CommittedObject]) -> None:
     assert verify_copies.compare_one([SAME, other, SAME]) == (3, 1)
     assert verify_copies.compare_one([other, SAME, SAME]) == (3, 1)
 
@@ -63,7 +63,7 @@ def test_a_store_is_read_page_by_page_from_the_named_node() -> None:
 
 def test_an_answer_that_is_no_page_is_an_error() -> None:
     with pytest.raises(HalogError, match="node B"):
-        list(verify_copies.read_store(lambda n, f, t: frames.Valid(), "B", "p-0"))
+        list(verify_copies.read_store(lambda n, f, t: frames.Confirmation(), "B", "p-0"))
 
 
 @pytest.mark.feature("P6")

@@ -15,7 +15,7 @@ from halog.core.sites.takeover_candidate import TakeoverCandidate
 from halog.errors import UnreachableError
 from halog.runtime.sites.takeover import TakeoverRule, Takeovers
 from halog.runtime.sites.voting import SiteContacts, held, write
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("Q1", "M5")
@@ -43,12 +43,12 @@ class Rig:
         for site in VOTES:
             self.renew(site)
 
-    def _reach(self, site: str) -> Remote:
+    def _reach(self, site: str) -> SiteAccess:
         if site in self.cut:
             raise UnreachableError(f"site {site} does not answer")
         log: Any = SimpleNamespace(close=lambda: None)
         coordinator: Any = SimpleNamespace(get=self.at[site].get, set=self.at[site].set, close=lambda: None)
-        return Remote(site, log, coordinator)
+        return SiteAccess(site, log, coordinator)
 
     def renew(self, site: str, to: str = "west") -> None:
         """By whoever serves."""

@@ -19,7 +19,7 @@ from halog.ports import UnknownResult
 from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.home_tables import returned
 from halog.runtime.sites.switchover import Switchover
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -91,7 +91,7 @@ class Level(CatchUp):
         return True
 
 
-def reached(site: Site) -> Remote:
+def reached(site: Site) -> SiteAccess:
     class Open:
         """Another command's stays open when this one's is closed."""
 
@@ -102,7 +102,7 @@ def reached(site: Site) -> Remote:
             pass
 
     there: Any = Open()
-    return Remote(site.name, there, there)
+    return SiteAccess(site.name, there, there)
 
 
 # --- taking ---
@@ -173,7 +173,7 @@ def test_what_another_command_has_taken_is_left_as_it_is(west: Site, east: Site,
 def test_a_node_that_closes_takes_nothing_over(west: Site, east: Site, asked_for: str) -> None:
     """It has not found out whether the other site answers."""
 
-    def closes(name: str) -> Remote:
+    def closes(name: str) -> SiteAccess:
         if asked_for == "the site that serves" or name == "south":
             raise ClosedError("the node closes")
         return reached(west)

@@ -14,7 +14,7 @@ from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.metadata.mirrors import COMPARES, MirrorStatus, write
 from halog.runtime.sites.catch_up import AGAIN_S, CatchUp
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -31,7 +31,7 @@ class Fenced(CatchUp):
         there.create("partitions/p", TABLE.to_bytes())
         write(here, "p", standing)
         log: Any = None
-        super().__init__(here, Remote("west", log, there), "p", again_s=again_s)
+        super().__init__(here, SiteAccess("west", log, there), "p", again_s=again_s)
         self._there = TABLE
         self._number = 5
         self.fenced = 3

@@ -19,7 +19,7 @@ from halog.errors import (
 from halog.runtime.node.paces import Paces
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
-from halog.runtime.rpc.remote_sites import Afar, FarPaces
+from halog.runtime.rpc.remote_sites import FarPaces, RemoteSites
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import AT_ONCE_S, NAMES, apart, note, promote, rename
 from tests.unit.sites.model import Flight, registry
@@ -253,7 +253,7 @@ def test_a_site_that_serves_it_no_more_names_the_one_that_does(west: Cluster, ea
     """Of three, this one mirrors the west, and the west has handed it over to the south."""
     table = msgspec.structs.replace(west.tables()["test-0"], owner="west")
     adapters = east.node(east.names[0]).runtime.adapters
-    there = Afar(east.config, adapters.channel, adapters.reach, lambda remote: None)
+    there = RemoteSites(east.config, adapters.channel, adapters.reach, lambda remote: None)
     coordinator = west.node(west.names[0]).runtime.adapters.coordinator
     found = coordinator.get("partitions/test-0")
     assert found is not None

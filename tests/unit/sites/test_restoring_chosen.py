@@ -11,7 +11,7 @@ import pytest
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE, RestoreRequest, restore_of
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator, mend, noted, split
@@ -29,9 +29,9 @@ def asked(
 ) -> tuple[dict[str, str], dict[str, RestoreRequest]]:
     """Which sources are chosen, and what becomes of it. `last`: the site that answers last."""
     adapters = at.node(at.names[0]).runtime.adapters
-    own = Remote(at.site, adapters.log, adapters.coordinator)
+    own = SiteAccess(at.site, adapters.log, adapters.coordinator)
 
-    def reach(site: str) -> Remote:
+    def reach(site: str) -> SiteAccess:
         if site == last:
             time.sleep(0.5)
         return adapters.reach(site)

@@ -18,7 +18,7 @@ from halog.metadata.restore_requests import DONE, FAILED, SETTLING, RestoreReque
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.merge import closed_branch, restore_driver as restoring, spark_results as classified
 from halog.runtime.merge.spark_results import ClassifiedResult
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
 from restore.compensation import Conflict, KeepSource, Replace, Verdict, by_default
@@ -54,7 +54,7 @@ def log_of(cluster: Cluster) -> Log:
 
 def closed(cluster: Cluster, source: str, name: str) -> Side:
     """Its branch, once it is closed."""
-    remote = Remote(cluster.site, log_of(cluster), coordinator(cluster))
+    remote = SiteAccess(cluster.site, log_of(cluster), coordinator(cluster))
     table = cluster.tables()[name]
 
     def look() -> Side | str:

@@ -17,7 +17,7 @@ from halog.runtime.merge import restore_driver as restoring
 from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.merge.restore_command import RestoreCommand
 from halog.runtime.node.paces import Paces
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
@@ -63,7 +63,10 @@ def reuniting_of(
 ) -> dict[str, str]:
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = [table for name, table in initiating.tables().items() if name in partitions]
-    own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
+    own, topics = (
+        SiteAccess(initiating.site, adapters.log, adapters.coordinator),
+        partial(state_topic, initiating.config),
+    )
     with RestoreCommand(own, topics, adapters.reach, [source.site], timeout_s) as asked:
         ended = asked.restore(tables, asked.sources(tables, {}), told=lambda name, now: None)
     return {name: r.phase for name, r in ended.items()}

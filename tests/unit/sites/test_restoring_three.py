@@ -13,7 +13,7 @@ from halog.metadata.restore_requests import DONE, RestoreRequest
 from halog.ports import TopicPartition
 from halog.runtime.merge import closed_branch
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.topic_names import state_topic
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
@@ -76,7 +76,10 @@ def named(initiating: Cluster, source: str, others: list[str]) -> dict[str, str]
     """`halog restore --source`."""
     adapters = initiating.node(initiating.names[0]).runtime.adapters
     tables = list(initiating.tables().values())
-    own, topics = Remote(initiating.site, adapters.log, adapters.coordinator), partial(state_topic, initiating.config)
+    own, topics = (
+        SiteAccess(initiating.site, adapters.log, adapters.coordinator),
+        partial(state_topic, initiating.config),
+    )
     with RestoreCommand(own, topics, adapters.reach, others, TAKES_S) as asked:
         sources = asked.sources(tables, dict.fromkeys(NAMES, source))
         ended = asked.restore(tables, sources, told=lambda name, now: None)

@@ -15,7 +15,7 @@ from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.runtime.sites import voting as site_votes
 from halog.runtime.sites.voting import SiteContacts, SiteVote, SiteVoting, held, write
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("Q1", "M5")
@@ -47,11 +47,11 @@ class Rig:
         self.leading: Any = SimpleNamespace(epoch=MINE, sites=SimpleNamespace(quorum=self.quorum))
         self.answers: list[str] = []
 
-    def _reach(self, site: str) -> Remote:
+    def _reach(self, site: str) -> SiteAccess:
         if self.cut:
             raise UnreachableError(f"site {site} does not answer")
         log: Any = SimpleNamespace(close=lambda: None)
-        return Remote(site, log, self.at[site])
+        return SiteAccess(site, log, self.at[site])
 
     def holds(self, site: str, of: str, epoch: EpochId | None) -> None:
         """That site's vote is `of`'s, renewed in `epoch` last."""

@@ -10,7 +10,7 @@ import pytest
 from halog.errors import RefusedError, UnreachableError
 from halog.metadata.restore_requests import DONE, NOTHING
 from halog.runtime.merge.restore_command import RestoreCommand
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import note, noted
 from tests.unit.sites.test_restoring_hindered import reuniting
@@ -87,7 +87,7 @@ def test_the_source_is_the_last_to_answer_and_nobody_waits_for_who_does_not(
     east.mend(), dr.mend()
     adapters, answered = west.node(west.names[0]).runtime.adapters, threading.Event()
 
-    def reach(site: str) -> Remote:
+    def reach(site: str) -> SiteAccess:
         if site == "lost":
             assert answered.wait(20)
             raise UnreachableError("site lost does not answer")
@@ -99,7 +99,7 @@ def test_the_source_is_the_last_to_answer_and_nobody_waits_for_who_does_not(
             threading.Timer(0.1, answered.set).start()
         return remote
 
-    own = Remote("west", adapters.log, adapters.coordinator)
+    own = SiteAccess("west", adapters.log, adapters.coordinator)
     with RestoreCommand(own, lambda policy: "state", reach, ["lost", "east", "dr"], 10) as asked:
         tables = list(west.tables().values())
         assert asked.sources(tables, {}) == dict.fromkeys(NAMES, last)

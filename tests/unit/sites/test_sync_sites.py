@@ -13,7 +13,7 @@ from halog.adapters.memory import MemoryLog
 from halog.core.ids import digest
 from halog.core.log import records
 from halog.core.log.chain import Chain
-from halog.core.results import TooFew
+from halog.core.results import Shortage
 from halog.errors import HalogError, RefusedError, SitesError
 from halog.metadata.restore_requests import DONE
 from halog.metadata.sync_waits import awaited
@@ -117,7 +117,7 @@ def closed(cluster: Cluster) -> bool:
     """Does no partition take commits, for want of a site?"""
     copies = [c for n in cluster.names for c in cluster.node(n).runtime.copies.values()]
     leading = [c.core.leading for c in copies if c.core.leading is not None]
-    return len(leading) == len(NAMES) and all(isinstance(one.writer.closed, TooFew) for one in leading)
+    return len(leading) == len(NAMES) and all(isinstance(one.writer.closed, Shortage) for one in leading)
 
 
 def waits(cluster: Cluster, waits_: bool) -> None:

@@ -19,10 +19,10 @@ from halog.core.settings import Settings, SiteVotes
 from halog.core.sites.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
 from halog.ports import LogSession
-from halog.runtime.host.assignment import Placing
+from halog.runtime.host.assignment import CopyPlacement
 from halog.runtime.sites.switchover import Switchover
 from halog.runtime.sites.voting import THREADS, SiteContact, SiteContacts, SiteVoting
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES
@@ -84,13 +84,13 @@ def test_a_start_that_fails_leaves_no_connection_to_another_site(monkeypatch: py
     """Copies ask for votes as soon as they are open, before all of them are."""
     made: list[MemoryCoordinator] = []
 
-    def reach(name: str) -> Remote:
+    def reach(name: str) -> SiteAccess:
         coordinator = MemoryCoordinator()
         coordinator.connect(lambda state: None)
         made.append(coordinator)
-        return Remote(name, MemoryLog(MemoryBroker()), coordinator)
+        return SiteAccess(name, MemoryLog(MemoryBroker()), coordinator)
 
-    def begin(placing: Placing, tables: object) -> None:
+    def begin(placing: CopyPlacement, tables: object) -> None:
         copy: Any = SimpleNamespace(name="test-0", post=lambda event: None)
         before = len(made)
         placing._host.ask_vote(copy, fx.AskVote(1, "east"))
@@ -99,7 +99,7 @@ def test_a_start_that_fails_leaves_no_connection_to_another_site(monkeypatch: py
 
     west = site("west", "quorum", EASTS)
     monkeypatch.setattr(west, "_reach", reach)
-    monkeypatch.setattr(Placing, "begin", begin)
+    monkeypatch.setattr(CopyPlacement, "begin", begin)
     with pytest.raises(UnreachableError, match="Kafka"):
         west.start()
     for coordinator in made:
@@ -134,10 +134,10 @@ def test_a_log_that_is_lost_holds_up_no_partition_for_the_one_before_it() -> Non
         for name in west.names:
             west.kill(name)
 
-        def deafened(name: str) -> Remote:
+        def deafened(name: str) -> SiteAccess:
             remote = east.node(east.names[0]).runtime.adapters.reach(name)
             deaf: Any = _Deaf(remote.log)
-            return Remote(name, deaf, remote.coordinator)
+            return SiteAccess(name, deaf, remote.coordinator)
 
         since = time.monotonic()
         own = east.node(east.names[0]).runtime.adapters.coordinator
@@ -157,7 +157,7 @@ def test_a_site_that_does_not_answer_is_not_asked_over_and_over(
     west, east = sites
     answers, reach = threading.Event(), east._reach
 
-    def hanging(name: str) -> Remote:
+    def hanging(name: str) -> SiteAccess:
         answers.wait(SOON_S)
         return reach(name)
 
@@ -213,7 +213,7 @@ def voting(coordinator: _Counting) -> tuple[SiteVoting, SiteContacts, Any, list[
     host: Any = SimpleNamespace(site="west", coordinator=coordinator, me=SimpleNamespace(node="west-A"))
     core = SimpleNamespace(state=SimpleNamespace(table=SimpleNamespace(policy="test")), leading=None)
     copy: Any = SimpleNamespace(name="test-0", core=core, post=told.append)
-    desks = SiteContacts(host, lambda name: Remote(name, None, None), ())  # type: ignore[arg-type]
+    desks = SiteContacts(host, lambda name: SiteAccess(name, None, None), ())  # type: ignore[arg-type]
     return SiteVoting(host, desks, {"test": AFTER_MS}), desks, copy, told
 
 
@@ -246,10 +246,10 @@ def test_a_question_that_was_asked_again_meanwhile_makes_no_other_one_late() -> 
 def test_one_that_answers_late_ends_no_newer_connection() -> None:
     made = list[Any]()
 
-    def reach(name: str) -> Remote:
+    def reach(name: str) -> SiteAccess:
         made.append(SimpleNamespace(closed=False))
         part: Any = SimpleNamespace(close=lambda one=made[-1]: setattr(one, "closed", True))
-        return Remote(name, part, part)
+        return SiteAccess(name, part, part)
 
     host: Any = SimpleNamespace(coordinator=None)
     desk = SiteContact(host, "east", reach, again_s=0.0)

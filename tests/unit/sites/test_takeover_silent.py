@@ -12,7 +12,7 @@ import pytest
 
 from halog.errors import ClosedError, UnreachableError
 from halog.runtime.sites.voting import SiteContact
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, holders, serves, site
@@ -63,10 +63,10 @@ class Afar(Cluster):
 
     line: Line
 
-    def _reach(self, site: str) -> Remote:
+    def _reach(self, site: str) -> SiteAccess:
         self.line.cross()
         remote = super()._reach(site)
-        return Remote(remote.name, self.line.through(remote.log), self.line.through(remote.coordinator))
+        return SiteAccess(remote.name, self.line.through(remote.log), self.line.through(remote.coordinator))
 
 
 @pytest.fixture(params=["quorum", "always"])
@@ -124,7 +124,7 @@ class Rig:
         part: Any = SimpleNamespace(get=self._get, close=lambda: None)
         self.closing = threading.Event()
         self.host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
-        self.desk = SiteContact(self.host, "west", lambda name: Remote(name, part, self.line.through(part)))
+        self.desk = SiteContact(self.host, "west", lambda name: SiteAccess(name, part, self.line.through(part)))
 
     def _get(self, path: str) -> None:
         self.asked += 1

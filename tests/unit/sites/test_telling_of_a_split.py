@@ -16,7 +16,7 @@ from halog.core.table.tell import Tell
 from halog.metadata.mirrors import COMPARES, MirrorStatus
 from halog.ports import UnknownResult, Versioned
 from halog.runtime.sites.split_watch import SplitWatch, parted, tell
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 pytestmark = pytest.mark.feature("M1")
 
@@ -86,7 +86,7 @@ def test_a_split_is_told_again_until_it_stands_in_the_coordinator() -> None:
         pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: told.append(e)),
     )
-    watching = SplitWatch(host, lambda site: Remote(site, there, there), ("east",), {"policy"})
+    watching = SplitWatch(host, lambda site: SiteAccess(site, there, there), ("east",), {"policy"})
     for _ in range(4):
         watching.turn()
     assert {name: one.site for name, one in parted(here, [table]).items()} == {"p": "east"}
@@ -118,7 +118,7 @@ def looked(now: MirrorStatus, *, epoch: int = 4, told: bool = True) -> str:
         pause=lambda seconds: False,
         telling=SimpleNamespace(told=lambda copy, e: None),
     )
-    SplitWatch(host, lambda site: Remote(site, there, there), ("east",), {"policy"}).turn()
+    SplitWatch(host, lambda site: SiteAccess(site, there, there), ("east",), {"policy"}).turn()
     found = parted(here, [OURS])
     return found["p"].site if found else ""
 

@@ -170,7 +170,7 @@ class Counting(Router):
             self.changed.notify_all()
             self.changed.wait_for(lambda: go.is_set(), 20)
             self.asking -= 1
-        return frames.Moved(1, 0)
+        return frames.MoveReply(1, 0)
 
 
 go = threading.Event()

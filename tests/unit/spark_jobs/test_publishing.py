@@ -22,7 +22,7 @@ from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import ClosedBranch
 from halog.ports import TopicPartition
 from halog.runtime.merge import spark_results as classified
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics import ledger_rows
 from spark_jobs import merge, publishing
 from spark_jobs.branching import INITIATING, BranchRelation, branch_of
@@ -140,7 +140,7 @@ def test_a_sending_that_was_killed_is_begun_anew_behind_it(
     site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic has as many partitions as the policy, whichever of them are sent; what was sent is not sent again."""
-    rows, remote, tp = Sent(), Remote("east", MemoryLog(), site.coordinator), TopicPartition("c.p.merge", 2)
+    rows, remote, tp = Sent(), SiteAccess("east", MemoryLog(), site.coordinator), TopicPartition("c.p.merge", 2)
     one = job(site, tmp_path, names=["p-2"])
     monkeypatch.setattr(one, "_rows", lambda: rows)
     one.published = publishing.PublishingProgress("job", b"r" * 16)
@@ -179,7 +179,7 @@ def test_it_says_what_it_handed_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_source_s_log_is_held_until_it_has_merged(site: Any) -> None:
     """From where the job has seen it; else what was done there since could be trimmed before it is read."""
-    source = Remote("east", site.log, site.coordinator)
+    source = SiteAccess("east", site.log, site.coordinator)
     publishing.keep("west", source, PLACES[0], HistoryState(9, state()))
     held = retention.holds(site.coordinator, "p-0")[classified.held_as("west")]
     assert held.offset == 9
@@ -194,5 +194,5 @@ def test_the_source_s_log_is_held_until_it_has_merged(site: Any) -> None:
 def test_what_was_in_doubt_where_the_job_looked_is_held_with_it(site: Any) -> None:
     prepare = Prepare(Header(LOG_ID, EpochId(4, "west", 4), 3, bytes(16), bytes(16)), "p-0", ("p-0", "p-1"), 0, b"", ())
     rows = tuple(ledger_rows.rows(Ledger((UndecidedTransaction(prepare, 4),))))
-    publishing.keep("west", Remote("east", site.log, site.coordinator), PLACES[0], HistoryState(9, state(), rows))
+    publishing.keep("west", SiteAccess("east", site.log, site.coordinator), PLACES[0], HistoryState(9, state(), rows))
     assert retention.holds(site.coordinator, "p-0")[classified.held_as("west")].offset == 4

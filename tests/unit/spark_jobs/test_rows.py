@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import RecordFormatError, SchemaChangedError
 from halog.runtime.rpc.pages import pieces
@@ -191,9 +191,9 @@ def test_what_cannot_be_read_is_named_and_stops_no_history() -> None:
     asked, type_id = family("Base", Base), Base.__halog__.type_id
     key = Base.__halog__.index_key(("a", 1))
     spoilt = type_id + b"\x02a" + b"\x80" * 20
-    good = Found(b"s" * 24, 7, Base.__halog__.encode(Base("a", 2)), Base.__halog__.index_key(("a", 2)))
+    good = CommittedObject(b"s" * 24, 7, Base.__halog__.encode(Base("a", 2)), Base.__halog__.index_key(("a", 2)))
     with pytest.raises(RecordFormatError, match=f"partition p-0, key bytes {key[8:].hex()}: .*halog delete"):
-        list(object_rows(Values(asked), "p-0", 9, [good, Found(b"r" * 24, 7, spoilt, key)]))
+        list(object_rows(Values(asked), "p-0", 9, [good, CommittedObject(b"r" * 24, 7, spoilt, key)]))
     steps = (Change(CREATE, b"r" * 24, key, spoilt, -1, None), change(CREATE, ("a", 2), Base("a", 2), None, -1))
     rows = list(Changes(asked, "p-0").rows(Step(7, 2, 70, 1_000, b"t" * 16, steps)))
     made = batch(arrow_schema(change_schema(asked)), rows).to_pylist()
@@ -208,7 +208,7 @@ def test_large_objects_are_handed_to_spark_by_their_bytes(monkeypatch: pytest.Mo
     """Arrow takes 2 GB in a column, and a batch is held in memory: a number of rows alone bounds neither."""
     both = family("Craft", Before, After)
     values = [After.__halog__.encode(After(f"N{i}" + "x" * 1_000_000)) for i in range(40)]
-    found = {b"%d" % i: Found(bytes(24), i, value, b"%d" % i) for i, value in enumerate(values)}
+    found = {b"%d" % i: CommittedObject(bytes(24), i, value, b"%d" % i) for i, value in enumerate(values)}
     place: Any = SimpleNamespace(name="p-0")
     monkeypatch.setattr(reader, "partitions", lambda *_: [(None, place)])
     monkeypatch.setattr(reader, "objects_at", lambda *_: SimpleNamespace(lsn=9, found=found))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.backend import Found, KnownMappings, Work
+from halog.backend import CommittedObject, KnownMappings, Work
 from halog.errors import ConflictError, DeadlineError, LockedError, RemappedError
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryBackend, MemoryCluster
@@ -32,8 +32,8 @@ def test_a_version_of_another_partition_is_another_value() -> None:
     """Versions count positions in a log: the same number elsewhere says nothing."""
     info, space = TYPES.info(Thing), Space(MemoryBackend(), TYPES)
     key = info.index_key(("t",))
-    there = Found(b"r" * 24, 17, info.encode(Thing("t", "before it moved")), key)
-    here = Found(b"r" * 24, 17, info.encode(Thing("t", "since")), key)
+    there = CommittedObject(b"r" * 24, 17, info.encode(Thing("t", "before it moved")), key)
+    here = CommittedObject(b"r" * 24, 17, info.encode(Thing("t", "since")), key)
     assert space.image(there, "p-0").values["text"] == "before it moved"
     image = space.image(here, "p-1")
     assert (image.partition, image.values["text"]) == ("p-1", "since")

@@ -13,7 +13,7 @@ from halog.config import Config
 from halog.errors import HalogError, UnreachableError
 from halog.runtime.node.open import RunningNode
 from halog.runtime.support.adapters import Adapters
-from halog.testing.gate import Gate, Gated
+from halog.testing.gate import Gate, GatedPort
 from tests.unit.cli.conftest import Cluster
 
 CHANGES = ("create", "set", "delete", "ensure_topic", "grow_topic", "put")
@@ -47,12 +47,12 @@ class Mortal(Cluster):
         if not self.doomed or not name.startswith(self.doomed):
             return super().adapters(config, name)
         gate, channel, coordinator = Gate(), MemoryChannel(), MemoryCoordinator(self.tree)
-        store = Gated(MemoryStore(MemoryDisk(name)), gate) if name in config.nodes else None
+        store = GatedPort(MemoryStore(MemoryDisk(name)), gate) if name in config.nodes else None
         log = Mortally(MemoryLog(self.broker), gate, self._fuse(gate))
         self.bodies[name] = gate, channel, coordinator
         lasting: Any = Mortally(coordinator, gate, self._fuse(gate))
         written: Any = log
-        reached: Any = Gated(channel, gate)
+        reached: Any = GatedPort(channel, gate)
         return Adapters(written, lasting, reached, store)
 
     def _fuse(self, gate: Gate) -> Callable[[str, str], None]:
@@ -91,7 +91,7 @@ class Mortal(Cluster):
             running.abandon()
 
 
-class Mortally(Gated):
+class Mortally(GatedPort):
     """A port that tells of each change before it is made."""
 
     def __init__(self, port: Any, gate: Gate, burn: Callable[[str, str], None]) -> None:

@@ -15,7 +15,7 @@ from halog.cli.log.discarded import discarded
 from halog.core.ids import NO_HASH
 from halog.core.log import records
 from halog.core.log.record_types import Merged
-from halog.events import DISCARDED, At, Event, event
+from halog.events import DISCARDED, Event, EventPlace, event
 from halog.ports import TopicPartition
 from halog.runtime.topics.log_judge import EntryVerdict
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
@@ -190,7 +190,10 @@ def test_a_merge_says_what_happened_on_any_branch_and_what_was_decided() -> None
 
 
 def told(epoch: int, *items: dict[str, Any], by: str = "A", time_ms: int = 500) -> Event:
-    at, more = At("ops", by, "p-0", epoch + 1, 1), {"count": len(items), "of_epoch": epoch, "transactions": items}
+    at, more = (
+        EventPlace("ops", by, "p-0", epoch + 1, 1),
+        {"count": len(items), "of_epoch": epoch, "transactions": items},
+    )
     name = f"{by}/{epoch}/{time_ms}"
     made = event(DISCARDED, at, name=name, time_ms=time_ms, node=by, cause="timed out", more=more)
     return Event.from_bytes(made.to_bytes())

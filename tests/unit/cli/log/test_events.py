@@ -18,7 +18,7 @@ from halog.cli.log.epochs import epochs_of
 from halog.core.ids import Member
 from halog.core.log import records
 from halog.core.table.table import PartitionTable
-from halog.events import REMOVED, ROLE, TRANSFER, At, Event, event
+from halog.events import REMOVED, ROLE, TRANSFER, Event, EventPlace, event
 from halog.ports import TopicPartition
 from tests.unit.cli.conftest import wait_until
 from tests.unit.cli.log.handmade import LOG_ID, Log, epoch_id
@@ -176,7 +176,7 @@ def ctrl_c_behind(text: str) -> Iterator[None]:
 
 
 def made(kind: Any, epoch: int, time_ms: int, *, node: str, cause: str, **more: Any) -> bytes:
-    at = At("ops", "Z", "p-0", epoch, 1)
+    at = EventPlace("ops", "Z", "p-0", epoch, 1)
     return event(
         kind, at, name=f"Z/{kind.code}/{time_ms}", time_ms=time_ms, node=node, cause=cause, more=more
     ).to_bytes()

@@ -12,7 +12,7 @@ import pytest
 from halog.cli.log.epochs import epochs_of
 from halog.core.ids import Member
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
-from halog.events import ROLE, UNLOGGED_LOST, At, Event, event
+from halog.events import ROLE, UNLOGGED_LOST, Event, EventPlace, event
 from halog.metadata.identity import who
 from tests.unit.cli.conftest import TOML, Cluster, Ran, running
 from tests.unit.cli.log.test_events import EVENTS, Log, eventually, made, table
@@ -100,7 +100,7 @@ def test_an_operators_word_stands_beside_the_first_epoch_that_opened_since() -> 
     log.started(2)
     log.epoch(3)
     log.epoch(4)
-    at = At("ops", "halog-cli", "p-0", 1)
+    at = EventPlace("ops", "halog-cli", "p-0", 1)
     more = {"given_up": ["A"], "by": "op"}
     by_hand = event(UNLOGGED_LOST, at, name="x", time_ms=5, node="op", cause="of A, by op", more=more)
     events = [

@@ -152,9 +152,9 @@ def test_it_serves_nothing_until_every_lease_has_ended() -> None:
     core = heir()
     assert core.is_now(Role.OPENING)
     core.submit(1)
-    assert core.replies() == [res.NotServing(None)]
+    assert core.replies() == [res.InactiveCopy(None)]
     core.step(ev.BarrierAsked(5))
-    assert core.replies() == [res.NotServing(None)]
+    assert core.replies() == [res.InactiveCopy(None)]
     core.p.state.outcomes.add(tx(9), 2)
     core.step(ev.Asked(6, tx(9), 1))
     assert core.replies() == [res.Unknown("only the active node may say")]
@@ -163,7 +163,7 @@ def test_it_serves_nothing_until_every_lease_has_ended() -> None:
     core.step(ev.Ticked(), after_ms=1)
     assert core.is_now(Role.ACTIVE)
     core.step(ev.Asked(7, tx(9), 1))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_that_it_waits_is_told_once_if_it_takes_longer_than_a_moment() -> None:
@@ -254,4 +254,4 @@ def test_a_replica_does_not_say_that_something_happened() -> None:
     core = Core(A)
     core.p.state.outcomes.add(tx(1), 3)
     core.step(ev.Asked(5, tx(1), 1))
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]

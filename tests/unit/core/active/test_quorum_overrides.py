@@ -46,7 +46,7 @@ def committed(core: Core, number: int) -> bool:
     if not core.of(fx.Append):
         return False
     core.acknowledge()
-    return [type(r) for r in core.replies()] == [res.Happened]
+    return [type(r) for r in core.replies()] == [res.Success]
 
 
 def told(core: Core) -> list[tuple[str, str]]:
@@ -63,7 +63,7 @@ def test_from_its_end_on_new_commits_are_refused_by_name_though_the_znode_has_it
     core.step(ev.Ticked(), after_ms=1)
     assert told(core) == [("minimum size", "the override has ended: its time is over"), ("no quorum", "no new commits")]
     core.submit(3)
-    assert core.replies() == [res.TooFew(1, 2)]
+    assert core.replies() == [res.Shortage(1, 2)]
     assert not core.of(fx.Append)
 
 
@@ -75,7 +75,7 @@ def test_what_is_in_flight_at_its_end_is_not_acknowledged_until_the_quorum_has_i
     assert core.replies() == []
     core.alive(B)
     core.acked_by(B, core.p.state.chain.state.lsn)
-    assert core.replies() == [res.Happened(core.p.state.chain.state.lsn)]
+    assert core.replies() == [res.Success(core.p.state.chain.state.lsn)]
 
 
 def test_a_process_that_was_stopped_over_its_end_looks_at_the_clock_before_anything_else() -> None:
@@ -95,7 +95,7 @@ def test_what_asked_for_more_nodes_than_the_quorum_waits_for_them_no_longer() ->
     core.acked_by(B, 2)
     assert core.replies() == []
     core.step(ev.Ticked(), after_ms=LASTS_MS)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_a_node_that_was_designated_needs_others_again() -> None:

@@ -16,7 +16,7 @@ from halog.core.log.merge_parts import AppliedMerge
 from halog.core.log.outcomes import Outcomes
 from halog.core.log.transactions import Ledger
 from halog.core.table.table import SYNC, Replica
-from halog.events import DISCARDED, TEXT_CHARS, At, event
+from halog.events import DISCARDED, TEXT_CHARS, EventPlace, event
 from tests.unit.core.kit import SETTINGS, B, C, Core, Script, create, epoch, tx
 from tests.unit.core.table.test_tell import told_after
 
@@ -233,7 +233,7 @@ def test_the_largest_record_an_event_carries_fits_its_topic() -> None:
     record = records.Commit(record.header, (create(b"k", value),))
     size = len(records.encode(record))
     ((told,),) = told_of(InFlight(1, record, NO_HASH, 0, [], size, 1, tx(1)))
-    at = At("c" * 64, "n" * 64, "p" * 249, 1 << 40, 1 << 40)
+    at = EventPlace("c" * 64, "n" * 64, "p" * 249, 1 << 40, 1 << 40)
     whole = event(
         DISCARDED,
         at,

@@ -24,7 +24,7 @@ def test_more_than_the_policy_gives_is_refused_and_nothing_is_done() -> None:
     for asked in (Durability(local="SYNC"), flushed(2)):
         ask(core, 1, asked)
         (refused,) = core.replies()
-        assert isinstance(refused, res.Refused)
+        assert isinstance(refused, res.Refusal)
         assert "p is of policy q" in refused.why
         assert not core.of(fx.Append)
 
@@ -41,7 +41,7 @@ def test_it_is_answered_once_a_replica_has_it_on_its_disk() -> None:
     flushed_by(core, B, 1)
     assert core.replies() == []
     flushed_by(core, B, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_a_flush_alone_is_not_enough() -> None:
@@ -51,7 +51,7 @@ def test_a_flush_alone_is_not_enough() -> None:
     flushed_by(core, B, 2)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def with_two() -> Core:
@@ -72,21 +72,21 @@ def test_it_waits_for_as_many_as_it_asked_for_though_one_of_them_goes() -> None:
     core.acknowledge()
     core.acked_by(C, 3)
     flushed_by(core, B, 3)
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
     core.alive(B)
     core.cas_ok()
     assert core.p.state.table.sync_set == {B}
     assert core.replies() == []
     core.alive(B, C)
     flushed_by(core, C, 3)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_too_few_replicas_are_there() -> None:
     core = with_two()
     core.alive(B)
     ask(core, 1, flushed(2))
-    assert core.replies() == [res.TooFew(1, 2, "sync replicas")]
+    assert core.replies() == [res.Shortage(1, 2, "sync replicas")]
     assert not core.of(fx.Append)
     ask(core, 2, flushed(1))
     assert core.of(fx.Append)
@@ -126,15 +126,15 @@ def test_a_repeated_one_keeps_the_stronger_demand() -> None:
     assert not core.of(fx.Append)
     core.acknowledge()
     core.acked_by(B, 2)
-    assert core.replies() == [res.Happened(2)], "the first one asked for nothing"
+    assert core.replies() == [res.Success(2)], "the first one asked for nothing"
     ask(core, 1, None)
     assert core.replies() == [], "it is in the log, and another attempt waits for more"
     flushed_by(core, B, 2)
-    assert core.replies() == [res.Happened(2)] * 3
+    assert core.replies() == [res.Success(2)] * 3
     core.alive(C)
     core.cas_ok()
     ask(core, 1, flushed())
-    assert core.replies() == [res.Happened(2)], "it had what it asked for"
+    assert core.replies() == [res.Success(2)], "it had what it asked for"
 
 
 def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> None:
@@ -144,7 +144,7 @@ def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> 
     assert core.replies() == []
     assert core.one(fx.AskFlush).lsn == 1
     flushed_by(core, B, 1)
-    assert core.replies() == [res.Happened(1)]
+    assert core.replies() == [res.Success(1)]
 
 
 def test_what_may_have_happened_and_was_forgotten_is_not_said_to_have_been_refused() -> None:
@@ -153,7 +153,7 @@ def test_what_may_have_happened_and_was_forgotten_is_not_said_to_have_been_refus
     core.p.state.outcomes.horizon = tx(9)[:8]
     for asked in (flushed(), flushed(2)):
         ask(core, 7, asked)
-        assert core.replies() == [res.Expired(tx(9)[:8])]
+        assert core.replies() == [res.ExpiredId(tx(9)[:8])]
 
 
 def test_as_many_wait_for_a_flush_as_may_be_in_flight() -> None:
@@ -176,7 +176,7 @@ def test_a_hand_over_does_not_wait_for_a_flush() -> None:
     core.step(ev.HandOverAsked(77, "B"))
     assert core.role is Role.HANDING
     core.acknowledge()
-    assert core.replies() == [res.Happened(3), res.Unknown("handed over before all that it waits for had it")]
+    assert core.replies() == [res.Success(3), res.Unknown("handed over before all that it waits for had it")]
 
 
 def test_of_the_log_and_the_disk_the_disk_is_waited_for() -> None:
@@ -187,7 +187,7 @@ def test_of_the_log_and_the_disk_the_disk_is_waited_for() -> None:
     assert core.replies() == []
     core.acknowledge()
     flushed_by(core, B, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 # --- the replica ---
@@ -292,4 +292,4 @@ def test_a_sync_set_with_a_dead_member_is_not_counted() -> None:
     assert core.p.state.table.replicas == (Replica("B", 2, SYNC),)
     core.alive()
     ask(core, 1, flushed())
-    assert core.replies() == [res.TooFew(0, 1, "sync replicas")]
+    assert core.replies() == [res.Shortage(0, 1, "sync replicas")]

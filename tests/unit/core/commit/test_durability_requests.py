@@ -79,7 +79,7 @@ def test_it_is_shown_and_answered_once_the_replicas_hold_it() -> None:
     assert core.replies() == []
     held_by(core, B, 2)
     assert [type(e) for e in core.effects] == [fx.Show, fx.Reply]
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert core.p.visible == 2
     core.acknowledge()
     assert core.one(fx.Apply).state.lsn == 2
@@ -91,7 +91,7 @@ def test_the_log_may_be_faster() -> None:
     ask(core, 1, EARLY)
     core.acknowledge()
     held_by(core, B, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert not core.of(fx.Show)
 
 
@@ -102,11 +102,11 @@ def test_one_that_waits_for_the_log_is_waited_for_by_all_behind_it() -> None:
     ask(core, 2, None)
     ask(core, 3, EARLY)
     held_by(core, B, 4)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     core.acknowledge(first)
     assert core.replies() == []
     core.acknowledge(first + 1)
-    assert core.replies() == [res.Happened(3), res.Happened(4)]
+    assert core.replies() == [res.Success(3), res.Success(4)]
     assert [r.header.lsn for r in core.one(fx.Show).records] == [4]
 
 
@@ -115,7 +115,7 @@ def test_with_nobody_to_hold_it_the_log_is_waited_for() -> None:
     ask(core, 1, EARLY)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_it_is_not_answered_while_the_znode_names_nobody() -> None:
@@ -126,7 +126,7 @@ def test_it_is_not_answered_while_the_znode_names_nobody() -> None:
     held_by(core, B, 2)
     assert core.replies() == []
     core.step(ev.CasDone(growth.round, ev.Cas.OK, 2))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_a_dead_replica_leaves_though_the_log_lacks_what_it_held() -> None:
@@ -157,11 +157,11 @@ def test_a_repeated_one_is_answered_and_one_that_waits_for_the_log_makes_both_wa
     held_by(core, B, 2)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [res.Happened(2), res.Happened(2)]
+    assert core.replies() == [res.Success(2), res.Success(2)]
     ask(core, 2, EARLY)
     held_by(core, B, 3)
     ask(core, 2, None)
-    assert core.replies() == [res.Happened(3)], "it was answered already"
+    assert core.replies() == [res.Success(3)], "it was answered already"
 
 
 # --- versions of what may be lost ---
@@ -182,7 +182,7 @@ def test_what_was_read_before_the_log_had_it_is_judged_right_in_the_same_epoch()
     ask(core, 3, None, changes=(update(b"k1", early.early_version(1, 3)),), found={b"k1": 3})
     assert core.of(fx.Append)
     ask(core, 4, None, changes=(update(b"k1", read),), found={b"k1": 3})
-    assert isinstance(core.replies()[0], res.Conflicted)
+    assert isinstance(core.replies()[0], res.VersionConflict)
 
 
 def test_the_same_lsn_of_another_epoch_is_another_version() -> None:
@@ -193,7 +193,7 @@ def test_the_same_lsn_of_another_epoch_is_another_version() -> None:
     core.acknowledge()
     for reads, changes in ([(b"k1", lost)], (create(b"x"),)), ((), (update(b"k1", lost),)):
         ask(core, 2, None, reads=reads, changes=changes, found={b"k1": 2})
-        assert core.replies() == [res.Conflicted(b"k1", lost, 2, 0)]
+        assert core.replies() == [res.VersionConflict(b"k1", lost, 2, 0)]
 
 
 def test_versions_of_an_epoch_are_lsns_to_its_writer_only() -> None:

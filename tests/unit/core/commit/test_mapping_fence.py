@@ -72,10 +72,10 @@ def test_before_the_first_request_by_a_newer_mapping_the_log_says_so() -> None:
 def test_an_older_request_is_refused_as_soon_as_the_change_is_on_its_way() -> None:
     epoch = Epoch()
     epoch.submit(1, 2)
-    assert results(epoch.submit(2, 1, b"l")) == [res.Remapped(2)]
-    assert results(epoch.prepare(9, 1)) == [res.Remapped(2)]
+    assert results(epoch.submit(2, 1, b"l")) == [res.StaleMapping(2)]
+    assert results(epoch.prepare(9, 1)) == [res.StaleMapping(2)]
     epoch.land()
-    assert results(epoch.submit(3, 1, b"m")) == [res.Remapped(2)]
+    assert results(epoch.submit(3, 1, b"m")) == [res.StaleMapping(2)]
 
 
 def test_what_is_known_of_an_id_is_told_whatever_it_was_routed_by() -> None:
@@ -85,7 +85,7 @@ def test_what_is_known_of_an_id_is_told_whatever_it_was_routed_by() -> None:
     epoch.submit(2, 1, b"l")
     assert results(epoch.submit(1, 0)) == [], "it joins the one in flight"
     epoch.land()
-    assert results(epoch.submit(1, 0)) == [res.Happened(1)]
+    assert results(epoch.submit(1, 0)) == [res.Success(1)]
 
 
 def test_a_vote_names_the_mapping_and_counts_as_older_once_that_is_passed() -> None:
@@ -98,7 +98,7 @@ def test_a_vote_names_the_mapping_and_counts_as_older_once_that_is_passed() -> N
 
 def test_a_new_epoch_goes_on_from_what_the_log_has_said() -> None:
     epoch = Epoch(Ledger(mapping=4))
-    assert results(epoch.submit(1, 3)) == [res.Remapped(4)]
+    assert results(epoch.submit(1, 3)) == [res.StaleMapping(4)]
     assert kinds(epoch.submit(2, 4)) == ["Commit"]
 
 
@@ -107,9 +107,9 @@ def test_whoever_asks_for_a_mapping_hears_when_it_is_served() -> None:
     epoch.votes.remap(1, 7, 0, out)
     epoch.votes.remap(1, 8, 0, out)
     assert (kinds(out), results(out)) == (["MapperChanged"], [])
-    assert results(epoch.land()) == [res.Happened(1), res.Happened(1)]
+    assert results(epoch.land()) == [res.Success(1), res.Success(1)]
     epoch.votes.remap(1, 9, 0, out)
-    assert results(out) == [res.Happened(1)]
+    assert results(out) == [res.Success(1)]
 
 
 def test_the_version_never_falls() -> None:

@@ -38,11 +38,11 @@ def test_a_horizon_on_its_way_to_the_log_settles_nothing() -> None:
     assert core.of(fx.Append) == [], "an outcome behind the horizon would be void"
     core.step(ev.PrepareAsked(56, tx(5), "p", ("p", "q"), b"d", (), (create(),), {}))
     (refused,) = core.replies()
-    assert isinstance(refused, res.Expired), "a vote is refused in either case"
+    assert isinstance(refused, res.ExpiredId), "a vote is refused in either case"
     assert refused.horizon >= tx(5)[:8]
     core.acknowledge()
     core.step(ev.DecideAsked(57, tx(5), commit=False, decides=True))
-    assert [type(r) for r in core.replies()] == [res.Expired]
+    assert [type(r) for r in core.replies()] == [res.ExpiredId]
 
 
 def test_a_key_whose_object_may_be_deleted_already_is_not_taken_yet() -> None:
@@ -50,13 +50,13 @@ def test_a_key_whose_object_may_be_deleted_already_is_not_taken_yet() -> None:
     core = Core().active()
     core.step(ev.PrepareAsked(1, tx(1_000), "o", ("o", "p"), b"d", (), (delete(b"k", 1),), {b"k": 1}))
     core.acknowledge()
-    assert [type(r) for r in core.replies()] == [res.Happened]
+    assert [type(r) for r in core.replies()] == [res.Success]
     core.step(ev.Submitted(2, tx(1_001), (), (create(b"k"),), {b"k": 1}))
-    assert core.replies() == [res.Locked(b"k", tx(1_000))]
+    assert core.replies() == [res.LockConflict(b"k", tx(1_000))]
     core.step(ev.PrepareAsked(3, tx(1_002), "o", ("o", "p"), b"d", (), (create(b"k"),), {b"k": 1}))
-    assert core.replies() == [res.Locked(b"k", tx(1_000))]
+    assert core.replies() == [res.LockConflict(b"k", tx(1_000))]
     core.step(ev.Submitted(4, tx(1_003), (), (create(b"other"),), {b"other": 1}))
-    assert core.replies() == [res.Duplicated(b"other")]
+    assert core.replies() == [res.DuplicateKey(b"other")]
 
 
 def asked(token: int, its: bytes) -> ev.PrepareAsked:
@@ -88,7 +88,7 @@ def test_a_commit_without_a_vote_here_is_not_confirmed() -> None:
     """Whoever is told that it is in this log forgets it."""
     core = Core().active()
     core.step(ev.DecideAsked(1, tx(1_000), commit=True, decides=False))
-    assert core.replies() == [res.Refused("it is not prepared")]
+    assert core.replies() == [res.Refusal("it is not prepared")]
     assert core.of(fx.Append) == []
 
 
@@ -96,9 +96,9 @@ def test_an_abort_that_comes_before_the_vote_is_asked_for() -> None:
     """It was on its way longer: the vote is refused, for nobody would tell again that there is no need of it."""
     core = Core(settings=FEW).active()
     core.step(ev.DecideAsked(1, tx(1_000), commit=False, decides=False))
-    assert core.replies() == [res.Refused("it is not prepared")]
+    assert core.replies() == [res.Refusal("it is not prepared")]
     core.step(asked(2, tx(1_000)))
-    assert core.replies() == [res.Otherwise(0)]
+    assert core.replies() == [res.OppositeDecision(0)]
     assert core.of(fx.Append) == []
     core.step(ev.DecideAsked(3, tx(1_001), commit=True, decides=False))
     core.step(asked(4, tx(1_001)))
@@ -106,7 +106,7 @@ def test_an_abort_that_comes_before_the_vote_is_asked_for() -> None:
     core.acknowledge()
     core.step(ev.Ticked(), after_ms=FEW.doubt_ms)
     core.step(asked(5, tx(1_000)))
-    assert core.one(fx.Reply).result == res.Locked(b"k", tx(1_001)), "it is not remembered for ever"
+    assert core.one(fx.Reply).result == res.LockConflict(b"k", tx(1_001)), "it is not remembered for ever"
 
 
 def last(token: int, its: bytes, digest: bytes = b"d", first: str = "p") -> ev.PrepareAsked:
@@ -125,14 +125,14 @@ def test_the_last_vote_is_a_vote_and_the_decision() -> None:
     assert core.replies() == []
     core.step(last(3, tx(1_000)))
     core.step(last(4, tx(1_000), digest=b"other"))
-    assert core.replies() == [res.Refused("another transaction has this id")]
+    assert core.replies() == [res.Refusal("another transaction has this id")]
     core.acknowledge(outcome.tag)
     lsn = core.p.state.ledger.decided[tx(1_000)].lsn
-    assert core.replies() == [res.Happened(lsn)] * 3
+    assert core.replies() == [res.Success(lsn)] * 3
     assert core.one(fx.Spread) == fx.Spread(tx(1_000), True, ("q",))
     assert not core.p.state.ledger.locks
     core.step(last(5, tx(1_000)))
-    assert core.replies() == [res.Happened(lsn)]
+    assert core.replies() == [res.Success(lsn)]
 
 
 def test_the_last_vote_is_refused_where_the_transaction_was_given_up() -> None:
@@ -144,14 +144,14 @@ def test_the_last_vote_is_refused_where_the_transaction_was_given_up() -> None:
     assert [type(r) for r in core.replies()] == [res.Unknown]
     core.acknowledge(tombstone.tag)
     core.step(last(3, tx(1_000)))
-    assert [type(r) for r in core.replies()] == [res.Otherwise]
+    assert [type(r) for r in core.replies()] == [res.OppositeDecision]
     assert core.of(fx.Append) == []
 
 
 def test_only_the_first_partition_decides_with_its_vote() -> None:
     core = Core().active()
     core.step(last(1, tx(1_000), first="o"))
-    assert core.replies() == [res.Refused("its first partition is o")]
+    assert core.replies() == [res.Refusal("its first partition is o")]
     assert core.of(fx.Append) == []
 
 
@@ -181,8 +181,8 @@ def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
     )
     for i in range(20):
         copy.outcomes.add(tx(100 + i), 10 + i)
-    assert became_of(copy, None, ev.Asked(1, tx(5), 1)) == res.Happened(3)
-    assert became_of(copy, None, ev.Asked(1, tx(6), 1)) == res.NotHappened()
+    assert became_of(copy, None, ev.Asked(1, tx(5), 1)) == res.Success(3)
+    assert became_of(copy, None, ev.Asked(1, tx(6), 1)) == res.Abort()
 
 
 def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
@@ -247,7 +247,7 @@ def test_who_is_asked_for_its_vote_again_is_not_in_doubt() -> None:
     for token in range(2, 10):
         assert not [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, fx.AskDecision)]
         ask(token)
-        assert [type(r) for r in core.replies()] == [res.Happened]
+        assert [type(r) for r in core.replies()] == [res.Success]
         assert core.of(fx.Append) == [], "one vote is enough"
     asked = [e for e in core.step(ev.Ticked(), after_ms=ms) if isinstance(e, fx.AskDecision)]
     assert [(e.tx, e.first) for e in asked] == [(tx(1_000), "o")]
@@ -260,5 +260,5 @@ def test_another_transaction_of_the_same_id_renews_nothing() -> None:
     core.acknowledge()
     core.step(ev.Ticked(), after_ms=ms // 2)
     core.step(ev.PrepareAsked(2, tx(1_000), "o", ("o", "p"), b"other", (), (create(),), {}))
-    assert [type(r) for r in core.replies()] == [res.Refused]
+    assert [type(r) for r in core.replies()] == [res.Refusal]
     assert [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, fx.AskDecision)]

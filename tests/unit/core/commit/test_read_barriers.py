@@ -38,7 +38,7 @@ def test_a_record_is_appended_and_answers_when_the_log_has_it() -> None:
     record = appended(core)
     assert (record.header.lsn, record.header.tx, record.changes) == (2, barrier_id(2), ())
     core.acknowledge()
-    assert answers(core) == {100: res.Happened(2)}
+    assert answers(core) == {100: res.Success(2)}
 
 
 def test_visible_before_answered() -> None:
@@ -55,9 +55,9 @@ def test_what_was_on_its_way_before_the_question_proves_nothing() -> None:
     core.submit(1)
     ask(core)
     core.acknowledge(core.p.state.tag - 1)
-    assert answers(core) == {1: res.Happened(2)}
+    assert answers(core) == {1: res.Success(2)}
     core.acknowledge()
-    assert answers(core) == {100: res.Happened(3)}
+    assert answers(core) == {100: res.Success(3)}
 
 
 def test_a_commit_appended_after_the_question_answers_it() -> None:
@@ -69,10 +69,10 @@ def test_a_commit_appended_after_the_question_answers_it() -> None:
     assert not core.of(fx.Append)
     core.submit(1)
     core.acknowledge(core.p.state.tag - 1)
-    assert answers(core) == {100: res.Happened(2)}
+    assert answers(core) == {100: res.Success(2)}
     assert not core.of(fx.Append)
     core.acknowledge()
-    assert answers(core) == {101: res.Happened(3), 102: res.Happened(3), 1: res.Happened(3)}
+    assert answers(core) == {101: res.Success(3), 102: res.Success(3), 1: res.Success(3)}
 
 
 def test_those_who_ask_meanwhile_share_the_next_record() -> None:
@@ -81,10 +81,10 @@ def test_those_who_ask_meanwhile_share_the_next_record() -> None:
     ask(core, 101)
     ask(core, 102)
     core.acknowledge()
-    assert answers(core) == {100: res.Happened(2)}
+    assert answers(core) == {100: res.Success(2)}
     assert appended(core).header.lsn == 3
     core.acknowledge()
-    assert answers(core) == {101: res.Happened(3), 102: res.Happened(3)}
+    assert answers(core) == {101: res.Success(3), 102: res.Success(3)}
     assert not core.of(fx.Append)
 
 
@@ -99,7 +99,7 @@ def test_a_writer_that_was_replaced_answers_nobody() -> None:
     assert core.is_now(Role.VERIFYING)
     started = records.EpochStarted(records.Header(bytes(range(16)), epoch(9)), epoch(1), 1)
     core.step(ev.EntriesRead([(core.offset, records.encode(started))]))
-    assert answers(core) == {100: res.NotServing(None), 101: res.NotServing(None)}
+    assert answers(core) == {100: res.InactiveCopy(None), 101: res.InactiveCopy(None)}
 
 
 def test_behind_a_gap_of_dead_epochs_it_is_answered() -> None:
@@ -109,7 +109,7 @@ def test_behind_a_gap_of_dead_epochs_it_is_answered() -> None:
     core.step(ev.Appended(core.p.state.tag, core.offset + 1))
     dead = records.Commit(records.Header(bytes(range(16)), epoch(0), 7), (create(),))
     core.step(ev.EntriesRead([(core.offset, records.encode(dead)), (core.offset + 1, data)]))
-    assert answers(core) == {100: res.Happened(2)}
+    assert answers(core) == {100: res.Success(2)}
     assert core.is_now(Role.ACTIVE)
 
 
@@ -118,13 +118,13 @@ def test_an_append_that_failed_sends_everybody_away() -> None:
     ask(core, 100)
     ask(core, 101)
     core.step(ev.AppendFailed(core.p.state.tag, "timed out"))
-    assert answers(core) == {100: res.NotServing(None), 101: res.NotServing(None)}
+    assert answers(core) == {100: res.InactiveCopy(None), 101: res.InactiveCopy(None)}
 
 
 def test_a_replica_is_not_asked() -> None:
     core, _ = replica()
     core.step(ev.BarrierAsked(100))
-    assert core.effects == [fx.Reply(100, res.NotServing("A", elected=core.p.state.table.epoch.number))]
+    assert core.effects == [fx.Reply(100, res.InactiveCopy("A", elected=core.p.state.table.epoch.number))]
 
 
 def test_while_the_role_is_handed_over_nobody_is_answered_but_by_what_was_appended() -> None:
@@ -134,9 +134,9 @@ def test_while_the_role_is_handed_over_nobody_is_answered_but_by_what_was_append
     core.step(ev.HandOverAsked(77, "B"))
     assert core.is_now(Role.DRAINING)
     ask(core, 102)
-    assert answers(core) == {102: res.NotServing(None)}
+    assert answers(core) == {102: res.InactiveCopy(None)}
     core.acknowledge()
-    assert answers(core) == {100: res.Happened(2), 101: res.NotServing(None)}
+    assert answers(core) == {100: res.Success(2), 101: res.InactiveCopy(None)}
     core.acked_by(B, 2)
     assert core.is_now(Role.HANDING)
 
@@ -147,7 +147,7 @@ def test_below_the_quorum_it_is_refused_by_name() -> None:
     core.step(ev.Ticked(), after_ms=SETTINGS.silent_ms + 1)
     core.alive()
     ask(core)
-    assert answers(core) == {100: res.TooFew(1, 2)}
+    assert answers(core) == {100: res.Shortage(1, 2)}
 
 
 def test_the_log_alone_is_waited_for() -> None:
@@ -155,7 +155,7 @@ def test_the_log_alone_is_waited_for() -> None:
     core = Core().with_sync_replica()
     ask(core)
     core.acknowledge()
-    assert answers(core) == {100: res.Happened(2)}
+    assert answers(core) == {100: res.Success(2)}
 
 
 @pytest.mark.feature("R5", "R6")
@@ -165,7 +165,7 @@ def test_where_commits_do_not_wait_for_the_log_a_barrier_does() -> None:
     core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 2, applied=False))
     assert answers(core) == {}
     core.acknowledge()
-    assert answers(core) == {100: res.Happened(2)}
+    assert answers(core) == {100: res.Success(2)}
 
 
 def test_it_is_pushed_like_a_commit() -> None:

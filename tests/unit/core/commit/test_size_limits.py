@@ -102,7 +102,7 @@ def test_an_object_that_could_not_be_changed_is_refused_by_name(vote: bool, keep
     core = Core(settings=settings).active()
     before = core.p.state.chain.state
     core.step(asked(1, create(b"a"), create(b"b", bytes(limit + 1))))
-    assert core.replies() == [res.TooLarge(limit + 1, limit, b"b")]
+    assert core.replies() == [res.OversizedRecord(limit + 1, limit, b"b")]
     assert core.of(fx.Append) == []
     assert core.p.state.chain.state == before
     core.step(asked(2, create(b"a"), create(b"b", bytes(limit))))
@@ -148,8 +148,8 @@ def test_what_is_too_large_already_may_be_deleted_and_moved_and_made_smaller() -
     assert said(was(CREATE, old, None), vote=True, moves=True) == []
     assert said(was(UPDATE, b"small", old[:90_000])) == []
     limit = most_bytes(100_000, 1, before_images=True)
-    assert said(was(UPDATE, old[:60_000], old[:39_000])) == [res.TooLarge(60_000, limit, b"k")]
-    assert said(was(CREATE, old, None)) == [res.TooLarge(99_990, limit, b"k")]
+    assert said(was(UPDATE, old[:60_000], old[:39_000])) == [res.OversizedRecord(60_000, limit, b"k")]
+    assert said(was(CREATE, old, None)) == [res.OversizedRecord(99_990, limit, b"k")]
 
 
 def test_the_log_takes_the_largest_record_that_a_configuration_may_allow() -> None:

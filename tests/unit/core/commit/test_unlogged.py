@@ -34,7 +34,7 @@ def acknowledged(*, commits: int = 1) -> Core:
     for n in range(1, commits + 1):
         core.submit(n, create(b"k%d" % n))
         held_by(core, B, 1 + n)
-        assert core.replies() == [res.Happened(1 + n)]
+        assert core.replies() == [res.Success(1 + n)]
     return core
 
 
@@ -74,7 +74,7 @@ def test_the_log_may_be_faster() -> None:
     assert core.of(fx.Apply)
     assert core.replies() == []
     held_by(core, B, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert not core.of(fx.Show)
 
 
@@ -84,16 +84,16 @@ def test_several_at_once_are_shown_and_answered_in_order() -> None:
         core.submit(n, create(b"k%d" % n))
     held_by(core, B, 3)
     assert [r.header.lsn for r in core.one(fx.Show).records] == [2, 3]
-    assert core.replies() == [res.Happened(2), res.Happened(3)]
+    assert core.replies() == [res.Success(2), res.Success(3)]
     held_by(core, B, 4)
-    assert core.replies() == [res.Happened(4)]
+    assert core.replies() == [res.Success(4)]
 
 
 def test_a_commit_on_top_of_one_that_the_log_lacks() -> None:
     core = acknowledged()
     core.submit(2, update(b"k1", 2), found={b"k1": 2})
     held_by(core, B, 3)
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
 
 
 def test_a_repeated_commit_joins_the_first_until_that_is_answered() -> None:
@@ -102,14 +102,14 @@ def test_a_repeated_commit_joins_the_first_until_that_is_answered() -> None:
     core.submit(1)
     assert not core.of(fx.Append)
     held_by(core, B, 2)
-    assert core.replies() == [res.Happened(2), res.Happened(2)]
+    assert core.replies() == [res.Success(2), res.Success(2)]
     core.submit(1)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     core.step(ev.Asked(99, tx(1), 1))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     core.acknowledge()
     core.submit(1)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_with_nobody_to_wait_for_the_log_is_waited_for() -> None:
@@ -117,7 +117,7 @@ def test_with_nobody_to_wait_for_the_log_is_waited_for() -> None:
     core.submit(1)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_the_log_is_waited_for_while_the_znode_names_nobody() -> None:
@@ -129,7 +129,7 @@ def test_the_log_is_waited_for_while_the_znode_names_nobody() -> None:
     held_by(core, B, 2)
     assert core.replies() == []
     core.step(ev.CasDone(growth.round, ev.Cas.OK, 2))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_whoever_holds_what_the_log_lacks_stays_in_the_set() -> None:
@@ -256,7 +256,7 @@ def test_it_is_appended_again_with_the_same_lsn_and_id_and_the_epoch_opens_behin
     assert not core.p.state.tail.run
     held_by(core, B, 4)
     core.submit(1, create(b"k1"))
-    assert core.replies() == [res.Happened(2)], "the same id again"
+    assert core.replies() == [res.Success(2)], "the same id again"
 
 
 def test_the_first_of_them_that_fails_ends_the_epoch_and_keeps_them_all() -> None:

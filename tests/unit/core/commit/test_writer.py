@@ -22,7 +22,7 @@ def test_a_commit_is_answered_when_log_and_sync_replica_have_it() -> None:
     assert core.of(fx.Apply)
     assert core.replies() == []
     core.acked_by(B, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_the_replica_may_be_faster_than_the_log() -> None:
@@ -31,7 +31,7 @@ def test_the_replica_may_be_faster_than_the_log() -> None:
     core.acked_by(B, 2)
     assert core.replies() == []
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_visible_before_answered() -> None:
@@ -44,7 +44,7 @@ def test_visible_before_answered() -> None:
 def test_a_read_of_another_version_conflicts_and_nothing_is_appended() -> None:
     core = Core().active()
     core.submit(1, create(b"x"), reads=[(K, 4)], found={K: 5})
-    assert core.replies() == [res.Conflicted(K, 4, 5, 0)]
+    assert core.replies() == [res.VersionConflict(K, 4, 5, 0)]
     assert not core.of(fx.Append)
 
 
@@ -52,7 +52,7 @@ def test_a_version_in_flight_conflicts_and_says_what_to_wait_for() -> None:
     core = Core().active()
     core.submit(1, create(K))
     core.submit(2, update(K, 1), found={K: 1})
-    assert core.replies() == [res.Conflicted(K, 1, 2, settled=2)]
+    assert core.replies() == [res.VersionConflict(K, 1, 2, settled=2)]
     core.submit(3, update(K, 2))
     assert core.replies() == []
 
@@ -67,7 +67,7 @@ def test_what_is_deleted_in_flight_is_absent() -> None:
 def test_creating_what_exists_is_a_duplicate() -> None:
     core = Core().active()
     core.submit(1, create(K), found={K: 3})
-    assert core.replies() == [res.Duplicated(K)]
+    assert core.replies() == [res.DuplicateKey(K)]
 
 
 def test_delete_and_create_in_one_transaction_is_a_new_instance() -> None:
@@ -90,7 +90,7 @@ def test_a_repeat_joins_the_first_attempt_in_flight() -> None:
     core.submit(1)
     assert not core.of(fx.Append)
     core.acknowledge()
-    assert core.replies() == [res.Happened(2), res.Happened(2)]
+    assert core.replies() == [res.Success(2), res.Success(2)]
 
 
 def test_a_repeat_of_what_is_committed_gets_its_own_lsn_once_the_replicas_have_it() -> None:
@@ -102,9 +102,9 @@ def test_a_repeat_of_what_is_committed_gets_its_own_lsn_once_the_replicas_have_i
     core.acknowledge()
     core.submit(1, create(b"a"))
     core.acked_by(B, 2)
-    assert core.replies() == [res.Happened(2), res.Happened(2)]
+    assert core.replies() == [res.Success(2), res.Success(2)]
     core.acked_by(B, 3)
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
 
 
 def test_a_repeat_parked_in_front_keeps_the_order() -> None:
@@ -130,7 +130,7 @@ def test_a_record_exactly_at_the_limit_passes_one_byte_more_is_refused(spare: in
     core.submit(1, *several)
     assert bool(core.of(fx.Append)) is passes
     if not passes:
-        assert core.effects == [fx.Reply(1, res.TooLarge(size, size - 1))]
+        assert core.effects == [fx.Reply(1, res.OversizedRecord(size, size - 1))]
         assert core.p.state.chain.state == before
         core.submit(2, create(K))
         assert records.decode(core.one(fx.Append).data).header.lsn == 2
@@ -200,4 +200,4 @@ def test_a_commit_waits_for_a_dead_sync_replica_until_the_znode_has_let_it_go() 
     core.step(ev.CasDone(shrink.round, ev.Cas.UNKNOWN))
     assert core.replies() == []
     core.step(ev.TableSeen(shrink.version + 1, shrink.table))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]

@@ -39,13 +39,13 @@ def test_delete_then_create_of_one_key_is_accepted() -> None:
 
 
 def test_the_delete_is_still_judged_by_the_version_before() -> None:
-    assert judge(change(DELETE, OLD, 6), change(CREATE, NEW, -1)) == res.Conflicted(b"k", 6, 7)
+    assert judge(change(DELETE, OLD, 6), change(CREATE, NEW, -1)) == res.VersionConflict(b"k", 6, 7)
 
 
 def test_two_creates_of_one_key_are_a_duplicate() -> None:
-    assert judge(change(CREATE, NEW, -1), change(CREATE, OLD, -1), found=-1) == res.Duplicated(b"k")
+    assert judge(change(CREATE, NEW, -1), change(CREATE, OLD, -1), found=-1) == res.DuplicateKey(b"k")
 
 
 def test_a_change_of_what_this_transaction_has_changed_already_conflicts() -> None:
-    assert isinstance(judge(change(UPDATE, OLD, 7), change(UPDATE, OLD, 7)), res.Conflicted)
-    assert isinstance(judge(change(DELETE, OLD, 7), change(UPDATE, OLD, 7)), res.Conflicted)
+    assert isinstance(judge(change(UPDATE, OLD, 7), change(UPDATE, OLD, 7)), res.VersionConflict)
+    assert isinstance(judge(change(DELETE, OLD, 7), change(UPDATE, OLD, 7)), res.VersionConflict)

@@ -16,10 +16,10 @@ def test_a_zombie_does_not_answer_for_a_later_epoch() -> None:
     led = core.p.state.chain.state.epoch.number
     (later,) = core.step(ev.Submitted(7, tx(1), ((b"k", 3),), (create(),), {}, led + 1))
     assert isinstance(later, fx.Reply)
-    assert isinstance(later.result, res.NotServing)
+    assert isinstance(later.result, res.InactiveCopy)
     (known,) = core.step(ev.Submitted(8, tx(1), ((b"k", 3),), (create(),), {}, led))
     assert isinstance(known, fx.Reply)
-    assert isinstance(known.result, res.Conflicted)
+    assert isinstance(known.result, res.VersionConflict)
 
 
 @pytest.mark.feature("R5")
@@ -28,9 +28,9 @@ def test_what_is_late_is_not_done_in_a_later_epoch() -> None:
     core = Core().active()
     led = core.p.state.chain.state.epoch.number
     late = core.step(ev.Submitted(7, tx(1), (), (create(),), {}, led - 1, exact=True))
-    assert late == [fx.Reply(7, res.NotServing(None, led))]
+    assert late == [fx.Reply(7, res.InactiveCopy(None, led))]
     early = core.step(ev.Submitted(8, tx(1), (), (create(),), {}, led + 1, exact=True))
-    assert early == [fx.Reply(8, res.NotServing(None))]
+    assert early == [fx.Reply(8, res.InactiveCopy(None))]
     its_own = core.step(ev.Submitted(9, tx(1), (), (create(),), {}, led, exact=True))
     assert [type(e) for e in its_own] == [fx.Append]
 
@@ -44,6 +44,6 @@ def test_a_vote_that_is_late_is_not_given_in_a_later_epoch() -> None:
     def asked(epoch: int) -> ev.PrepareAsked:
         return ev.PrepareAsked(7, tx(1), "p", ("p", "q"), b"d", (), (create(),), {}, epoch, last=True, exact=True)
 
-    assert core.step(asked(led - 1)) == [fx.Reply(7, res.NotServing(None, led))]
-    assert core.step(asked(led + 1)) == [fx.Reply(7, res.NotServing(None))]
+    assert core.step(asked(led - 1)) == [fx.Reply(7, res.InactiveCopy(None, led))]
+    assert core.step(asked(led + 1)) == [fx.Reply(7, res.InactiveCopy(None))]
     assert fx.Append in [type(e) for e in core.step(asked(led))]

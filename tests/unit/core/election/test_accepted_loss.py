@@ -10,7 +10,7 @@ from halog.core.ids import Member
 from halog.core.roles import Role
 from halog.core.table.table import ASYNC, SYNC, Replica
 from halog.core.table.tell import Tell
-from halog.metadata.groups import GiveUpUnlogged
+from halog.metadata.groups import UnloggedSurrender
 from tests.unit.core.kit import SETTINGS, A, C, Core
 from tests.unit.core.table.test_holders import NO_SYNC, alone, follower
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.feature("R6", "Q4")
 
 def given_up(core: Core) -> str:
     """An operator gives up the holders; C takes over. Why, as it says."""
-    core.step(ev.TableSeen(core.p.state.version + 1, GiveUpUnlogged({"C": 3})(core.p.state.table)))
+    core.step(ev.TableSeen(core.p.state.version + 1, UnloggedSurrender({"C": 3})(core.p.state.table)))
     core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
     assert core.is_now(Role.CLAIMING)
     assert not core.of(Tell), "the operator's command has told it"

@@ -316,7 +316,7 @@ def test_what_was_sent_for_it_may_land_and_be_acknowledged_in_the_next_one() -> 
     assert core.p.leading is not None
     assert core.p.leading.writer.unanswered_since(0) == core.now
     core.step(ev.Appended(mine.tag, core.offset))
-    assert [type(r) for r in core.replies()] == [res.Happened]
+    assert [type(r) for r in core.replies()] == [res.Success]
 
 
 @pytest.mark.feature("R4")

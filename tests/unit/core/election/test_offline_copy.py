@@ -34,9 +34,9 @@ def test_it_takes_no_commit_no_question_and_no_push() -> None:
     core, script = replica()
     offline(core, A, C)
     core.submit(2)
-    assert core.replies() == [res.NotServing("A", elected=1)]
+    assert core.replies() == [res.InactiveCopy("A", elected=1)]
     core.step(ev.BarrierAsked(9))
-    assert core.replies() == [res.NotServing("A", elected=1)]
+    assert core.replies() == [res.InactiveCopy("A", elected=1)]
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
     assert not core.effects
     core.step(ev.Ticked(), after_ms=SETTINGS.ack_every_ms * 2)

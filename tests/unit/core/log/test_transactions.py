@@ -7,7 +7,7 @@ import pytest
 from halog.core.ids import NO_HASH, EpochId
 from halog.core.log import records
 from halog.core.log.transactions import Applied, DecidedTransaction, ForgottenDecisions, Ledger, PreparedTransaction
-from halog.core.results import Locked
+from halog.core.results import LockConflict
 
 pytestmark = pytest.mark.feature("D4", "D5")
 
@@ -42,10 +42,10 @@ def test_a_prepare_locks_what_it_reads_and_writes_until_its_outcome() -> None:
     told = Told()
     assert type(told.prepare(5)) is PreparedTransaction
     locks = told.ledger.locks
-    assert type(locks.against([(b"w", 1)], ())) is Locked
+    assert type(locks.against([(b"w", 1)], ())) is LockConflict
     assert locks.against([(b"r", 1)], ()) is None, "what is only read may be read"
     change = records.Change(records.UPDATE, REF, b"r", b"", 1)
-    assert type(locks.against((), [change])) is Locked, "and not changed"
+    assert type(locks.against((), [change])) is LockConflict, "and not changed"
     meant = told.outcome(5, commit=True)
     assert isinstance(meant, DecidedTransaction)
     assert meant.commit is not None

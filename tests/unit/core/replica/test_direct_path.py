@@ -11,7 +11,7 @@ from halog.core.replica.follower import RECENTLY_MS
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.state import held
-from halog.core.state.held import Held
+from halog.core.state.held import HeldRun
 from halog.core.table.table import ASYNC, SYNC, Replica
 from halog.core.table.tell import Tell
 from halog.events import REMOVED
@@ -162,7 +162,7 @@ def test_what_the_log_contradicts_is_forgotten() -> None:
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica whose log is stuck goes on acknowledging only what fits."""
-    script, run = Script(), Held()
+    script, run = Script(), HeldRun()
     state = ChainState(LOG_ID, SITE, epoch(1), opened=True, led=1)
     monkeypatch.setattr(held, "MAX_RECORDS", 2)
     for n in range(3):
@@ -220,7 +220,7 @@ def is_pushed_and_answered(core: Core) -> None:
     core.step(ev.ReplicaAck(B, sent.epoch, 2, applied=False))
     assert not core.replies()
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 @pytest.mark.feature("R1")
@@ -325,7 +325,7 @@ def test_votes_and_decisions_are_pushed_and_answered_when_log_and_replica_have_t
     core.acknowledge()
     assert not core.replies()
     core.step(ev.ReplicaAck(B, core.p.state.chain.state.epoch, 3, applied=False))
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
 
 
 @pytest.mark.feature("D4", "P6")

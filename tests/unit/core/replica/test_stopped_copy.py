@@ -51,7 +51,7 @@ def test_a_sync_replica_that_lives_but_acknowledges_nothing_leaves_the_node_list
     assert shrink.table.replicas == ()
     assert not [e for e in effects if isinstance(e, fx.Reply)]  # S2
     core.step(ev.CasDone(shrink.round, ev.Cas.OK, 3))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     (told,) = core.of(Tell)
     assert (told.kind, told.node) == (REMOVED, "B")
     assert "acknowledged nothing new" in told.cause

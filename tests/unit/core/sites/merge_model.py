@@ -15,7 +15,7 @@ from halog.core.log.chain import ChainState
 from halog.core.log.records import HandedOver, Horizon, Merged
 from halog.core.log.transactions import UndecidedTransaction
 from halog.runtime.merge.closed_branch import closed_side
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from restore.branch import BranchReader, Side, aborted, branch
 from restore.branches import completed, merged_at
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
@@ -128,7 +128,7 @@ class World:
         site, other = self.sites[at], self.other(at)
         if not site.serves or at in self.begun:
             return
-        remote = Remote(other.name, cast(Any, other.log), cast(Any, _Coordinator(other)))
+        remote = SiteAccess(other.name, cast(Any, other.log), cast(Any, _Coordinator(other)))
         theirs = closed_side(remote, at, "p", TP)
         if not isinstance(theirs, Side) or is_merged(site.state, theirs.state):
             return

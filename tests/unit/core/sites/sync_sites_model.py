@@ -105,7 +105,7 @@ class World:
                     self.step(ev.LogAnswered(e.round))
                 case fx.Refresh():
                     self.step(ev.TableSeen(self.version, self.table))
-                case fx.Reply(result=res.Happened(lsn=lsn)):
+                case fx.Reply(result=res.Success(lsn=lsn)):
                     self.acknowledged = max(self.acknowledged, lsn)
                 case _:
                     pass

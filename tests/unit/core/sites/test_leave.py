@@ -49,7 +49,7 @@ def test_new_commits_go_nowhere_meanwhile() -> None:
     core.submit(1, create(b"pending"))
     given(core)
     core.submit(2, create(b"late"))
-    assert [type(r) for r in core.replies()] == [res.NotServing]
+    assert [type(r) for r in core.replies()] == [res.InactiveCopy]
 
 
 def test_nobody_stands_for_what_another_site_is_to_serve() -> None:

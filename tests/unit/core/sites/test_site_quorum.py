@@ -112,7 +112,7 @@ def test_what_comes_before_the_first_votes_waits_for_them() -> None:
     answer(core, questions, here="here")
     assert not core.replies()
     answer(core, questions, east="here")
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert not core.of(Tell)  # nothing was lost
 
 
@@ -122,13 +122,13 @@ def test_commits_of_a_young_epoch_are_refused_once_votes_had_their_time() -> Non
     assert commit(core, 1) == []
     core.step(ev.Ticked(), after_ms=1)
     assert [e.kind for e in core.of(Tell)] == [SITE_QUORUM_LOST]
-    assert commit(core, 2) == [res.TooFew(0, 2, "votes", ("here", "east", "north"))]
+    assert commit(core, 2) == [res.Shortage(0, 2, "votes", ("here", "east", "north"))]
 
 
 def test_a_policy_without_votes_asks_nobody_and_waits_for_nobody() -> None:
     core = young(Settings())
     assert not asked(core)
-    assert commit(core, 1) == [res.Happened(2)]
+    assert commit(core, 1) == [res.Success(2)]
     assert not quorum(core).is_lost
     assert not quorum(core).is_sure
 
@@ -136,9 +136,9 @@ def test_a_policy_without_votes_asks_nobody_and_waits_for_nobody() -> None:
 def test_votes_that_do_not_bind_are_asked_for_and_not_waited_for() -> None:
     core = young(policy(binding=False))
     assert asked(core).keys() == {"here", "east", "north"}
-    assert commit(core, 1) == [res.Happened(2)]
+    assert commit(core, 1) == [res.Success(2)]
     core.step(ev.Ticked(), after_ms=LEASE_MS)
-    assert commit(core, 2) == [res.Happened(3)]
+    assert commit(core, 2) == [res.Success(3)]
     assert not quorum(core).is_lost
     assert not quorum(core).is_counted("east")
 
@@ -176,7 +176,7 @@ def test_a_commit_in_flight_is_answered_if_the_votes_come_back() -> None:
     core.acknowledge()
     assert not core.replies()
     answer(core, questions, east="here", here="here")
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert [e.kind for e in core.of(Tell)] == [SITE_QUORUM]
 
 
@@ -197,7 +197,7 @@ def test_new_commits_are_refused_by_name_while_votes_are_missing() -> None:
     assert told.more == {"have": 0, "needed": 2, "missing": "here, east, north"}
     questions = asked(core)
     answer(core, questions, here="here")
-    assert commit(core, 1) == [res.TooFew(1, 2, "votes", ("east", "north"))]
+    assert commit(core, 1) == [res.Shortage(1, 2, "votes", ("east", "north"))]
 
 
 def test_without_more_than_half_nothing_is_answered() -> None:
@@ -258,7 +258,7 @@ def test_the_votes_of_an_overruled_site_do_not_count_until_they_are_had() -> Non
     core = young(policy(TWO), overruled=("east",))
     questions = asked(core)
     answer(core, questions, here="here")
-    assert commit(core, 1) == [res.Happened(2)]
+    assert commit(core, 1) == [res.Success(2)]
     assert core.p.state.table.overruled == ("east",)
     answer(core, questions, east="here")
     core.step(ev.Ticked(), after_ms=100)
@@ -270,18 +270,18 @@ def test_the_votes_of_an_overruled_site_do_not_count_until_they_are_had() -> Non
 def test_a_site_without_votes_serves_where_all_others_are_overruled() -> None:
     """It only follows unless an operator says otherwise: then there is no vote left that it could want."""
     core = young(policy((("here", 0), ("east", 1))), overruled=("east",))
-    assert commit(core, 1) == [res.Happened(2)]
+    assert commit(core, 1) == [res.Success(2)]
 
 
 def test_overruling_begins_while_it_serves() -> None:
     core = with_votes(policy(TWO))
     core.step(ev.Ticked(), after_ms=MINE)
     answer(core, asked(core), here="here")
-    assert commit(core, 1) == [res.TooFew(2, 3, "votes", ("east",))]
+    assert commit(core, 1) == [res.Shortage(2, 3, "votes", ("east",))]
     now = msgspec.structs.replace(core.p.state.table, overruled=("east",))
     core.step(ev.TableSeen(core.p.state.version + 1, now))
     core.step(ev.Ticked(), after_ms=100)
-    assert commit(core, 2) == [res.Happened(2)]
+    assert commit(core, 2) == [res.Success(2)]
 
 
 # --- what rests on it ---
@@ -299,7 +299,7 @@ def test_sites_and_votes_are_both_waited_for() -> None:
     assert leading is not None
     assert leading.writer.wait_set >= {QUORUM, as_member("east")}
     answer(core, questions, here="here", east="here")
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert QUORUM not in leading.writer.wait_set
 
 
@@ -313,14 +313,14 @@ def test_a_barrier_is_answered_with_the_votes_only() -> None:
     core.step(ev.Ticked())
     questions = asked(core)
     answer(core, questions, here="here", north="here")
-    assert [r.result for r in core.of(fx.Reply) if r.token == 5] == [res.Happened(2)]
+    assert [r.result for r in core.of(fx.Reply) if r.token == 5] == [res.Success(2)]
 
 
 def test_a_barrier_is_refused_while_they_are_missing() -> None:
     core = with_votes()
     core.step(ev.Ticked(), after_ms=MINE)
     core.step(ev.BarrierAsked(5))
-    assert core.replies() == [res.TooFew(0, 2, "votes", ("here", "east", "north"))]
+    assert core.replies() == [res.Shortage(0, 2, "votes", ("here", "east", "north"))]
 
 
 def test_what_became_of_a_commit_is_unknown_without_the_votes() -> None:
@@ -335,7 +335,7 @@ def test_what_became_of_a_commit_is_unknown_without_the_votes() -> None:
     questions = asked(core)
     answer(core, questions, here="here", east="here")
     core.step(ev.Asked(10, tx(1), 0))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_a_copy_that_is_not_active_says_nothing_of_it() -> None:

@@ -63,7 +63,7 @@ def test_a_commit_is_answered_when_the_other_sites_log_has_it() -> None:
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_it_is_not_answered_by_the_site_before_the_own_log_has_it() -> None:
@@ -73,7 +73,7 @@ def test_it_is_not_answered_by_the_site_before_the_own_log_has_it() -> None:
     confirmed(core, 2)
     assert not core.replies()
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_what_a_site_had_of_an_earlier_epoch_or_never_counts_for_nothing() -> None:
@@ -98,7 +98,7 @@ def test_all_sites_and_the_replicas_are_waited_for() -> None:
     core.acked_by(B, 2)
     assert not core.replies()
     confirmed(core, 2, site="north")
-    assert res.Happened(2) in core.replies()
+    assert res.Success(2) in core.replies()
 
 
 def test_a_group_is_answered_at_once_when_its_last_commit_has_arrived() -> None:
@@ -108,7 +108,7 @@ def test_a_group_is_answered_at_once_when_its_last_commit_has_arrived() -> None:
     for tag in range(core.p.state.tag - 4, core.p.state.tag + 1):
         core.acknowledge(tag)
     confirmed(core, 6)
-    assert core.replies() == [res.Happened(lsn) for lsn in range(2, 7)]
+    assert core.replies() == [res.Success(lsn) for lsn in range(2, 7)]
 
 
 def test_a_policy_without_sync_sites_waits_for_nobody_else() -> None:
@@ -116,7 +116,7 @@ def test_a_policy_without_sync_sites_waits_for_nobody_else() -> None:
     confirmed(core, 1)
     core.submit(1)
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert not core.of(fx.SetTable)
 
 
@@ -126,7 +126,7 @@ def test_a_strict_policy_waits_for_a_site_that_nobody_has_heard_of_yet() -> None
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert core.one(fx.SetTable).table.synced == ("east",)
 
 
@@ -138,10 +138,10 @@ def test_new_commits_are_refused_by_name_while_a_site_is_away_and_one_in_flight_
     assert told(core) == [("HALOG-1045", "east")]
     assert not core.of(fx.SetTable)
     core.submit(2, create(b"other"))
-    assert core.replies() == [res.TooFew(0, 1, "sites", ("east",))]
+    assert core.replies() == [res.Shortage(0, 1, "sites", ("east",))]
     assert not core.of(fx.Append)
     confirmed(core, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     passes(core, 200)
     assert told(core) == [("HALOG-1046", "east")]
     core.submit(3, create(b"third"))
@@ -175,7 +175,7 @@ def test_a_site_that_repeats_what_it_had_is_away_all_the_same() -> None:
         passes(core, 500)
         confirmed(core, 1)
     core.submit(2, create(b"other"))
-    assert core.replies() == [res.TooFew(0, 1, "sites", ("east",))]
+    assert core.replies() == [res.Shortage(0, 1, "sites", ("east",))]
 
 
 def test_a_site_is_dropped_in_the_znode_first_and_then_waited_for_no_more() -> None:
@@ -188,7 +188,7 @@ def test_a_site_is_dropped_in_the_znode_first_and_then_waited_for_no_more() -> N
     assert proposal.table.synced == ()
     assert not core.replies()
     core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.state.version + 1))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert told(core) == [("HALOG-1045", "east")]
 
 
@@ -206,7 +206,7 @@ def test_while_nobody_knows_whether_it_was_dropped_it_is_waited_for() -> None:
     assert not core.replies()
     assert core.one(fx.SetTable).table.synced == ()
     core.cas_ok()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_a_site_that_has_just_confirmed_is_not_dropped() -> None:
@@ -234,7 +234,7 @@ def test_a_dropped_site_is_back_once_it_has_what_is_in_flight() -> None:
     core.step(ev.CasDone(core.of(fx.SetTable)[0].round, ev.Cas.OK, core.p.state.version + 1))
     core.submit(2, create(b"other"))
     core.acknowledge()
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
     core.submit(3, create(b"third"))
     confirmed(core, 2)
     passes(core, 100)  # it is there, and close behind: waited for from now on
@@ -244,7 +244,7 @@ def test_a_dropped_site_is_back_once_it_has_what_is_in_flight() -> None:
     confirmed(core, 3)
     assert not core.of(fx.SetTable)
     confirmed(core, 4)
-    assert core.replies() == [res.Happened(4)]
+    assert core.replies() == [res.Success(4)]
     assert core.one(fx.SetTable).table.synced == ("east",)
     core.cas_ok()
     assert told(core) == [("HALOG-1046", "east")]
@@ -255,11 +255,11 @@ def test_a_site_far_behind_is_not_waited_for_where_it_may_be_dropped() -> None:
     for n in range(5):
         core.submit(n + 1, create(b"k%d" % n))
         core.acknowledge()
-        assert core.replies() == [res.Happened(n + 2)]
+        assert core.replies() == [res.Success(n + 2)]
     confirmed(core, 4)
     core.submit(7, create(b"more"))
     core.acknowledge()
-    assert core.replies() == [res.Happened(7)]
+    assert core.replies() == [res.Success(7)]
     confirmed(core, 6)
     core.submit(8, create(b"last"))
     core.acknowledge()
@@ -273,7 +273,7 @@ def test_the_next_epoch_waits_for_what_the_znode_says_and_finds_anew_what_the_si
     core.acknowledge()
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_what_was_recovered_is_told_to_have_happened_when_the_site_has_it() -> None:
@@ -285,9 +285,9 @@ def test_what_was_recovered_is_told_to_have_happened_when_the_site_has_it() -> N
     core.submit(1)
     assert not core.replies()
     confirmed(core, 2)
-    assert core.replies() == [res.Happened(2), res.Happened(2)]
+    assert core.replies() == [res.Success(2), res.Success(2)]
     core.step(ev.Asked(51, tx(1), 0))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_a_replica_does_not_say_that_it_happened() -> None:
@@ -310,12 +310,12 @@ def test_an_operator_may_let_go_of_a_site_until_it_is_back() -> None:
     core.acknowledge()
     passes(core, LONG)
     let_go(core)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     assert ("HALOG-1045", "east") in told(core)
     passes(core, 100)
     core.submit(2, create(b"other"))
     core.acknowledge()
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
     confirmed(core, 3)
     passes(core, 100)
     assert (core.one(fx.SetTable).table.synced, core.one(fx.SetTable).table.let_go) == (("east",), ())
@@ -332,7 +332,7 @@ def test_a_site_that_had_everything_when_it_was_let_go_is_back_only_once_it_is_h
     assert not core.of(fx.SetTable)
     core.submit(1)
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     confirmed(core, 1)
     assert not core.of(fx.SetTable)
     confirmed(core, 2)
@@ -355,7 +355,7 @@ def test_a_site_that_is_no_sync_site_any_more_is_taken_out_of_the_znode_first() 
     core.acknowledge()
     assert not core.replies()
     core.step(ev.CasDone(proposal.round, ev.Cas.OK, core.p.state.version + 1))
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 def test_the_znode_says_nothing_of_what_is_not_used() -> None:
@@ -376,7 +376,7 @@ def test_a_hand_over_waits_until_the_site_has_everything() -> None:
     core.acked_by(B, 2)
     assert not core.of(fx.Append)
     confirmed(core, 2)
-    assert res.Happened(2) in core.replies()
+    assert res.Success(2) in core.replies()
     assert core.of(fx.Append)
 
 
@@ -389,5 +389,5 @@ def test_a_site_that_took_over_keeps_nobody_from_handing_over_to_it() -> None:
     passes(core, LONG)
     assert core.role is Role.HANDING
     core.acknowledge()
-    assert [type(r) for r in core.replies()] == [res.Happened, res.Unknown]  # the hand-over; the commit
+    assert [type(r) for r in core.replies()] == [res.Success, res.Unknown]  # the hand-over; the commit
     assert core.one(fx.SetTable).table.active is None

@@ -297,10 +297,10 @@ def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took
     core.submit(1)
     core.step(ev.TableSeen(9, disabled(core.p.state.table, "A")[0]))
     core.acknowledge()
-    assert core.replies() == [res.Happened(2)], "it was in flight"
+    assert core.replies() == [res.Success(2)], "it was in flight"
     core.submit(2, create(b"other"))
     (refused,) = core.replies()
-    assert isinstance(refused, res.Refused)
+    assert isinstance(refused, res.Refusal)
     assert "p is disabled on A, the only node it has" in refused.why
     core.step(ev.TableSeen(10, enabled(core.p.state.table, "A", "A")[0]))
     core.submit(3, create(b"third"))
@@ -316,13 +316,13 @@ def test_disabled_on_its_only_node_it_votes_for_whoever_only_reads_it() -> None:
     found, both = {b"k": 2}, ("p", "q")
     core.step(ev.PrepareAsked(51, tx(51), "q", both, b"d", (), (update(b"k", 2),), found))
     (refused,) = core.replies()
-    assert isinstance(refused, res.Refused), "it would change"
+    assert isinstance(refused, res.Refusal), "it would change"
     core.step(ev.PrepareAsked(52, tx(52), "q", both, b"d", ((b"k", 7),), (), found))
     (refused,) = core.replies()
-    assert isinstance(refused, res.Conflicted), "what it read is still checked"
+    assert isinstance(refused, res.VersionConflict), "what it read is still checked"
     core.step(ev.PrepareAsked(53, tx(53), "q", both, b"d", ((b"k", 2),), (), found))
     core.acknowledge()
-    assert core.replies() == [res.Happened(3)]
+    assert core.replies() == [res.Success(3)]
 
 
 # --- elections and the znode ---

@@ -116,7 +116,7 @@ def test_a_new_commit_below_quorum_is_refused_by_name_and_nothing_is_appended() 
     core.alive()
     assert ("no quorum", "") in told(core)
     core.submit(1)
-    assert core.replies() == [res.TooFew(1, 2)]
+    assert core.replies() == [res.Shortage(1, 2)]
     assert not core.of(fx.Append)
 
 
@@ -133,7 +133,7 @@ def test_a_commit_in_flight_is_not_answered_when_the_quorum_goes_and_is_when_it_
     assert core.replies() == []
     core.alive(B)
     core.acked_by(B, 2)
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
 
 
 @pytest.mark.feature("R7", "R6")
@@ -151,12 +151,12 @@ def test_the_acknowledgement_of_a_never_node_is_not_enough() -> None:
     core = quorate(group=Group(priorities={"B": 0}))
     live_on(core, core.p.state.settings.silent_ms + 100)
     core.submit(1)
-    assert core.replies() == [res.TooFew(1, 2)], "C is up, but in no node list"
+    assert core.replies() == [res.Shortage(1, 2)], "C is up, but in no node list"
     counted = quorate(group=Group(priorities={"B": 0}), count_never=True)
     counted.submit(1)
     counted.acknowledge()
     counted.acked_by(B, 2)
-    assert counted.replies() == [res.Happened(2)]
+    assert counted.replies() == [res.Success(2)]
 
 
 @pytest.mark.feature("Q3")
@@ -168,14 +168,14 @@ def test_an_override_is_effective_at_once_in_both_directions() -> None:
     core.cas_ok()
     assert core.replies() == []
     regroup(core, required=1, required_reason="the others burnt down")
-    assert core.replies() == [res.Happened(2)]
+    assert core.replies() == [res.Success(2)]
     (event,) = (e for e in core.of(Tell) if e.kind.name == "minimum size")
     assert (event.cause, event.logged) == ("the others burnt down", True), "the history has it from the command"
     core.submit(2)
     assert core.of(fx.Append)
     regroup(core)
     core.submit(3)
-    assert core.replies() == [res.TooFew(1, 2)]
+    assert core.replies() == [res.Shortage(1, 2)]
 
 
 # --- elections ---
@@ -260,7 +260,7 @@ def test_a_hand_over_to_a_never_node_is_refused() -> None:
     core = serving(me_first=True, group=Group(priorities={"B": 0}))
     core.step(ev.HandOverAsked(5, "B"))
     (reply,) = core.replies()
-    assert isinstance(reply, res.Refused)
+    assert isinstance(reply, res.Refusal)
     assert "never" in reply.why
 
 
@@ -310,7 +310,7 @@ def test_a_hand_over_to_a_node_that_dies_is_called_off_at_once() -> None:
     core = Core().draining()
     core.alive(C)
     assert core.is_now(Role.ACTIVE)
-    assert isinstance(core.replies()[0], res.Refused)
+    assert isinstance(core.replies()[0], res.Refusal)
 
 
 @pytest.mark.feature("R7")

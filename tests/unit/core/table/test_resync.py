@@ -185,7 +185,7 @@ def test_c_takes_its_place_then_b_goes_out_and_comes_back_as_it_catches_up() -> 
     settle(core)
     assert core.p.state.table.node_list == ("A", "C"), "what B acknowledges now is of the old copy"
     core.acked_by(C, 3)
-    assert res.Happened(3) in core.replies(), "commits do not wait for it"
+    assert res.Success(3) in core.replies(), "commits do not wait for it"
     core.step(ev.TableSeen(core.p.state.version + 1, resync.emptied(core.p.state.table, "B")))
     settle(core)
     assert core.p.state.table.node_list == ("A", "C"), "its copy is empty"

@@ -25,7 +25,7 @@ from halog.metadata.restore_requests import DONE, restore_of
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime.merge.restore_command import RestoreCommand, undo
 from halog.runtime.rpc.router import Router
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.topic_names import state_topic
 from halog.schema.registry import DEFAULT
 from halog.testing.cluster import Cluster, wait_until
@@ -132,7 +132,7 @@ def report(cluster: Cluster) -> dict[str, ReportedConflict]:
 
 def restore(west: Cluster, east: Cluster) -> None:
     adapters, tables = west.node(west.names[0]).runtime.adapters, list(west.tables().values())
-    own = Remote("west", adapters.log, adapters.coordinator)
+    own = SiteAccess("west", adapters.log, adapters.coordinator)
     with RestoreCommand(own, partial(state_topic, west.config), adapters.reach, ["east"], 30) as asked:
         ended = asked.restore(tables, asked.sources(tables, {}), told=lambda name, now: None)
     assert {r.phase for r in ended.values()} == {DONE}, ended

@@ -28,7 +28,7 @@ class Asker:
         self.meets = meets
         self.told: list[bytes] = []
 
-    def ask(self, partition: str, frame: frames.LetGo, until: float) -> None:
+    def ask(self, partition: str, frame: frames.MomentEnd, until: float) -> None:
         self.told.append(frame.moment)
         self.meets(frame.moment)
 

@@ -24,7 +24,7 @@ from halog.runtime.client.commits import Commits, says_nothing
 from halog.runtime.replica.delivery_reports import DeliveryReports
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.frame_limit import too_large
-from halog.runtime.rpc.request import Open
+from halog.runtime.rpc.request import OpenCommit
 from tests.unit.core.kit import epoch
 from tests.unit.interrupts import interrupted_at
 
@@ -73,7 +73,7 @@ class Node:
         answer(self.rounds.pop(0))
         return 0
 
-    def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
+    def ask(self, partition: str, frame: object, until: float, open_: OpenCommit) -> None:
         raise PartitionUnavailableError("no node is active", partition=partition)
 
 
@@ -81,9 +81,9 @@ class Node:
     ("rounds", "told"),
     [
         ((), PartitionUnavailableError),
-        ((res.NotServing(None),), PartitionUnavailableError),
+        ((res.InactiveCopy(None),), PartitionUnavailableError),
         ((res.Unknown("its epoch ended"),), OutcomeUnknownError),
-        ((res.Unknown("its epoch ended"), res.NotServing(None)), OutcomeUnknownError),
+        ((res.Unknown("its epoch ended"), res.InactiveCopy(None)), OutcomeUnknownError),
     ],
 )
 def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
@@ -103,7 +103,7 @@ class Outsized(Node):
         super().__init__(*rounds)
         self.evidence = evidence
 
-    def ask(self, partition: str, frame: Any, until: float, open_: Open) -> None:
+    def ask(self, partition: str, frame: Any, until: float, open_: OpenCommit) -> None:
         raise too_large(frame, FrameError("a frame", size=9, limit=8, sent=False, **self.evidence))
 
 
@@ -111,7 +111,7 @@ class Outsized(Node):
     ("node", "told"),
     [
         (Outsized(), RecordTooLargeError),
-        (Outsized(res.NotServing(None)), RecordTooLargeError),
+        (Outsized(res.InactiveCopy(None)), RecordTooLargeError),
         (Outsized(res.Unknown("its epoch ended")), OutcomeUnknownError),
         (Outsized(asked_before=True), OutcomeUnknownError),
         (Outsized(may_arrive=True), OutcomeUnknownError),
@@ -145,8 +145,10 @@ def test_the_evidence_names_a_frame_as_the_wire_does(frame: frames.Request, name
     assert error.evidence["frame"] == name
 
 
-@pytest.mark.parametrize("frame", [frames.Fetch("p", [b"k" * 17], 0), frames.Leased("p", [b"k" * 17])])
-def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(frame: frames.Fetch | frames.Leased) -> None:
+@pytest.mark.parametrize("frame", [frames.Fetch("p", [b"k" * 17], 0), frames.LeasedFetch("p", [b"k" * 17])])
+def test_a_read_of_a_key_that_fits_no_frame_says_that_no_object_has_it(
+    frame: frames.Fetch | frames.LeasedFetch,
+) -> None:
     error = too_large(frame, FrameError("a frame", size=19, limit=16, sent=False))
     assert isinstance(error, RecordTooLargeError)
     assert "a key of 17 bytes in partition p" in str(error)
@@ -176,9 +178,9 @@ class Comes(Node):
         super().__init__()
         self.core = core_of(led)
 
-    def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
+    def ask(self, partition: str, frame: object, until: float, open_: OpenCommit) -> None:
         open_.unanswered("", 1)
-        self.rounds.append(res.TooFew(1, 2))
+        self.rounds.append(res.Shortage(1, 2))
         raise LockedError("an object is held", may_arrive=True)
 
 

@@ -66,7 +66,7 @@ def test_a_refused_commit_is_unknown_where_an_earlier_request_may_still_arrive(
     with pytest.raises(OutcomeUnknownError, match="under way before"), client.transaction() as tx:
         tx.get(Counter, name).value += 1
     assert tx.outcome == "unknown"
-    assert isinstance(arrives(), frames.Committed)
+    assert isinstance(arrives(), frames.CommitReply)
     assert values(cluster, [name]) == [101]
 
 
@@ -82,7 +82,7 @@ def test_a_lock_met_by_the_second_request_says_nothing_of_the_first(patient: Clu
     assert tx.outcome == "unknown"
     parts = sorted(patient.partition_of(Counter, n) for n in names)
     assert settled(patient, other, parts, commit=False) == {"aborted"}
-    assert isinstance(arrives(), frames.Committed)
+    assert isinstance(arrives(), frames.CommitReply)
     assert values(patient, names) == [101, 100]
 
 
@@ -97,7 +97,7 @@ def test_a_key_met_by_the_second_request_may_be_free_when_the_first_arrives(clus
     assert tx.outcome == "unknown"
     with cluster.client().transaction() as other:
         other.delete(other.get(Counter, name))
-    assert isinstance(arrives(), frames.Committed)
+    assert isinstance(arrives(), frames.CommitReply)
     assert values(cluster, [name]) == [5]
 
 
@@ -112,7 +112,7 @@ def test_a_version_that_has_moved_on_refuses_the_first_request_too(cluster: Clus
         tx.get(Counter, name).value += 1
         in_a_thread(add, cluster, name, 10)
     assert tx.outcome == "rolled back"
-    assert isinstance(arrives(), frames.Failed)
+    assert isinstance(arrives(), frames.ErrorReply)
     assert values(cluster, [name]) == [110]
 
 

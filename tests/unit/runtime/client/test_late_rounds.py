@@ -29,7 +29,7 @@ from halog.errors import (
 from halog.runtime.client.commits import PERHAPS
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
-from halog.runtime.rpc.request import Open
+from halog.runtime.rpc.request import OpenCommit
 from halog.runtime.rpc.result_errors import to_error
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
@@ -85,7 +85,7 @@ BUSY = says(OverloadedError("1,000 commits are in flight"))
         raises(UnreachableError("nobody listens", sent=False)),
         raises(ClosedError("the channel is closed")),
         says(NotActiveError("not active")),
-        lambda r: to_error(res.Expired(r.tx[:8]), r.partition),
+        lambda r: to_error(res.ExpiredId(r.tx[:8]), r.partition),
     ],
     ids=["unreachable", "closed", "not active", "forgotten"],
 )
@@ -100,7 +100,7 @@ def test_whatever_ends_a_later_turn_says_nothing_of_a_late_request(
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         add_one(client, tx, name)
     assert tx.outcome == "unknown"
-    assert isinstance(arrives(), frames.Committed)
+    assert isinstance(arrives(), frames.CommitReply)
     assert values(cluster, [name]) == [101]
 
 
@@ -135,7 +135,7 @@ def test_a_refusal_of_this_nodes_own_copy_in_a_later_epoch_is_believed(cluster: 
         in_a_thread(hand_over, cluster, partition, was, me)
         wait_until(lambda: node.backend.asker.serving(partition) is not None, "it does not serve")
         copy = node.backend.asker.serving(partition)
-        copy.submit = lambda tx, work, answer, *args: answer(res.TooFew(1, 2)) or 0
+        copy.submit = lambda tx, work, answer, *args: answer(res.Shortage(1, 2)) or 0
         return LockedError("an object is held")
 
     asked, arrives = turns(node, comes_here)
@@ -149,7 +149,7 @@ def test_a_refusal_of_this_nodes_own_copy_in_a_later_epoch_is_believed(cluster: 
 
 def test_epochs_of_two_sites_are_not_compared() -> None:
     """A later one there says nothing of what is under way here: the site may have been taken over from."""
-    out = Open()
+    out = OpenCommit()
     assert not out.may_arrive("", 0)
     out.unanswered("", 3)
     out.unanswered("", 2)
@@ -178,7 +178,7 @@ def test_a_site_switch_behind_a_late_request_says_nothing_of_it(cluster: Cluster
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         add_one(client, tx, name)
     assert tx.outcome == "unknown"
-    assert isinstance(arrives(), frames.Committed)
+    assert isinstance(arrives(), frames.CommitReply)
     assert values(cluster, [name]) == [101]
 
 
@@ -200,7 +200,7 @@ def test_the_highest_epoch_that_a_request_is_out_for_counts(cluster: Cluster) ->
         tx.get(Counter, name).value += 1
     assert [r.epoch for r in asked][:4] == [led, led - 1, led - 1, led]
     assert tx.outcome == "unknown"
-    assert isinstance(arrives(), frames.Committed)
+    assert isinstance(arrives(), frames.CommitReply)
     assert values(cluster, [name]) == [101]
 
 
@@ -223,7 +223,7 @@ def test_an_active_node_that_cannot_look_says_nothing_of_an_answer_lost_in_an_ea
             try:
                 return attempt.land()
             except DeadlineError:
-                assert isinstance(arrives(), frames.Committed)  # in its epoch
+                assert isinstance(arrives(), frames.CommitReply)  # in its epoch
                 raise
 
         router.channel.faults.add("request", request)
@@ -303,7 +303,7 @@ def test_a_tool_believes_no_refusal_that_its_first_request_may_overtake() -> Non
     connection: Any = ClusterConnection.__new__(ClusterConnection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
-    def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:
+    def ask(partition: str, frame: Any, expect: type[Any], open_: OpenCommit) -> Any:
         raise said.pop(0)
 
     connection.ask = ask

@@ -138,7 +138,7 @@ def test_the_routers_own_second_request_is_no_first_one(patient: Cluster) -> Non
     assert tx.outcome == "rolled back"
     parts = sorted(patient.partition_of(Counter, n) for n in (names[0], names[2]))
     assert settled(patient, other, parts, commit=False) == {"aborted"}
-    assert isinstance(frames.decode_reply(channel.deliver(late.met[0].about, 2.0)), frames.Failed)
+    assert isinstance(frames.decode_reply(channel.deliver(late.met[0].about, 2.0)), frames.ErrorReply)
     nothing_in_doubt(patient, names)
     assert values(patient, names) == [100, 100, 100]
 
@@ -153,7 +153,7 @@ def test_an_id_that_is_forgotten_behind_a_lost_answer_may_have_happened(cluster:
         if len(asked.met) == 1:
             attempt.land()
             raise UnreachableError("broke the connection", sent=True)
-        return frames.encode(to_frame(to_error(res.Expired(r.tx[:8]), r.partition)))
+        return frames.encode(to_frame(to_error(res.ExpiredId(r.tx[:8]), r.partition)))
 
     asked = client.backend.router.channel.faults.add("request", request, asks(frames.PrepareRequest))
     with client.transaction() as tx:

@@ -15,7 +15,7 @@ from halog.demo.exactly import ExactlyOnce
 from halog.errors import ClosedError, DeadlineError, LockedError, OutcomeUnknownError, UnreachableError
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
-from halog.runtime.rpc.request import Open
+from halog.runtime.rpc.request import OpenCommit
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.requests import asks
@@ -79,7 +79,7 @@ def test_a_request_of_a_later_epoch_that_is_still_under_way_is_not_said_to_have_
     operators = cluster.node(cluster.active_for(Counter, name)).runtime.operators
     assert operators.outcome(partition, tx.id, evidence["epoch"]) == "unknown"
     assert operators.outcome(partition, tx.id, knew) == "did not happen", "that is what was asked before"
-    assert isinstance(arrives(-1), frames.Committed)
+    assert isinstance(arrives(-1), frames.CommitReply)
     assert operators.outcome(partition, tx.id, evidence["epoch"]) == "happened"
     assert values(cluster, [name]) == [101]
 
@@ -158,7 +158,7 @@ def test_a_tool_is_told_the_epoch_too() -> None:
     connection: Any = ClusterConnection.__new__(ClusterConnection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
-    def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:
+    def ask(partition: str, frame: Any, expect: type[Any], open_: OpenCommit) -> Any:
         open_.seen(6)
         raise LockedError("an object is held", asked_before=True, may_arrive=True)
 

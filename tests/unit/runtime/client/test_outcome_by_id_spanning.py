@@ -103,7 +103,7 @@ def test_the_other_partitions_settle_it_when_they_have_waited(cluster: Cluster) 
     epoch = it.evidence["epoch"]
     wait_until(lambda: it.outcome(cluster, epoch) == "did not happen", "it is not settled")
     assert cluster.client().backend.router.epoch(it.first) <= epoch, "in the same epoch"
-    assert isinstance(it.arrives(-1), frames.Failed)
+    assert isinstance(it.arrives(-1), frames.ErrorReply)
     assert it.outcome(cluster, epoch) == "did not happen"
     nothing_in_doubt(cluster, it.names)
     assert values(cluster, it.names) == NOT
@@ -127,6 +127,6 @@ def test_the_epoch_is_the_highest_that_a_vote_was_asked_for(patient: Cluster) ->
     assert it.evidence["epoch"] == epochs[-1] > epochs[0]
     assert it.outcome(patient, epochs[0]) == "did not happen", "under a lower one that is wrong"
     assert it.outcome(patient, it.evidence["epoch"]) == "unknown"
-    assert isinstance(it.arrives(-1), frames.Committed)
+    assert isinstance(it.arrives(-1), frames.CommitReply)
     assert it.outcome(patient, it.evidence["epoch"]) == "happened"
     assert values(patient, it.names) == OVER

@@ -214,7 +214,7 @@ def test_a_repeated_id_with_other_contents_is_refused(cluster: Cluster) -> None:
     parts = tuple(sorted({cluster.partition_of(Counter, n) for n in names}))
     copy.question(said.append, lambda t: ev.PrepareAsked(t, tx, parts[0], parts, b"other", (), (), {}), served=False)
     copy.question(said.append, lambda t: ev.PrepareAsked(t, tx, parts[0], parts, b"x", (), (), {}), served=False)
-    assert [type(r) for r in said] == [res.Refused, res.Happened]
+    assert [type(r) for r in said] == [res.Refusal, res.Success]
 
 
 @pytest.mark.feature("D4", "R5")

@@ -31,7 +31,7 @@ def in_doubt(count: int) -> Any:
 def test_thousands_in_doubt_over_many_partitions_are_told_page_by_page() -> None:
     copy, answers = in_doubt(4_000), []
 
-    def ask(partition: str, frame: frames.Votes, kind: object) -> frames.VotesAre:
+    def ask(partition: str, frame: frames.Votes, kind: object) -> frames.VotesReply:
         answers.append(ballots.votes(copy, frame))
         return answers[-1]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from halog.core.table.table import SYNC, Replica, Target
-from halog.runtime.host.throttle import LOOK_S, NotWantedError, Pacing, wait_for_bytes
+from halog.runtime.host.throttle import LOOK_S, NotWantedError, ReadPace, wait_for_bytes
 from tests.unit.core.kit import A, table
 
 pytestmark = pytest.mark.feature("P12")
@@ -47,12 +47,12 @@ def test_a_node_that_closes_waits_no_longer() -> None:
     assert sum(clock.naps) < 1.5
 
 
-def pacing(clock: Clock, **t: Any) -> Pacing:
+def pacing(clock: Clock, **t: Any) -> ReadPace:
     now = table(configured=("A", "B"), active=A, copy_rate=1_000, target=Target(("C", "B"), 1), **t)
     host: Any = SimpleNamespace(
         router=SimpleNamespace(tables={"p": (1, now)}), me=SimpleNamespace(node="C"), pause=clock.pause
     )
-    return Pacing(host)
+    return ReadPace(host)
 
 
 def test_a_member_that_is_missing_ends_the_limit() -> None:

@@ -10,7 +10,7 @@ import pytest
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
 from halog.ports import Versioned
-from halog.runtime.host.table_refresh import Refreshing
+from halog.runtime.host.table_refresh import TableRefresh
 
 TABLE = PartitionTable("p", "0" * 32, "topic", 0, "policy", ("A",), 0)
 
@@ -35,7 +35,7 @@ def test_a_table_that_cannot_be_read_is_tried_again_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     seen: list[tuple[str, int]] = []
-    made = Refreshing(Away(3), lambda name, version, table: seen.append((name, version)), 0.001)  # type: ignore[arg-type]
+    made = TableRefresh(Away(3), lambda name, version, table: seen.append((name, version)), 0.001)  # type: ignore[arg-type]
     made.ask("p")
     with caplog.at_level(logging.WARNING, logger="halog"):
         made.turn(threading.Event())
@@ -61,7 +61,7 @@ def test_a_table_that_is_none_holds_up_no_other() -> None:
         if seen >= {"a", "c"}:
             closing.set()
 
-    made = Refreshing(Broken(0), took, 0.001)  # type: ignore[arg-type]
+    made = TableRefresh(Broken(0), took, 0.001)  # type: ignore[arg-type]
     for name in "abc":
         made.ask(name)
     made.turn(closing)

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from halog.backend import Found, Work
+from halog.backend import CommittedObject, Work
 from halog.core.keys.directory import is_entry
 from halog.errors import ConflictError, DuplicateKeyError, HalogError, RemappedError
 from halog.testing.cluster import wait_until
@@ -295,7 +295,7 @@ def test_who_remembers_an_object_in_a_partition_that_is_no_more_does_not_ask_the
         asked: list[str] = []
         real = client.backend.find
 
-        def find(partition: str, key: bytes, mapping: int = 0) -> Found | None:
+        def find(partition: str, key: bytes, mapping: int = 0) -> CommittedObject | None:
             asked.append(partition)
             return real(partition, key, mapping)
 

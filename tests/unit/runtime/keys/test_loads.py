@@ -12,7 +12,7 @@ import pytest
 from halog.core.keys.directory import is_entry
 from halog.errors import UnreachableError, ZoneQuorumError
 from halog.runtime.keys.loads import PartitionLoads
-from halog.runtime.node.node_load import Counting, memory
+from halog.runtime.node.node_load import LoadCounter, memory
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.keys.remapped import Counter, Order, cluster_of, configured
@@ -34,7 +34,7 @@ class Router:
 
     def __init__(self, **active: str | None) -> None:
         self.tables = {name: (0, Table(node)) for name, node in active.items()}
-        self.says: dict[str, frames.LoadsAre | Exception] = {}
+        self.says: dict[str, frames.LoadsReply | Exception] = {}
         self.asked: list[str] = []
         self.wait: threading.Event | None = None
 
@@ -65,8 +65,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def told(**objects: int) -> frames.LoadsAre:
-    return frames.LoadsAre(objects, 0.5, 0.25)
+def told(**objects: int) -> frames.LoadsReply:
+    return frames.LoadsReply(objects, 0.5, 0.25)
 
 
 def made(router: Any, clock: Clock, ask_s: float = 10.0) -> PartitionLoads:
@@ -171,7 +171,7 @@ def test_a_node_does_not_ask_itself_over_the_wire(clock: Clock) -> None:
 
 
 def test_a_client_counts_nothing_and_a_system_that_says_nothing_is_none(tmp_path: Path) -> None:
-    assert Counting(None).told().objects == {}
+    assert LoadCounter(None).told().objects == {}
     assert memory(tmp_path / "none") is None
     (tmp_path / "odd").write_text("MemTotal: many kB\n")
     assert memory(tmp_path / "odd") is None
@@ -280,7 +280,7 @@ def test_a_count_that_is_forgotten_while_it_goes_on_is_none(cluster: Cluster) ->
 def test_an_offline_node_says_nothing_of_its_partitions() -> None:
     with configured(cluster_of(2)) as cluster:
         router = cluster.node("B").runtime.router
-        assert isinstance(router.request("A", frames.Loads(), 5.0), frames.LoadsAre)
+        assert isinstance(router.request("A", frames.Loads(), 5.0), frames.LoadsReply)
         own = cluster.node("A").runtime.members.own
         own.why_offline = "alone"
         with pytest.raises(ZoneQuorumError):

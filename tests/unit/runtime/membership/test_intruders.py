@@ -128,7 +128,7 @@ def test_a_client_may_ask_what_it_likes(cluster: Cluster) -> None:
     asking = MemoryChannel()
     asking.introduce(frames.encode(frames.Hello("test", "halog-cli-x", 1)))
     reply = asking.request(cluster.node("A").runtime.info.address, frames.encode(frames.StatusRequest()), 2.0)
-    assert isinstance(frames.decode_reply(reply), frames.StatusIs)
+    assert isinstance(frames.decode_reply(reply), frames.StatusReply)
     assert told(cluster, "HALOG-1008") == []
     asking.close()
 

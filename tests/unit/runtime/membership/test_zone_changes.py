@@ -12,7 +12,7 @@ from halog.core.table.zones import NodeContacts, Zone
 from halog.errors import UnreachableError
 from halog.metadata.zone_switches import ZoneSwitch, set_switch
 from halog.ports import Versioned
-from halog.runtime.membership.node_quorum import Zoning
+from halog.runtime.membership.node_quorum import NodeQuorum
 
 pytestmark = pytest.mark.feature("P11", "Q1")
 
@@ -48,7 +48,7 @@ class Node:
         self.told = Told()
         self.sight = sight
         self.why = ""
-        self.zoning = Zoning("A", zones, self.told)  # type: ignore[arg-type]
+        self.zoning = NodeQuorum("A", zones, self.told)  # type: ignore[arg-type]
         self.zoning.watch(self.coordinator, self.look)
         self.look()
 

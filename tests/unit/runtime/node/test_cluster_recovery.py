@@ -159,7 +159,7 @@ def test_a_coordinator_that_has_lost_everything_makes_no_node_forget(cluster: Cl
         if not path.startswith("nodes"):
             tree.delete(path, -1)
     store: Store = cluster.node("A").runtime.adapters.store  # type: ignore[assignment]
-    looked = remembering.Remembering(cluster.node("A").runtime.adapters.coordinator, store, lambda: ())
+    looked = remembering.CoordinatorMemo(cluster.node("A").runtime.adapters.coordinator, store, lambda: ())
     looked._known = dict.fromkeys(("zones/test", "policies/test"), b"")
     looked.look()
     assert "policies/test" in remembering.noted(store)

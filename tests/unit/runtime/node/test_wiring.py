@@ -33,11 +33,11 @@ from halog.embedded import datadir
 from halog.embedded.model import SiteInfo
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
-from halog.runtime.host.assignment import Placing
+from halog.runtime.host.assignment import CopyPlacement
 from halog.runtime.node.assembly import copy_policy, core_settings
 from halog.runtime.node.open import node
 from halog.runtime.node.wiring import open_store, reach, remote_site
-from halog.runtime.support.adapters import Adapters, Remote
+from halog.runtime.support.adapters import Adapters, SiteAccess
 
 
 def test_a_damaged_store_is_set_aside_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,12 +124,12 @@ def test_other_sites_that_copies_asked_in_a_start_that_failed_are_left(monkeypat
     reached: list[MemoryCoordinator] = []
     answered = threading.Event()
 
-    def reach(site: str) -> Remote:
+    def reach(site: str) -> SiteAccess:
         reached.append(MemoryCoordinator(MemoryTree()))
         reached[-1].connect(lambda state: None)
-        return Remote(site, MemoryLog(MemoryBroker()), reached[-1])
+        return SiteAccess(site, MemoryLog(MemoryBroker()), reached[-1])
 
-    def begin(self: Placing, tables: object) -> None:
+    def begin(self: CopyPlacement, tables: object) -> None:
         reached.clear()
         core = SimpleNamespace(leading=None, state=SimpleNamespace(table=SimpleNamespace(policy="p")))
         copy: Any = SimpleNamespace(name="p-0", core=core, post=lambda event: answered.set())
@@ -137,7 +137,7 @@ def test_other_sites_that_copies_asked_in_a_start_that_failed_are_left(monkeypat
         assert answered.wait(5)
         raise UnreachableError("away")
 
-    monkeypatch.setattr(Placing, "begin", begin)
+    monkeypatch.setattr(CopyPlacement, "begin", begin)
     own = MemoryLog(MemoryBroker()), MemoryCoordinator(MemoryTree()), MemoryChannel(), MemoryStore()
     with pytest.raises(UnreachableError, match="away"):
         node(config, "A", adapters=lambda *_: Adapters(*own, reach))

@@ -11,7 +11,7 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.core.ids import EpochId, Member
 from halog.core.table.table import ASYNC, SYNC, PartitionTable, Replica
 from halog.errors import RefusedError
-from halog.metadata.groups import GiveUpUnlogged
+from halog.metadata.groups import UnloggedSurrender
 from halog.metadata.partition_tables import change_table
 from halog.ports import UnknownResult
 
@@ -60,7 +60,7 @@ def test_a_loss_that_was_accepted_without_an_answer_is_not_accepted_again(*, led
             coordinator.meanwhile = msgspec.structs.replace(
                 held, epoch=EpochId(4, "s", 0), active=Member("C", 3), replicas=next_
             )
-        giving_up = GiveUpUnlogged({"B": 9, "C": 3})
+        giving_up = UnloggedSurrender({"B": 9, "C": 3})
         found = change_table(coordinator, "p-0", giving_up)
     finally:
         coordinator.close()
@@ -68,4 +68,4 @@ def test_a_loss_that_was_accepted_without_an_answer_is_not_accepted_again(*, led
     assert found.active == (Member("C", 3) if led else None)
     assert (giving_up.names, giving_up.epoch) == (["A", "B"], 3)
     with pytest.raises(RefusedError, match="is up: wait for it" if led else "has nothing to give up"):
-        GiveUpUnlogged({"B": 9, "C": 3})(found)
+        UnloggedSurrender({"B": 9, "C": 3})(found)

@@ -218,7 +218,7 @@ def test_who_asks_a_copy_that_is_gone_is_told_at_once(cluster: Cluster) -> None:
     wait_until(lambda: copy.ended, "the copy is not dropped")
     told: list[res.Result] = []
     copy.barrier(told.append)
-    assert told == [res.NotServing(None)]
+    assert told == [res.InactiveCopy(None)]
 
 
 # --- copies that may take their time ---

@@ -20,7 +20,7 @@ from halog.backend import Work
 from halog.core.log.records import DELETE, Commit, Prepare, Record, decode
 from halog.errors import DeadlineError, HalogError, OutcomeUnknownError, PartitionUnavailableError
 from halog.ports import TopicPartition
-from halog.runtime.host.assignment import Placing
+from halog.runtime.host.assignment import CopyPlacement
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.keys.remapped import (
     POLICY,
@@ -174,9 +174,9 @@ def test_so_many_transactions_of_a_partition_move_objects_at_a_time(
 
 def test_a_node_makes_so_many_copies_of_a_policy_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each policy; one does not wait for another's."""
-    together, opened = Together(), Placing._open
+    together, opened = Together(), CopyPlacement._open
 
-    def slowly(self: Placing, version: int, table: Any, **more: Any) -> Any:
+    def slowly(self: CopyPlacement, version: int, table: Any, **more: Any) -> Any:
         with together.one(table.policy, 0.03):
             return opened(self, version, table, **more)
 
@@ -184,7 +184,7 @@ def test_a_node_makes_so_many_copies_of_a_policy_at_a_time(monkeypatch: pytest.M
     few = replace(made.config.policies[POLICY], copy_threads=2)
     both = {POLICY: replace(few, copy_threads=4), "few": few}
     made.config = replace(made.config, policies=both).validate()
-    monkeypatch.setattr(Placing, "_open", slowly)
+    monkeypatch.setattr(CopyPlacement, "_open", slowly)
     with made:
         assert together.most == {POLICY: 4, "few": 2}
 

@@ -8,7 +8,7 @@ import pytest
 
 from halog.core.table.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError, UnknownNameError
-from halog.runtime.host.assignment import Placing
+from halog.runtime.host.assignment import CopyPlacement
 from halog.runtime.placement import definitions as defining
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -95,7 +95,7 @@ def test_it_goes_on_when_the_replica_dies_with_its_copy_dropped(
     with Counting(cluster) as counting:
         leads = active(cluster)
         name = next(r.node for r in cluster.tables()[P].replicas if r.kind == "async")
-        monkeypatch.setattr(Placing, "_empty", lambda self, copy, version, table: None)
+        monkeypatch.setattr(CopyPlacement, "_empty", lambda self, copy, version, table: None)
         cluster.node(leads).partitions[P].replicate((name,))
         wait_until(lambda: cluster.tables()[P].away == name, "it is out")
         with pytest.raises(DeadlineError, match=f"{name} drops its copy"):
@@ -116,7 +116,7 @@ def test_the_next_active_node_goes_on_with_it(cluster: Cluster, monkeypatch: pyt
     with Counting(cluster) as counting:
         leads = active(cluster)
         name = next(r.node for r in cluster.tables()[P].replicas if r.kind == "async")
-        monkeypatch.setattr(Placing, "_empty", lambda self, copy, version, table: None)
+        monkeypatch.setattr(CopyPlacement, "_empty", lambda self, copy, version, table: None)
         cluster.node(leads).partitions[P].replicate((name,))
         wait_until(lambda: cluster.tables()[P].away == name, "it is out")
         cluster.kill(leads)
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused_and_a_migration_takes_its_place(
         there.replicate((leads,))
     with pytest.raises(UnknownNameError, match="there is no node X"):
         there.replicate(("X",))
-    monkeypatch.setattr(Placing, "_empty", lambda self, copy, version, table: None)
+    monkeypatch.setattr(CopyPlacement, "_empty", lambda self, copy, version, table: None)
     there.replicate()
     wait_until(lambda: cluster.tables()[P].away, "one is out")
     monkeypatch.undo()

@@ -254,8 +254,8 @@ def test_objects_changed_since_they_were_found_are_told() -> None:
             router = client.runtime.router
             frame = frames.Move(copy.name, [f.key for f in away], 1, versions)
             reply = router.ask(copy.name, frame, 10.0, lambda: False)
-            assert reply == frames.Moved(len(away), 0, 3)
-            assert router.ask(copy.name, frame, 10.0, lambda: False) == frames.Moved(0, 0, 0), "asked twice"
+            assert reply == frames.MoveReply(len(away), 0, 3)
+            assert router.ask(copy.name, frame, 10.0, lambda: False) == frames.MoveReply(0, 0, 0), "asked twice"
             cluster.node("A").runtime.operators.turn_back(POLICY)
             wait_done(cluster, 2)
             with pytest.raises(RemappedError):

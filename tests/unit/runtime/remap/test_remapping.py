@@ -188,7 +188,7 @@ def test_a_move_that_is_asked_for_twice_is_one_move() -> None:
         for again in (False, True):
             for partition, theirs in keys.items():
                 reply = router.ask(partition, frames.Move(partition, [*theirs, b"unknown"]), 10, lambda: False)
-                assert isinstance(reply, frames.Moved)
+                assert isinstance(reply, frames.MoveReply)
                 assert (reply.moved == 0) is again
         check(cluster, cluster.config)
         for i in range(40):

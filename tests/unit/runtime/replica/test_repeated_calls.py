@@ -14,7 +14,7 @@ import pytest
 
 from halog import aio, errors
 from halog.adapters.memory import Attempt
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import Member
 from halog.errors import DeadlineError, HalogError, RefusedError, RemoteCallError
 from halog.runtime.replica.repeated_requests import KEPT_BYTES, KEPT_S, RepeatedRequest, RepeatedRequests
@@ -276,10 +276,10 @@ def test_objects_are_moved_by_one_request_however_long_that_takes(
     service = cluster.node(active).runtime.service
     asked: list[str] = []
 
-    def move(name: str, keys: Any, versions: Any = None) -> frames.Moved:
+    def move(name: str, keys: Any, versions: Any = None) -> frames.MoveReply:
         asked.append(name)
         time.sleep(4 * ATTEMPT_S)
-        return frames.Moved(1, 0)
+        return frames.MoveReply(1, 0)
 
     assert service.mover is not None
     monkeypatch.setattr(service.mover, "move", move)
@@ -338,21 +338,21 @@ def test_an_answer_goes_to_all_who_ask_and_to_who_asks_later(repeats: Any) -> No
     call = _begun(repeats, one)
     assert _again(repeats, two) is None
     assert _begun(repeats, _Peer(), node="B") is not call, "another node's request is another one"
-    call.answer(frames.Valid())
+    call.answer(frames.Confirmation())
     assert _again(repeats, three) is None
     assert [len(p.sent) for p in (one, two, three)] == [1, 1, 1]
 
 
 def test_a_refusal_is_not_kept(repeats: Any) -> None:
     peer = _Peer()
-    _begun(repeats, peer).answer(frames.Failed("NotActiveError", "", {}))
+    _begun(repeats, peer).answer(frames.ErrorReply("NotActiveError", "", {}))
     assert len(peer.sent) == 1
     _begun(repeats, peer)
 
 
 def test_an_answer_is_kept_until_its_connection_is_used_again(repeats: Any) -> None:
     peer, other = _Peer(), _Peer()
-    _begun(repeats, peer).answer(frames.Valid())
+    _begun(repeats, peer).answer(frames.Confirmation())
     repeats.heard(other)
     assert _again(repeats, other) is None
     repeats.heard(peer)
@@ -361,13 +361,13 @@ def test_an_answer_is_kept_until_its_connection_is_used_again(repeats: Any) -> N
 
 def test_answers_that_nobody_asks_for_go(repeats: Any) -> None:
     peer = _Peer()
-    _begun(repeats, peer).answer(frames.Valid())
+    _begun(repeats, peer).answer(frames.Confirmation())
     repeats.closed(peer)
     repeats.now = KEPT_S
-    _begun(repeats, _Peer(), b"2").answer(frames.Valid())
+    _begun(repeats, _Peer(), b"2").answer(frames.Confirmation())
     assert [number for _, number in repeats._kept] == [b"2"]
     for n in range(3, 8):
-        large = frames.Objects([Found(b"", 1, bytes(KEPT_BYTES // 3), b"")], end=True)
+        large = frames.Objects([CommittedObject(b"", 1, bytes(KEPT_BYTES // 3), b"")], end=True)
         _begun(repeats, _Peer(), bytes([n])).answer(large)
     assert repeats._bytes <= KEPT_BYTES
     assert repeats._bytes == sum(len(c.data) for c in repeats._kept.values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory import MemoryDisk, MemoryStore
-from halog.metadata.groups import GiveUpUnlogged
+from halog.metadata.groups import UnloggedSurrender
 from halog.metadata.partition_tables import change_table
 from halog.runtime.store import replaced_mark as replaced
 from halog.testing.cluster import Cluster, wait_until
@@ -42,7 +42,7 @@ def test_the_partition_waits_and_an_operator_may_give_it_up(policy: str, caplog:
         assert not any(copy_on(cluster, name).serving for name in cluster.names)
         runtime = cluster.node("A").runtime
         up = {name: running.node.runtime.incarnation for name, running in cluster.running.items()}
-        change_table(runtime.adapters.coordinator, "test-0", GiveUpUnlogged(up))
+        change_table(runtime.adapters.coordinator, "test-0", UnloggedSurrender(up))
         cluster.settle()
         assert add(cluster) == 2, "what was set aside is lost, as was said"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.log.transactions import Decision, Ledger
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.pages import ITEM_BYTES, first_of, page, pieces, room_in, size_of
@@ -17,8 +17,8 @@ from spark_jobs.mover import Misplaced
 SIZES = st.lists(st.integers(0, 3_000), max_size=40)
 
 
-def objects(sizes: Sequence[int]) -> list[Found]:
-    return [Found(bytes(24), i, bytes(size), b"%06d" % i) for i, size in enumerate(sizes)]
+def objects(sizes: Sequence[int]) -> list[CommittedObject]:
+    return [CommittedObject(bytes(24), i, bytes(size), b"%06d" % i) for i, size in enumerate(sizes)]
 
 
 @pytest.mark.feature("R5")
@@ -54,7 +54,7 @@ def test_a_page_and_the_largest_object_behind_it_fit_the_smallest_frame() -> Non
     """`limits.max_frame_bytes` may be no more than twice the largest record."""
     for most in (1_000, 100_000, 5_000_000):
         value, key = bytes(most // 2 - ITEM_BYTES), bytes(most // 3)
-        made = page([Found(bytes(24), 2**62, value, key)] * 40, room_in(2 * most))
+        made = page([CommittedObject(bytes(24), 2**62, value, key)] * 40, room_in(2 * most))
         assert not made.end
         assert len(frames.encode(made)) <= 2 * most
     assert room_in(16_000_000) < 16_000_000 // 2

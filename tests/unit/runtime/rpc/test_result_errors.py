@@ -16,13 +16,16 @@ pytestmark = pytest.mark.feature("R5")
 
 REFUSALS: list[tuple[HalogError, str]] = [
     (to_error(res.Busy(64), "p"), "64 commits are in flight in p (limits.max_in_flight)"),
-    (to_error(res.TooFew(1, 2), "p"), "p: 1 nodes are there, a commit needs 2 (quorum)"),
-    (to_error(res.TooFew(0, 1, "sync replicas"), "p"), "p: 0 sync replicas are there, 1 are to flush this transaction"),
-    (to_error(res.Remapped(3), "p"), "partition p serves mapping version 3"),
-    (to_error(res.Otherwise(0), "p"), "the transaction took too long, and was given up in p"),
-    (to_error(res.Locked(b"k", b"t"), "p"), "an object in p is held by transaction 74, which is not decided yet"),
-    (to_error(res.Conflicted(b"k", 1, 2), "p"), "an object in p was read as version 1 and is now version 2"),
-    (to_error(res.Refused("p is disabled on A"), "p"), "p is disabled on A"),
+    (to_error(res.Shortage(1, 2), "p"), "p: 1 nodes are there, a commit needs 2 (quorum)"),
+    (
+        to_error(res.Shortage(0, 1, "sync replicas"), "p"),
+        "p: 0 sync replicas are there, 1 are to flush this transaction",
+    ),
+    (to_error(res.StaleMapping(3), "p"), "partition p serves mapping version 3"),
+    (to_error(res.OppositeDecision(0), "p"), "the transaction took too long, and was given up in p"),
+    (to_error(res.LockConflict(b"k", b"t"), "p"), "an object in p is held by transaction 74, which is not decided yet"),
+    (to_error(res.VersionConflict(b"k", 1, 2), "p"), "an object in p was read as version 1 and is now version 2"),
+    (to_error(res.Refusal("p is disabled on A"), "p"), "p is disabled on A"),
     (no_quorum("A", "zone home: 1 of 3"), "node A is offline: zone home: 1 of 3"),
     (mirrored("p", "west"), "partition p is served by site west, and only mirrored here"),
     (

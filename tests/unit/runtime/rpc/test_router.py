@@ -14,9 +14,9 @@ from halog.errors import NotActiveError, PartitionUnavailableError
 from halog.metadata.nodes import NodeInfo
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.errors import to_frame
-from halog.runtime.rpc.remote_sites import Far
+from halog.runtime.rpc.remote_sites import RemoteSite
 from halog.runtime.rpc.router import Router
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 
 A, B = Member("A", 1), Member("B", 1)
 LED_BY_A = PartitionTable(
@@ -74,12 +74,12 @@ def test_what_another_connection_reads_counts_whatever_its_version() -> None:
             made.set("partitions/p-0", table.to_bytes(), made.get("partitions/p-0").version)  # type: ignore[union-attr]
     left = list(trees)
 
-    def reach(site: str) -> Remote:
+    def reach(site: str) -> SiteAccess:
         coordinator = MemoryCoordinator(left.pop(0))
         coordinator.connect(lambda state: None)
-        return Remote(site, SimpleNamespace(close=lambda: None), coordinator)  # type: ignore[arg-type]
+        return SiteAccess(site, SimpleNamespace(close=lambda: None), coordinator)  # type: ignore[arg-type]
 
-    far = Far("east", Dropping(), {}, reach, lambda remote: None)  # type: ignore[arg-type]
+    far = RemoteSite("east", Dropping(), {}, reach, lambda remote: None)  # type: ignore[arg-type]
     far._wanted.add("p-0")
     far._closing = True  # nobody waits between turns
     far._turn()
@@ -111,7 +111,7 @@ class Answering(Dropping):
         return frames.encode(self.says[self.asked[-1]])
 
 
-def names(active: str | None, elected: int | None) -> frames.Failed:
+def names(active: str | None, elected: int | None) -> frames.ErrorReply:
     more = {} if elected is None else {"elected": elected}
     return to_frame(NotActiveError("not active", partition="p-0", active=active, **more))
 
@@ -123,12 +123,12 @@ def test_whom_a_node_names_that_refuses_is_asked_only_if_it_knows_of_a_later_epo
     elected: int | None, followed: bool
 ) -> None:
     """B has just been elected in A's place, and has not been told of that: A is frozen, and would be waited for."""
-    channel = Answering(A=frames.Committed(7), B=names("A", elected))
+    channel = Answering(A=frames.CommitReply(7), B=names("A", elected))
     made = Router("client", channel, 1.0)  # type: ignore[arg-type]
     made.nodes_seen({n: NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB"})
     made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(), epoch=EpochId(5, "", 1)))
     if followed:
-        assert made.ask("p-0", frames.Barrier("p-0"), 1.0, lambda: False) == frames.Committed(7)
+        assert made.ask("p-0", frames.Barrier("p-0"), 1.0, lambda: False) == frames.CommitReply(7)
         assert channel.asked == ["B", "A"]
         return
     with pytest.raises(PartitionUnavailableError, match="no node became active"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from halog.adapters.memory.store import MemoryStore
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import ABSENT, EpochId
 from halog.core.log import records
 from halog.core.log.chain import ChainState
@@ -57,13 +57,13 @@ def rig() -> Rig:
     return rig
 
 
-class Watched(dict[bytes, Found]):
+class Watched(dict[bytes, CommittedObject]):
     """A cache that readers look into without a lock: what they may have seen."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
 
-    def __setitem__(self, key: bytes, found: Found) -> None:
+    def __setitem__(self, key: bytes, found: CommittedObject) -> None:
         self.seen.append(found.value)
         super().__setitem__(key, found)
 
@@ -149,8 +149,8 @@ def test_a_dropped_copy_shows_nothing(rig: Rig) -> None:
 def test_a_scan_is_what_is_stored_with_what_is_newer_over_it(
     stored: dict[str, bytes], newer: dict[str, bytes | None]
 ) -> None:
-    def found(key: str, data: bytes) -> Found:
-        return Found(REF, 1, data, key.encode())
+    def found(key: str, data: bytes) -> CommittedObject:
+        return CommittedObject(REF, 1, data, key.encode())
 
     early = {k.encode(): None if v is None else found(k, v) for k, v in newer.items()}
     together: dict[str, bytes | None] = {**stored, **newer}

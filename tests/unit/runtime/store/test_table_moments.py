@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from halog.adapters.memory.store import MemoryStore
-from halog.backend import Found
+from halog.backend import CommittedObject
 from halog.core.ids import EpochId
 from halog.core.log.chain import ChainState
 from halog.core.log.merge_parts import AppliedMerge
@@ -36,12 +36,12 @@ def commit(lsn: int, values: Values) -> Commit:
     return Commit(header(lsn), tuple(changes))
 
 
-class Watched(dict[bytes, Found]):
+class Watched(dict[bytes, CommittedObject]):
     """The entries that readers look into without a lock: they look whenever one changes."""
 
     table: Table
 
-    def __setitem__(self, key: bytes, found: Found) -> None:
+    def __setitem__(self, key: bytes, found: CommittedObject) -> None:
         self.table.look()
         super().__setitem__(key, found)
         self.table.look()
