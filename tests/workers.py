@@ -16,18 +16,24 @@ WHOLE = {
 """What the files of a directory use together."""
 
 EARLY = (
+    "tests/scenarios/test_merge_crash_points.py",
     "tests/unit/schema/test_values.py",
     "tests/unit/spark_jobs/test_handed_on.py",
     "tests/unit/spark_jobs/test_branching_worlds.py",
-    "tests/scenarios/test_merge_crash_points.py",
-    "tests/unit/docs/test_docstrings.py",
+    "tests/unit/transactions/test_machine.py",
+    "tests/unit/transactions/test_interrupted_calls.py",
+    "tests/unit/core/sites/test_merge_model.py",
+    "tests/unit/schema/test_typing.py",
+    "tests/unit/restore/test_looked_at.py",
+    "tests/unit/core/sites/test_switch_model.py",
     "tests/unit/core/sites/test_sync_sites_model.py",
+    "tests/unit/docs/test_docstrings.py",
     "tests/unit/mappers/test_mappers.py",
     "tests/unit/adapters/test_members_watch.py",
     "tests/unit/spark_jobs/test_branching.py",
 )
-"""Files with few tests that take seconds of CPU each. Those with the most tests begin first: these would be the last
-ones, one worker would be at each, and the others would have nothing left to do."""
+"""Files with few tests that take seconds of CPU each, the longest first. Those with the most tests begin first: these
+would be the last ones, one worker would be at each, and the others would have nothing left to do."""
 
 
 def unit(nodeid: str) -> str:
