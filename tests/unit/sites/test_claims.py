@@ -13,7 +13,7 @@ from halog.metadata.partition_tables import table_of
 from halog.ports import Coordinator
 from halog.runtime.sites.catch_up import CatchUp
 from halog.runtime.sites.switchover import Switchover
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching
@@ -68,10 +68,10 @@ def before_it_takes(east: Cluster, west: Cluster, happens: Callable[[], None]) -
                 happens()
             return level
 
-    def reach(site: str) -> Remote:
+    def reach(site: str) -> SiteAccess:
         there = MemoryCoordinator(west.tree)
         there.connect(lambda state: None)
-        return Remote(site, MemoryLog(west.broker), there)
+        return SiteAccess(site, MemoryLog(west.broker), there)
 
     return Switchover(coordinator(east), "east", reach, 10, level_by=Stops)
 
@@ -114,7 +114,7 @@ def test_what_is_called_off_before_it_is_ended_stays(west: Cluster, east: Cluste
     fly(west, *range(5))
     dies(east, fenced=False)
 
-    def called_off(here: Coordinator, remote: Remote, partition: str) -> CatchUp:
+    def called_off(here: Coordinator, remote: SiteAccess, partition: str) -> CatchUp:
         switching(west).promote(NAMES[:1])
         return CatchUp(here, remote, partition)
 
@@ -127,7 +127,7 @@ def test_what_is_called_off_before_it_is_ended_stays(west: Cluster, east: Cluste
 def test_who_gives_overrules_nobody_who_has_said_otherwise_meanwhile(west: Cluster, east: Cluster) -> None:
     """Right behind the look at what it is to give."""
 
-    def demoted(here: Coordinator, remote: Remote, partition: str) -> CatchUp:
+    def demoted(here: Coordinator, remote: SiteAccess, partition: str) -> CatchUp:
         switching(west).demote(NAMES, "south")
         return CatchUp(here, remote, partition)
 

@@ -23,10 +23,10 @@ from halog.runtime.sites.site_paces import SitePaces
 from halog.runtime.sites.split_watch import SplitWatch
 from halog.runtime.sites.switchover import Switchover
 from halog.runtime.sites.switchover_recovery import SwitchoverRecovery
-from halog.runtime.support.adapters import Remote
+from halog.runtime.support.adapters import SiteAccess
 from halog.runtime.topics.topic_names import events_topic
 from halog.testing.cluster import Cluster, wait_until
-from halog.testing.gate import Gate, Gated
+from halog.testing.gate import Gate, GatedPort
 from tests.unit.sites.test_restoring import coordinator
 from tests.unit.sites.test_switching import NAMES, switching
 from tests.unit.sites.test_takeover import SOON_S, holders, serves, site
@@ -70,12 +70,12 @@ class Command:
     def __init__(self, cluster: Cluster) -> None:
         self.gate = Gate()
         self._adapters = cluster.node(cluster.names[0]).runtime.adapters
-        self.coordinator: Any = Gated(self._adapters.coordinator, self.gate)
+        self.coordinator: Any = GatedPort(self._adapters.coordinator, self.gate)
 
-    def reach(self, site: str) -> Remote:
+    def reach(self, site: str) -> SiteAccess:
         remote = self._adapters.reach(site)
-        log, coordinator = (Gated(port, self.gate) for port in (remote.log, remote.coordinator))
-        return Remote(site, log, coordinator)  # type: ignore[arg-type]
+        log, coordinator = (GatedPort(port, self.gate) for port in (remote.log, remote.coordinator))
+        return SiteAccess(site, log, coordinator)  # type: ignore[arg-type]
 
     def kill(self) -> None:
         self.gate.kill()
@@ -222,7 +222,7 @@ def test_who_gives_back_too_late_gives_nothing_back(west: Cluster, east: Cluster
         def close(self) -> None:
             if not begun.is_set():
                 begun.set()
-                own: Any = Gated(taking, other.gate)
+                own: Any = GatedPort(taking, other.gate)
                 with pytest.raises(Killed):
                     Switchover(own, "east", other.reach, 10, level_by=Level).promote(NAMES[:1])
             super().close()

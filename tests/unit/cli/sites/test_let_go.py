@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from halog.errors import SitesError
+from halog.errors import RefusedError, SitesError
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
-from tests.unit.cli.sites.test_sites import asked, configured, refusing
+from tests.unit.cli.sites.test_sites import asked, configured
 from tests.unit.sites.model import registry
 from tests.unit.sites.two import flights, fly
 
@@ -93,11 +93,9 @@ def test_it_is_shown_whose_log_commits_wait_for_and_a_site_is_let_go_of(
     wait_until(lambda: flights(east) == {1}, "what went on without it is there")
 
 
-def test_what_went_on_before_a_failure_is_told(
-    synced: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, files = synced
-    refusing(monkeypatch, "test-1")
+def test_what_went_on_before_a_failure_is_told(synced: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog) -> None:
+    west, _, files = synced
+    west.tree.faults.fail("set", RefusedError("the table of test-1 changes too often"), "partitions/test-1")
     ran = halog("site", "let-go", "east", "--config", files["west"])
     assert (ran.code, "changes too often" in ran.err) == (5, True), ran.err
     assert "partition test-0: goes on without site east" in ran.err
