@@ -11,7 +11,7 @@ import importlib
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from halog.config import Config
 from halog.config.mapper import LEAST_LOADED, callable_of, is_custom
@@ -34,6 +34,8 @@ from mappers import (
     version_of,
 )
 from mappers.custom import AnyFunction
+
+_ABSENT: Final = object()
 
 
 class MapperFunction(NamedTuple):
@@ -179,13 +181,14 @@ def _function(config: Config, policy: str, where: str) -> MapperFunction:
     found: Any = import_module(config, module_name)
     try:
         for part in path.split("."):
-            found = getattr(found, part)
+            if (found := getattr(found, part, _ABSENT)) is _ABSENT:
+                raise ValueError(f"module {module_name} has no attribute {part!r}")
             if isinstance(found, ModuleType):
                 raise ValueError(f"{part} is a module; name a callable of {module_name} itself")
         if not callable(found):
             raise ValueError(f"it is a {type(found).__name__}, which cannot be called")
         return MapperFunction(found, version_of(found))
-    except (AttributeError, ValueError) as error:
+    except ValueError as error:
         raise ConfigError(f"{config.source}: policies.{policy}.mapper: {where}: {error}", policy=policy) from error
 
 
