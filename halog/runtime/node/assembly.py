@@ -23,7 +23,7 @@ from halog.runtime.merge.restore_driver import RestoreDriver
 from halog.runtime.node.paces import Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.replica.host_port import CopyPolicy
-from halog.runtime.rpc.remote_sites import FarPaces, RemoteSites
+from halog.runtime.rpc.remote_sites import RemotePaces, RemoteSites
 from halog.runtime.sites.acknowledgements import AcknowledgementReceiver, AcknowledgementSender, SyncWaitWatch
 from halog.runtime.sites.divergence_count import DivergenceCount
 from halog.runtime.sites.mirror_assignment import MirrorAssignment, MirrorDuties
@@ -81,7 +81,7 @@ def homes_of(c: Config) -> set[str]:
     return {name for name, policy in c.policies.items() if policy.home}
 
 
-def make_afar(c: Config, a: Adapters, paces: FarPaces) -> RemoteSites:
+def make_afar(c: Config, a: Adapters, paces: RemotePaces) -> RemoteSites:
     """Return what asks other sites; a client has it, too."""
     definitions = TopicPartition(topic_names.schemas_topic(c), 0)
 

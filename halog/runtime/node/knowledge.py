@@ -20,7 +20,7 @@ from halog.runtime.node.node_run import NodeRun
 from halog.runtime.replica.driver import Copy
 from halog.runtime.rpc.missing_server import log_missing
 from halog.runtime.rpc.own_state import OwnState
-from halog.runtime.rpc.remote_sites import FarPaces
+from halog.runtime.rpc.remote_sites import RemotePaces
 from halog.runtime.rpc.router import Router
 from halog.runtime.support.adapters import Adapters
 
@@ -35,7 +35,7 @@ class Knowledge:
         run: NodeRun,
         history: History,
         copies: dict[str, Copy],
-        far: FarPaces,
+        far: RemotePaces,
     ) -> None:
         """Make the parts; `copies` are those hosted here, by partition, which hear of tables, too."""
         self._coordinator = adapters.coordinator

@@ -102,7 +102,7 @@ class Runtime:
         copies: dict[str, Copy] = {}
         self.copies: Mapping[str, Copy] = copies
         """The partitions hosted here."""
-        known = self._known = Knowledge(config, adapters, run, telling.history, copies, paces.far)
+        known = self._known = Knowledge(config, adapters, run, telling.history, copies, paces.remote)
         self.lives = known.lives
         self.router = known.router
         self._afar = known.afar

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from halog.runtime.merge.merge_paces import MergePaces
-from halog.runtime.rpc.remote_sites import FarPaces
+from halog.runtime.rpc.remote_sites import RemotePaces
 from halog.runtime.sites.site_paces import SitePaces
 
 
@@ -15,7 +15,7 @@ class Paces(NamedTuple):
 
     sites: SitePaces = SitePaces()
     merges: MergePaces = MergePaces()
-    far: FarPaces = FarPaces()
+    remote: RemotePaces = RemotePaces()
 
 
 PACES: Final = Paces()

@@ -33,7 +33,7 @@ AGAIN_S = 1.0
 """Pause between attempts to connect."""
 
 
-class FarPaces(NamedTuple):
+class RemotePaces(NamedTuple):
     """Holds the paces of asking another site, in seconds."""
 
     silent_s: float = 1.0
@@ -44,7 +44,7 @@ class FarPaces(NamedTuple):
     """A site that nobody has asked anything for so long is let go of: a session costs both sites a little."""
 
 
-PACES: Final = FarPaces()
+PACES: Final = RemotePaces()
 
 
 def mirrored(partition: str, site: str, why: str = "") -> PartitionUnavailableError:
@@ -68,7 +68,7 @@ class RemoteSite(ClusterView):
         addresses: Mapping[str, str],
         reach: Callable[[str], SiteAccess],
         prepare: Callable[[SiteAccess], None],
-        paces: FarPaces = PACES,
+        paces: RemotePaces = PACES,
     ) -> None:
         super().__init__(channel, addresses)
         self.name = name
@@ -279,7 +279,7 @@ class RemoteSites:
         channel: Channel,
         reach: Callable[[str], SiteAccess],
         prepare: Callable[[SiteAccess], None],
-        paces: FarPaces = PACES,
+        paces: RemotePaces = PACES,
     ) -> None:
         self._here = config.site.name
         self.sites = {

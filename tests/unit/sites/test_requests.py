@@ -19,7 +19,7 @@ from halog.errors import (
 from halog.runtime.node.paces import Paces
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.cluster_view import ClusterView
-from halog.runtime.rpc.remote_sites import FarPaces, RemoteSites
+from halog.runtime.rpc.remote_sites import RemotePaces, RemoteSites
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import AT_ONCE_S, NAMES, apart, note, promote, rename
 from tests.unit.sites.model import Flight, registry
@@ -228,7 +228,7 @@ def test_a_configured_address_wins_over_the_registered_one(west: Cluster, east: 
     assert (known.address_of(name), known.address_of("other")) == ("gate.west:7001", info.address)
 
 
-@pytest.mark.parametrize("paces", [Paces(far=FarPaces(idle_s=0.1, look_s=0.05))])
+@pytest.mark.parametrize("paces", [Paces(remote=RemotePaces(idle_s=0.1, look_s=0.05))])
 def test_a_site_nobody_asks_any_more_is_let_go_of(west: Cluster, east: Cluster) -> None:
     client = east.client()
     there: Any = client.runtime.router.afar.sites["west"]
@@ -271,7 +271,7 @@ def test_a_site_that_serves_it_no_more_names_the_one_that_does(west: Cluster, ea
         there.close()
 
 
-@pytest.mark.parametrize("paces", [Paces(far=FarPaces(silent_s=60.0))])
+@pytest.mark.parametrize("paces", [Paces(remote=RemotePaces(silent_s=60.0))])
 def test_nodes_that_gave_no_answer_are_left_alone_for_a_while(west: Cluster, east: Cluster) -> None:
     """Their coordinator answers, they do not: there is no line to nodes."""
     fly(west, 1)
