@@ -18,6 +18,7 @@ from halog.errors import HalogError, RefusedError, SitesError
 from halog.metadata.restore_requests import DONE
 from halog.metadata.sync_waits import awaited
 from halog.ports import Coordinator, TopicPartition
+from halog.runtime.node.paces import Paces
 from halog.runtime.sites.acknowledgements import MirroredPositions
 from halog.runtime.sites.mirror_link import POLL_S
 from halog.runtime.sites.split_watch import parted
@@ -36,7 +37,7 @@ SOON_MS, LATE_MS = 2_000, 10_000
 
 
 @pytest.fixture(params=[("refuse", LATE_MS)])
-def west(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def west(request: pytest.FixtureRequest, paces: Paces) -> Iterator[Cluster]:
     away, away_ms = request.param
     with Cluster(
         2,
@@ -47,12 +48,13 @@ def west(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         sync_sites=BOTH,
         sync_site_away=away,
         sync_site_away_ms=away_ms,
+        paces=paces,
     ) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def east(west: Cluster) -> Iterator[Cluster]:
+def east(west: Cluster, paces: Paces) -> Iterator[Cluster]:
     policy = west.config.policies["test"]
     with Cluster(
         2,
@@ -63,6 +65,7 @@ def east(west: Cluster) -> Iterator[Cluster]:
         sync_sites=BOTH,
         sync_site_away=policy.sync_site_away,
         sync_site_away_ms=policy.sync_site_away_ms,
+        paces=paces,
     ) as cluster:
         west.see(cluster)
         synced(west, "east")

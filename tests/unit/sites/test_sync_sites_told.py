@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from halog.ports import LogSession, TopicPartition
+from halog.runtime.node.paces import Paces
 from halog.runtime.sites import acknowledgements as arrivals
+from halog.runtime.sites.site_paces import SitePaces
 from halog.testing.cluster import Cluster
 from tests.unit.sites.test_sync_sites import arrives, east, west
 
@@ -54,11 +56,11 @@ class Gathers:
         self._session.abandon()
 
 
+@pytest.mark.parametrize("paces", [Paces(sites=SitePaces(repeat_s=60.0))])
 def test_what_arrives_while_a_word_is_under_way_is_told_right_behind_it(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not when all is told once more, which is hardly ever here."""
-    monkeypatch.setattr(arrivals, "REPEAT_S", 60.0)
     opened = arrivals.AcknowledgementSender._opened
 
     def gathering(self: arrivals.AcknowledgementSender) -> LogSession:

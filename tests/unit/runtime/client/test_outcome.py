@@ -149,12 +149,14 @@ def test_where_nobody_is_there_to_say_that_is_the_answer(cluster: Cluster, count
     create(cluster, names)
     client: Any = cluster.client()
     tx, _ = unknown(client, names, mute(client, arrives=True))
-    refused = UnreachableError("refused", sent=False)
+    refused, usual = UnreachableError("refused", sent=False), client.backend.asker.call_s
+    client.backend.asker.call_s = 0.6
     with (
         client.backend.router.channel.faults.fail("request", refused),
         pytest.raises(AvailabilityError) as told,
     ):
         client.outcome(tx)
+    client.backend.asker.call_s = usual
     assert told.value.happened is False
     assert tx.outcome == "unknown"
     assert client.outcome(tx) == "happened"

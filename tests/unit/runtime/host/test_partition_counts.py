@@ -1,4 +1,4 @@
-"""One partition, a few, dozens, hundreds: a cluster begins, a node loses its session and comes back, and one dies."""
+"""One partition, a few, dozens: a cluster begins, a node loses its session and comes back, and one dies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOME = 8
 """In so many partitions something is committed before each fault."""
 
 
-@pytest.fixture(params=[1, 3, 64, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.fixture(params=[1, 3, 64])
 def count(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 

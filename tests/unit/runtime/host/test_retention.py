@@ -105,13 +105,20 @@ def test_a_refused_change_leaves_the_hold_as_it_was(connect: Connect) -> None:
 
 def test_a_hold_nobody_can_read_holds_everything(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     c = connect()
-    c.create("holders/p/newer", b'{"offset": 5, "until": "tomorrow"}')
+    c.create("holders/p/newer", b'{"offset": "five"}')
     with caplog.at_level(logging.WARNING, logger="halog"):
         assert allowed(c, "p", 30) == 0
     assert "the hold newer of p cannot be read" in caplog.text
     assert floor(c, "p") == 0
     release(c, "p", "newer")
     assert allowed(c, "p", 30) == 30
+
+
+@pytest.mark.feature("U1")
+def test_a_hold_of_a_later_version_holds_from_where_it_says(connect: Connect) -> None:
+    c = connect()
+    c.create("holders/p/newer", b'{"offset": 5, "later": "field"}')
+    assert allowed(c, "p", 30) == 5
 
 
 def test_a_hold_ends_with_its_time_and_that_is_said(

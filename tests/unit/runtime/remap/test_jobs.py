@@ -82,10 +82,16 @@ def test_whatever_it_says_it_is_not_believed_for_ever(coordinator: MemoryCoordin
     assert believed.at_work("p", 3) is None
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"by":"j","version":3,"for_ms":1000,"more":1}', b'["j",3,1000]'])
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"by":"j","version":"3"}', b'["j",3,1000]'])
 def test_what_is_no_announcement_is_left_nothing(coordinator: MemoryCoordinator, data: bytes) -> None:
     put(coordinator, data)
     assert MoveJobs(coordinator).at_work("p", 3) is None
+
+
+@pytest.mark.feature("U1")
+def test_what_a_later_version_announces_is_believed(coordinator: MemoryCoordinator) -> None:
+    put(coordinator, b'{"by":"j","version":3,"for_ms":1000,"more":1}')
+    assert MoveJobs(coordinator).at_work("p", 3) == "j"
 
 
 def test_while_nobody_answers_what_was_seen_is_believed_for_its_time(coordinator: MemoryCoordinator) -> None:
