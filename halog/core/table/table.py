@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from halog.core import tolerant
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.log.chain import ChainState
-from halog.core.tolerant import TolerantDecoder, TolerantStruct, written
+from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import CoordinatorError
 
 SYNC, ASYNC = "sync", "async"
@@ -208,7 +209,7 @@ class PartitionTable(TolerantStruct, frozen=True):
         for name in _ABSENT_IF_EMPTY:
             if not fields[name]:
                 del fields[name]
-        return msgspec.json.encode(written(fields))
+        return tolerant.encode(fields)
 
     @staticmethod
     def from_bytes(data: bytes) -> PartitionTable:
