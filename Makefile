@@ -6,7 +6,7 @@
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
-# make features · sim (four times the simulation of make test, 40 min) · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
+# make features · sim (seven times the simulation of make test, 40 min) · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
 # make bench-rebalance ARGS='--objects 100000'   Spark moves objects under traffic, its driver is killed at half way
 SHELL := /bin/sh
 # Where this is set, as in many images, each of a run's hundred processes compiles everything anew: 4 s for pytest's workers.
@@ -32,12 +32,12 @@ NODE_WORKERS := $(shell echo $$((4 * $$(nproc))))
 # Each with servers and nodes of its own, a gigabyte of memory. There are more than cores: a lane waits for faults and timeouts, too. What
 # shares servers stays together (tests/workers.py).
 LANES := $(shell n=$$(nproc); echo $$((n < 2 ? 2 : 4)))
-SEEDS ?= 10000
+SEEDS ?= 6000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
 # defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that
 # hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
 # that wait.
-OTHER_SEEDS := moves:1000 banks:500 shops:500 lives:500 markets:500 sites:1000 late:500 stowed:500 rough:500 outages:500 parted:500 silences:500 twice:250 stills:500 patient:250
+OTHER_SEEDS := moves:600 banks:300 shops:300 lives:300 markets:300 sites:600 late:300 stowed:300 rough:300 outages:300 parted:300 silences:300 twice:150 stills:300 patient:150
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 
@@ -93,7 +93,7 @@ features: setup
 	@$(PY) -m tools.features
 
 sim: setup
-	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(OTHER_SEEDS:%=--also %) --times 4 --processes $(CORES) $(ARGS)
+	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(OTHER_SEEDS:%=--also %) --times 7 --processes $(CORES) $(ARGS)
 
 mutants: setup
 	@$(PY) -m tests.mutants.run $(ARGS)
