@@ -101,7 +101,7 @@ def given_up_while_a_holder_withholds_it() -> None:
     """A node that was started anew claims, and another one hears no tail from it."""
 
     def whole(self: Campaign) -> bool:
-        self.withheld.clear()
+        self.answers.withheld.clear()
         return bool(real(self))
 
     real = patch(Campaign, "_whole", whole)

@@ -120,6 +120,12 @@ SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, r
 """Every fourth history has replicas that store before they acknowledge (R6)."""
 
 
+def first_table(name: str, nodes: tuple[str, ...], sync: int, home: str, *, grouped: bool) -> PartitionTable:
+    """The partition's table as it was defined."""
+    quorum = majority(len(nodes)) if grouped else 0
+    return PartitionTable(name, LOG_ID.hex(), "t", 0, "policy", nodes, sync, quorum, home=home, owner=home)
+
+
 class World:
     """Everything, and the verbs that tests and faults use."""
 
@@ -158,10 +164,7 @@ class World:
         self.log = FakeLog(self.engine, self.nature, self.cover)
         self.site = site
         nodes = moves.first_home(seed, names)
-        quorum = majority(len(nodes)) if grouped else 0
-        table = PartitionTable(
-            partition, LOG_ID.hex(), "t", 0, "policy", nodes, sync_replicas, quorum, home=home, owner=home
-        )
+        table = first_table(partition, nodes, sync_replicas, home, grouped=grouped)
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members, self.parted = Members(self), Parted(self)
         self.cuts: set[tuple[str, str]] = set()

@@ -83,8 +83,11 @@ class Copy(CopyReader):
         self._due: list[tuple[Answer, res.Result]] = []
         self._afters: list[tuple[Answer, res.Result]] = []
         self._end = 0
-        on_disk = DiskEffects(self)
-        self._performers: dict[type[Any], Callable[[Any], None]] = {
+        self._performers = self._performing(node, DiskEffects(self))
+
+    def _performing(self, node: HostPort, on_disk: DiskEffects) -> dict[type[Any], Callable[[Any], None]]:
+        """Return who performs which effect."""
+        return {
             fx.Append: self._append,
             fx.EndSession: self._end_session,
             fx.Read: lambda e: node.follow(self.tp, e.offset),
