@@ -37,7 +37,7 @@ SEEDS ?= 10000
 # defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that
 # hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
 # that wait.
-OTHER_SEEDS := moves:1000 banks:500 shops:500 lives:500 markets:500 sites:1000 late:500 stowed:500 rough:500 outages:500 parted:500 silences:500 twice:250 stills:500 patient:250
+OTHER_SEEDS := moves:1000 banks:500 shops:500 lives:500 markets:500 sites:1000 late:500 pushed:500 rough:500 outages:500 parted:500 silences:500 twice:250 stills:500 patient:250
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 

@@ -43,7 +43,7 @@ class Campaign:
         overrides: QuorumOverrides,
         merging: EpochMerge,
         predecessor: Predecessor,
-        stowing: PushedStore,
+        pushed_store: PushedStore,
         *,
         step_down: Callable[[str, str], None],
         lost: Callable[[str], None],
@@ -55,7 +55,7 @@ class Campaign:
         self._overrides = overrides
         self._merging = merging
         self._predecessor = predecessor
-        self._stowing = stowing
+        self._pushed_store = pushed_store
         self._step_down = step_down
         self._lead = lead
         now = copy.now
@@ -286,13 +286,13 @@ class Campaign:
             unheard = {m.node for m in wanted} - self.answers.told.keys()
             if unheard and self._is_young(wanted):
                 return False
-            if not (self.answers.withheld or (copy.settings.stows and unheard & set(copy.table.configured))):
+            if not (self.answers.withheld or (copy.settings.stores_pushed and unheard & set(copy.table.configured))):
                 self._give_up(names)
                 return True
         waits = self.waits_for
         self.waits_for = wanted
         if waits != wanted:
-            where = "" if copy.settings.stows else " in memory"
+            where = "" if copy.settings.stores_pushed else " in memory"
             silent = ", ".join(sorted(self.answers.withheld))
             why = f"{silent} cannot tell it: its store was set aside, or it leads soon" if silent else "do not answer"
             copy.out.append(Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and {why}"))
@@ -305,7 +305,7 @@ class Campaign:
         self.lossy = True
         had = (
             "had it, and were started anew without"
-            if copy.settings.stows
+            if copy.settings.stores_pushed
             else "had it in memory, and were started anew"
         )
         why = f"{names} {had}"
@@ -355,7 +355,7 @@ class Campaign:
         replicas = arrange(copy.table.configured, copy.me.node, usable, copy.table.sync_replicas)
         if copy.unlogged and not self._closed() and not self.lossy:
             replicas = with_holders(replicas, copy.table, copy.me)
-        self._stowing.claims(() if self._closed() else holders(copy.table), lossy=self.lossy)
+        self._pushed_store.claims(() if self._closed() else holders(copy.table), lossy=self.lossy)
         self.lossy = False
         self.waits_for = frozenset()
         self.gone = (frozenset(), 0)

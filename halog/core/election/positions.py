@@ -56,7 +56,7 @@ def position_asked(copy: CopyState, e: ev.PositionAsked, *, may_stand: bool) -> 
 def lacking_holders(copy: CopyState) -> tuple[int, ...]:
     """Return the incarnations of this node that are holders and whose stored records nobody can tell: their store was
     set aside, and the present one stands for none of them (decision 49)."""
-    if not copy.unlogged or not copy.settings.stows:
+    if not copy.unlogged or not copy.settings.stores_pushed:
         return ()
     named = holders(copy.table)
     if is_holder(copy.me.node, (copy.me.incarnation, *copy.tail.stood), named):

@@ -6,7 +6,6 @@ and from the nodes' own stores.
 
 from __future__ import annotations
 
-import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -239,10 +238,10 @@ class Cluster:
         self.processes[name].kill()
 
     def freeze(self, name: str) -> None:
-        self.processes[name].stop()
+        self.processes[name].freeze()
 
     def wake(self, name: str) -> None:
-        self.processes[name].signal(signal.SIGCONT)
+        self.processes[name].thaw()
 
     def running(self) -> list[str]:
         return [n for n, p in self.processes.items() if p.running]
@@ -393,7 +392,7 @@ class Cluster:
 
     def close(self) -> None:
         for process in [*self.processes.values(), *self.helpers]:
-            process.end()
+            process.kill()
         self.forget()
 
 
