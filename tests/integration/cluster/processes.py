@@ -31,6 +31,9 @@ def passes(seconds: float) -> None:
 class Process(ChildProcess):
     """One run of a process. Started on the main thread: the kernel may kill it with that."""
 
+    def __init__(self, name: str, directory: Path, argv: list[str]) -> None:
+        super().__init__(name, argv, directory)
+
     def _log_in(self, directory: Path) -> Path:
         return directory / f"{self.name}.err"
 
