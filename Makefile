@@ -37,7 +37,7 @@ SEEDS ?= 6000
 # defined and disabled; key directories; two sites that part and are merged (half a minute of both cores); late requests; stores that
 # hold what was pushed; outages of the log, once and twice; lines that are cut; replicas that fall silent; readers of moments; initiators
 # that wait.
-OTHER_SEEDS := moves:600 banks:300 shops:300 lives:300 markets:300 sites:600 late:300 stowed:300 rough:300 outages:300 parted:300 silences:300 twice:150 stills:300 patient:150
+OTHER_SEEDS := moves:600 banks:300 shops:300 lives:300 markets:300 sites:600 late:300 pushed:300 rough:300 outages:300 parted:300 silences:300 twice:150 stills:300 patient:150
 
 .PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 

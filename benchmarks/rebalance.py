@@ -136,7 +136,7 @@ def _opened(scene: Scene, config: Path) -> dict[str, Child]:
     """Both nodes, each active for a half."""
     nodes = {name: scene.app(config, name) for name in "AB"}
     for child in nodes.values():
-        child.tell("open")
+        child.command("open")
     for child in nodes.values():
         child.heard()
     names = [f"kept-{i}" for i in range(PARTITIONS)]
@@ -159,7 +159,7 @@ def _driven(scene: Scene, new: Path, count: int, share: float) -> Driver:
     command = [
         sys.executable,
         "-m",
-        "halog.demo.child",
+        "halog.testing.child",
         str(os.getpid()),
         "spark_jobs.rebalance",
         "--config",

@@ -84,7 +84,7 @@ class Scene:
         return self.start(name, "raw", bootstrap=self.info.bootstrap, topic=topic)
 
     def app(self, config: Path, name: str, process: str = "") -> Child:
-        """An application process, not yet joined to its cluster: tell it `open`."""
+        """An application process, not yet joined to its cluster: give it the command `open`."""
         return self.start(
             process or f"{config.stem}-{name}",
             "app",
@@ -138,7 +138,7 @@ class Scene:
         node, or so many copies."""
         children = {n: self.app(config, n) for n in [*names, *([client] if client else [])]}
         for child in children.values():
-            child.tell("open")
+            child.command("open")
         for child in children.values():
             child.heard()
         wait_until("the cluster is complete", lambda: complete(children[names[0]].ask("state"), copies or len(names)))

@@ -156,7 +156,7 @@ def _raw_pause(scene: Scene) -> float:
     port = client.ask("listen")["port"]
     replica = scene.start("raw-pause-2", "raw-replica", bootstrap=scene.info.bootstrap, topic="raw.pause", port=port)
     replica.ask("ready")
-    client.tell("writing", seconds=1.2, rate=RATE)
+    client.command("writing", seconds=1.2, rate=RATE)
     time.sleep(0.6)
     scene.end(replica, kill=True)
     gap = client.heard()["pause_ms"]

@@ -1,12 +1,11 @@
-"""Entry point of every child: `python -m benchmarks.worker PARENT_PID ROLE JSON_ARGS`.
+"""What every child runs: `benchmarks.worker ROLE JSON_ARGS`, behind `halog.testing.child`.
 
-Dies with its parent, whatever happens. Then reads one command per line from stdin, `{"do": name, ...arguments}`, calls
-that method of its role and answers one line, `{"ok": …}` or `{"error": …}`. Roles are fixed here.
+Reads one command per line from stdin, `{"do": name, ...arguments}`, calls that method of its role and answers one
+line, `{"ok": …}` or `{"error": …}`. Roles are fixed here.
 """
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import logging
@@ -16,15 +15,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from typing import IO, Any
-
-PR_SET_PDEATHSIG = 1
-
-
-def die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL at the parent's death; end at once if it has ended already."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(127)
 
 
 def role(name: str) -> Callable[..., Any]:
@@ -50,13 +40,12 @@ def role(name: str) -> Callable[..., Any]:
 
 def main() -> int:
     """Serve commands until stdin ends."""
-    die_with(int(sys.argv[1]))
     faulthandler.register(signal.SIGUSR1)  # stacks into the log of a child that hangs
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
     level = os.environ.get("BENCH_LOG", "WARNING")
     logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(name)s %(message)s", datefmt="%H:%M:%S")
-    actor = role(sys.argv[2])(**json.loads(sys.argv[3]))
+    actor = role(sys.argv[1])(**json.loads(sys.argv[2]))
     for line in sys.stdin:
         print(json.dumps(answer(actor, json.loads(line))), file=answers)
     os._exit(0)

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import NamedTuple, cast
 
 import halog.cli
-from halog.demo.child import die_with
+from halog.testing.child import die_with
 
 PRELOADED = (
     "encodings.idna",

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVERS = 3
@@ -50,7 +50,7 @@ _ENVIRONMENT, _NETWORK = dict(os.environ), _network()
 class Forked:
     """What `subprocess.Popen` is to tests, of a process `python -m argv` that a server has forked."""
 
-    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], out: IO[str], err: IO[str]) -> None:
+    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], out: IO[Any], err: IO[Any]) -> None:
         self.args = list(argv)
         self.returncode: int | None = None
         self._told, telling = os.pipe()
@@ -138,13 +138,13 @@ def _next_server() -> Server:
 
 
 def started(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: IO[str], err: IO[str]
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: IO[Any], err: IO[Any]
 ) -> Forked | subprocess.Popen[bytes]:
     """`python -m argv`, which cannot outlive this process. It is executed where a forked one would be something else:
     in a network of its own, or with variables that are obeyed while a program starts."""
     if _obeyed_early(env) == _obeyed_early(_ENVIRONMENT) and _network() == _NETWORK:
         return Forked(argv, cwd, env, out, err)
-    child = [sys.executable, "-m", "halog.demo.child", str(os.getpid()), *argv]
+    child = [sys.executable, "-m", "halog.testing.child", str(os.getpid()), *argv]
     return subprocess.Popen(
         child, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
     )

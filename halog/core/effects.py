@@ -178,9 +178,9 @@ class AskLog(msgspec.Struct, frozen=True):
 # --- what replicas store before they acknowledge it (`halog.core.replica.pushed_store`) -------------------------------
 
 
-class Stow(msgspec.Struct, frozen=True):
+class StorePushed(msgspec.Struct, frozen=True):
     """Store these held records of `epoch`, up to lsn `upto`, before the effects behind this one. If `anew`, nothing
-    that was stored before is needed any more. If `flush`, report Stowed once they are on the disk."""
+    that was stored before is needed any more. If `flush`, report PushedFlushed once they are on the disk."""
 
     epoch: EpochId
     upto: int
@@ -269,7 +269,7 @@ Effect = (
     | MergeDue
     | AskVote
     | KeepTail
-    | Stow
+    | StorePushed
     | Stand
     | AskLog
 )

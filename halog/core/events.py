@@ -233,7 +233,7 @@ class LogAnswered(msgspec.Struct, frozen=True):
 # --- what replicas store before they acknowledge it (`halog.core.replica.pushed_store`) -------------------------------
 
 
-class Stowed(msgspec.Struct, frozen=True):
+class PushedFlushed(msgspec.Struct, frozen=True):
     """The disk has what was stored of `epoch` up to lsn `upto`."""
 
     epoch: EpochId
@@ -367,6 +367,6 @@ Event = (
     | MergeMade
     | SiteAck
     | VoteAnswered
-    | Stowed
+    | PushedFlushed
     | LogAnswered
 )

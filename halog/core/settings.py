@@ -138,7 +138,7 @@ class Settings(msgspec.Struct, frozen=True):
         return self.remote_sync is Sync.NO_SYNC or self.local_sync is Sync.NO_SYNC
 
     @property
-    def stows(self) -> bool:
+    def stores_pushed(self) -> bool:
         """Say whether a replica stores a pushed record before it acknowledges it. It must where nobody waits for the
         log."""
         return self.local_sync is Sync.NO_SYNC and self.remote_sync is not Sync.NO_SYNC

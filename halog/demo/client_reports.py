@@ -47,7 +47,7 @@ class ClientReports:
         """Raise HalogError if the client will never be done."""
         if self.done is not None:
             return
-        if not self.child.alive:
+        if not self.child.running:
             self._thread.join(1.0)
             if self.done is None:
                 raise HalogError(f"the {self.child.name} ended early: {self.error or self.child.last_words()}")

@@ -6,9 +6,11 @@ tells all of it, so that a failed run says why.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from halog.adapters.kafka.log import KafkaLog
@@ -112,8 +114,8 @@ class Play:
         self.scene.tell(f"kill -9 of node {name} (pid {child.pid}), active for {len(partitions)} partitions")
         self.stage.wounded.add(name)
         self.scene.nodes[name].state = "killed"
-        self.findings.failover = self.prober.measure(partitions, child.kill)
-        child.reap()
+        self.findings.failover = self.prober.measure(partitions, partial(child.signal, signal.SIGKILL))
+        child.exit_code()
         self._tell_spread("its partitions took new writes again", self.findings.failover, partitions)
         return name
 
@@ -141,14 +143,14 @@ class Play:
         self.stage.wounded.add(name)
         self.scene.nodes[name].state = "stopped"
         began = time.monotonic()
-        self.findings.frozen = self.prober.measure(partitions, child.pause)
+        self.findings.frozen = self.prober.measure(partitions, partial(child.signal, signal.SIGSTOP))
         self._tell_spread("its partitions took new writes again", self.findings.frozen, partitions)
         self.stage.pause(max(0.0, FROZEN_S - (time.monotonic() - began)))
         self._wake(name)
 
     def _wake(self, name: str) -> None:
         woken = time.monotonic()
-        self.stage.nodes[name].resume()
+        self.stage.nodes[name].thaw()
         self.scene.phase = f"node {name} wakes up"
         self.scene.tell(f"SIGCONT: node {name} wakes up {FROZEN_S:.0f} s later and believes to be active")
         self.stage.wounded.discard(name)

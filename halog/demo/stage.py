@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -102,12 +103,10 @@ class Stage(Staging):
         self.wounded.add(name)
         self.scene.nodes[name].state = "left"
         self.watch.forget(name)
-        child.terminate()
-        self.wait(f"node {name} to end", lambda: not child.alive, limit_s)
-        if child.exit_code != 0:
-            raise HalogError(
-                f"node {name} ended with exit code {child.exit_code}: {child.last_words()}; see {child.log}"
-            )
+        child.signal(signal.SIGTERM)
+        self.wait(f"node {name} to end", lambda: not child.running, limit_s)
+        if code := child.exit_code():
+            raise HalogError(f"node {name} ended with exit code {code}: {child.last_words()}; see {child.log}")
 
     def start_client(self, flights: Path, allowed: int, sabotaged: int) -> None:
         """Start the client process."""
@@ -152,7 +151,7 @@ class Stage(Staging):
     def _look(self) -> None:
         for name, child in self.nodes.items():
             if name not in self.wounded:
-                child.check(f"node {name}")
+                child.check()
         if self.reports is not None:
             self.reports.check()
         if hasattr(self, "watch"):

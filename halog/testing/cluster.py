@@ -113,30 +113,20 @@ class Cluster:
         """Sites that are not reached from here."""
         self._lining = threading.Lock()
         """No line is made while lines are cut."""
-        self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
-        policy = replace(
-            self.config.policies["test"], remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms
-        )
-        self.config = replace(self.config, policies={"test": policy})
+        config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
+        config = _with_policy(config, remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms)
         if site:
-            policy = replace(
-                policy,
+            config = _with_policy(
+                config,
                 sync_sites=sync_sites,
                 sync_site_away=sync_site_away,
                 sync_site_away_ms=sync_site_away_ms,
                 takeover=takeover,
                 takeover_after_ms=takeover_after_ms,
             )
-            self.config = replace(self.config, policies={"test": policy})
-            begins = site if home is None else home.site
-            self.config = _with_sites(self.config, site, begins, others, homes)
-            reached = {
-                name: replace(other, requests=requests, votes=votes.get(name, 1))
-                for name, other in self.config.sites.items()
-            }
-            own = replace(self.config.site, votes=votes.get(site, 1))
-            self.config = replace(self.config, site=own, sites=reached)
-        self.config = self.config.validate()
+            config = _with_sites(config, site, site if home is None else home.site, others, homes)
+            config = _with_reach(config, requests, votes)
+        self.config = config.validate()
         self.broker = MemoryBroker()
         self.tree = MemoryTree()
         self.disks = {name: MemoryDisk(name) for name in self.names}
@@ -394,6 +384,17 @@ def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules
         bindings={"*": "test"},
         nodes={name: NodeConfig(Path(f"/nonexistent/{name}")) for name in names},
     ).validate()
+
+
+def _with_policy(config: Config, **keys: Any) -> Config:
+    return replace(config, policies={"test": replace(config.policies["test"], **keys)})
+
+
+def _with_reach(config: Config, requests: bool, votes: Mapping[str, int]) -> Config:
+    """Return it with each site's votes; `requests`: do requests go to the other ones?"""
+    own = replace(config.site, votes=votes.get(config.site.name, 1))
+    sites = {n: replace(s, requests=requests, votes=votes.get(n, 1)) for n, s in config.sites.items()}
+    return replace(config, site=own, sites=sites)
 
 
 def _with_sites(config: Config, site: str, home: str, others: tuple[str, ...], homes: Mapping[str, str]) -> Config:

@@ -132,7 +132,7 @@ def test_two_sites_are_merged_by_a_job_on_a_spark_cluster(
     words = ["restore", "--source", EAST, "--spark-master", master]
     refused = Process("refused", tmp_path, argv_of(parted.west, *words)[2:])
     assert refused.exit_code(300) == 2, refused.last_words(3_000)
-    assert "driver and executors share; name one with --checkpoint" in refused.err.read_text()
+    assert "driver and executors share; name one with --checkpoint" in refused.log.read_text()
     job = Process("job", tmp_path, argv_of(parted.west, *words, "--checkpoint", str(shared / "merge"))[2:])
     assert job.exit_code(300) == 0, job.last_words(3_000)
     done = {d["partition"]: d for d in json.loads(job.lines()[-1])}

@@ -105,14 +105,16 @@ class Client:
 
         def done() -> bool:
             assert not self.error, self.error
-            assert self.ended or self.child.alive, self.child.last_words()
+            assert self.ended or self.child.running, self.child.last_words()
             return self.ended or self.done >= steps
 
         wait(done, lambda: f"{self.child.name} does {steps} steps, not {self.done}", STEPS_S)
 
     def finishes(self) -> None:
         self.go_on(ALL)
-        wait(lambda: self.ended or self.error or not self.child.alive, f"{self.child.name} does all its steps", STEPS_S)
+        wait(
+            lambda: self.ended or self.error or not self.child.running, f"{self.child.name} does all its steps", STEPS_S
+        )
         assert self.ended, self.error or self.child.last_words()
 
 
@@ -218,7 +220,7 @@ class Apart:
         try:
             code = judge.exit_code(STEPS_S)
         finally:
-            judge.end()
+            judge.kill()
         assert code == 0, judge.last_words()
         found: dict[str, Any] = json.loads(judge.lines()[-1])
         return found

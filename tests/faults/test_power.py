@@ -23,7 +23,7 @@ from tests.integration.cluster.test_sync_policies import on_disk
 pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("R6"), pytest.mark.promise(1)]
 
 EACH = 30
-STOWED = 20
+PUSHED = 20
 FLUSHED = Durability(remote="SYNC", replicas=1)
 
 
@@ -85,23 +85,23 @@ def test_all_nodes_lose_power_while_the_log_lacks_what_was_acknowledged(
     with closing(cluster), flushed.preloaded(monkeypatch):
         cluster.start()
         cluster.whole()
-        node, stows = cluster.client(), replica(cluster, "sync")
+        node, follower = cluster.client(), replica(cluster, "sync")
         for n in range(EACH):
             with node.transaction(durability=FLUSHED) as tx:  # and with it that the store stands for this incarnation
                 tx.create(Counter("logged", str(n)))
         wait(lambda: _levels(cluster) == [lsn(cluster)] * 2, "the log has it, and both have read it")
         own_site.pause("kafka")
         acknowledged = []
-        for n in range(STOWED):
+        for n in range(PUSHED):
             with node.transaction() as tx:
-                tx.create(Counter("stowed", str(n)))
+                tx.create(Counter("pushed", str(n)))
             acknowledged.append((tx.id, tx.lsn))
         for do in (cluster.freeze, cluster.kill):
             for name in "AB":
                 do(name)
         lost = flushed.cut(f for name in "AB" for f in (cluster.directory / name).rglob("*.log"))
         flushed.started_again()
-        assert (on_disk(cluster, stows, "p-0") == acknowledged[-1][1]) is (remote == "SYNC"), f"cut: {lost}"
+        assert (on_disk(cluster, follower, "p-0") == acknowledged[-1][1]) is (remote == "SYNC"), f"cut: {lost}"
         own_site.kill("kafka")  # with what it was sent and has not read
         own_site.start_server("kafka")
         cluster.whole()
@@ -109,10 +109,10 @@ def test_all_nodes_lose_power_while_the_log_lacks_what_was_acknowledged(
         with node.transaction():
             found = [(c.group, int(c.name)) for c in node.extent(Counter)]
         assert sorted(n for group, n in found if group == "logged") == list(range(EACH))
-        numbers = sorted(n for group, n in found if group == "stowed")
+        numbers = sorted(n for group, n in found if group == "pushed")
         history = check(cluster)["p-0"]
         if remote == "SYNC":
-            assert numbers == list(range(STOWED))
+            assert numbers == list(range(PUSHED))
             assert [history.ids[tx] for tx, _ in acknowledged] == [[at] for _, at in acknowledged]
             assert not told
         else:

@@ -147,7 +147,7 @@ def test_the_initiator_is_stopped_and_goes_on(cluster: Cluster) -> None:
     with Clients(cluster.client(), "sleeper") as clients:
         other = ClientProcess(cluster, clients)
         for _ in range(2):
-            other.process.stop()
+            other.process.freeze()
             clients.flows(SERVES_AGAIN_S)
             passes(1.5)
             other.process.signal(18)

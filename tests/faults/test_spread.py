@@ -112,7 +112,7 @@ def test_the_initiator_is_frozen_and_wakes(cluster: Cluster) -> None:
     with Spread(cluster.client(), "spread-sleeper") as clients:
         other = ClientProcess(cluster, clients)
         for _ in range(2):
-            other.process.stop()
+            other.process.freeze()
             clients.flows(SERVES_AGAIN_S)
             passes(3.0)
             other.process.signal(18)

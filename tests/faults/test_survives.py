@@ -103,7 +103,7 @@ def _nine(directory: Path, site: EmbeddedSite) -> Nine:
 def _die(mesh: Mesh, writers: Writers, event: str, dying: str) -> None:
     """These nodes are killed. If one of them is active for commits that do not wait for the log, it has not reached it
     for a while: that lacks some of them for sure. A machine takes what it stored with it: the replica's, which has
-    stowed them, stays."""
+    stored them, stays."""
     cluster = mesh.cluster
     writers.flow()
     leads = {cell.policy: active(cluster, cell.partition) for cell in writers.early}

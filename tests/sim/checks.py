@@ -21,7 +21,7 @@ from halog.core.table.preference import NEVER
 from halog.core.table.table import PartitionTable
 from halog.core.table.tell import Tell
 from halog.events import DISCARDED, UNLOGGED_LOST
-from tests.sim import asked, lasting, leases, lives, moves, outages, stopping, stowed, zones
+from tests.sim import asked, lasting, leases, lives, moves, outages, pushed_store, stopping, zones
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 from tests.sim.violation import Violation, demand
@@ -103,8 +103,8 @@ class Checks:
 
     def said_to_have(self, p: Process, e: fx.SendAck) -> None:
         """R6: what an acknowledgement says of a record."""
-        if not e.applied and self.world.settings.stows:
-            stowed.is_stored(p, e.lsn)
+        if not e.applied and self.world.settings.stores_pushed:
+            pushed_store.is_stored(p, e.lsn)
         elif self.world.settings.remote_sync is not Sync.NO_SYNC:
             stored = p.node.disk.chain.lsn
             demand(stored >= e.lsn, f"R6: {p.me.node} acknowledged lsn {e.lsn}, its disk has {stored}")
@@ -253,7 +253,8 @@ class Checks:
 
     def given_up(self, *, by_operator: bool = False) -> None:
         """What the log lacks does not come back: what was said of it is not held against anybody."""
-        if by_operator or not (stopping.given(self.world.seed) or stowed.has_it(self.world)):  # there it is on a disk
+        on_a_disk = stopping.given(self.world.seed) or pushed_store.has_it(self.world)
+        if by_operator or not on_a_disk:
             self.lost = True
             self.acknowledged = 0
 
@@ -291,7 +292,7 @@ class Checks:
         stepped_down = zones.given(self.world.seed) or outages.given(self.world.seed)
         if stepped_down and p.partition.state.role is not Role.CLAIMING:
             return  # it landed late, when its claimant had given it up: it counts votes of another election by now
-        told, need = len(p.partition.campaign.told), needed(table, p.name)
+        told, need = len(p.partition.campaign.answers.told), needed(table, p.name)
         demand(told >= need, f"Q2: {p.name} was elected by {told} nodes, {need} are needed")
         demand(priority(table, p.name) != NEVER, f"Q2: {p.name} never is to be active")
 

@@ -20,7 +20,7 @@ from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from halog.core.state.copy_state import CopyState
 from halog.core.table.tell import Tell
-from tests.sim import lasting, late, stopping, stowed
+from tests.sim import lasting, late, pushed_store, stopping
 from tests.sim.log import Reader, Session
 from tests.sim.shown import Overlay
 from tests.sim.store import Copy, Disk, one_by_one
@@ -315,14 +315,14 @@ class Process:
         if isinstance(e, fx.RoleChanged):
             self._role_changed(e.role)
         elif isinstance(e, fx.Save):
-            stowed.saved(self, flush=e.flush)
+            pushed_store.saved(self, flush=e.flush)
             self.world.checks.stored(self, e)
             self.world.cover.hit("stored, then acknowledged")
         elif isinstance(e, fx.Flush):
             self.copy.flush()
-            stowed.then(self, ev.Flushed(e.lsn))
-        elif isinstance(e, fx.Stow | fx.Stand):
-            stowed.perform(self, e)
+            pushed_store.then(self, ev.Flushed(e.lsn))
+        elif isinstance(e, fx.StorePushed | fx.Stand):
+            pushed_store.perform(self, e)
         elif isinstance(e, fx.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))

@@ -19,14 +19,14 @@ from unittest import mock
 from halog.core.election import positions
 from halog.core.roles import CLAIMANT
 from halog.core.state import held
-from tests.sim import faults, process_faults, stowed
+from tests.sim import faults, process_faults, pushed_store
 from tests.sim.away import log_away, span
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
     from tests.sim.world import World
 
-SEEDS = stowed.ROUGH
+SEEDS = pushed_store.ROUGH
 
 SHORT_TAIL: Final = 600
 """Bytes: some five records."""
@@ -37,7 +37,7 @@ LOOK_MS, LOOKS = 0.7, 400
 
 
 def given(seed: int) -> bool:
-    return stowed.is_rough(seed)
+    return pushed_store.is_rough(seed)
 
 
 def sync_replicas(seed: int, usual: int) -> int:
@@ -61,7 +61,7 @@ def prepare(world: World, length: float) -> float:
         return 0.0
     rng = world.operator
     for node in world.nodes.values():
-        stowed.keeps_writes(node)
+        pushed_store.keeps_writes(node)
     for client in world.clients:
         client.quota = QUOTA
     if rng.random() < 0.5:

@@ -32,13 +32,13 @@ from tests.sim import (
     outages,
     parted,
     patient,
+    pushed_store,
     rough,
     shop,
     silences,
     stalls,
     stills,
     stopping,
-    stowed,
     zones,
 )
 from tests.sim.abroad import pair, story
@@ -54,7 +54,7 @@ OWN_RANGES = {
     "markets": market.SEEDS,
     "sites": pair.SEEDS,
     "late": late.SEEDS,
-    "stowed": stowed.SEEDS,
+    "pushed": pushed_store.SEEDS,
     "rough": rough.SEEDS,
     "outages": outages.SEEDS,
     "twice": outages.TWICE,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from halog.core import effects as fx, events as ev
 from halog.core.state.tail import Tail
 from halog.core.table.holders import holders
-from tests.sim import faults, process_faults, stowed
+from tests.sim import faults, process_faults, pushed_store
 from tests.sim.away import span
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def given(seed: int) -> bool:
 
 def played(seed: int, kinds: list[Callable[[World], None]]) -> list[Callable[[World], None]]:
     """The faults of a history, of these."""
-    if not given(seed) and not stowed.is_rough(seed):
+    if not given(seed) and not pushed_store.is_rough(seed):
         return kinds
     return [k for k in kinds if k not in NEVER_HERE] or [faults.crash]
 
@@ -94,7 +94,7 @@ def holders_stop(w: World) -> None:
 
 def brought_along(node: Node) -> Tail:
     """As `halog.runtime.store.unlogged_tail.found`."""
-    tail, disk = stowed.brought_along(node), node.disk
+    tail, disk = pushed_store.brought_along(node), node.disk
     tail.adopt(disk.left, disk.chain)
     if tail.run:
         node.world.cover.hit("tail brought along")

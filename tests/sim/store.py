@@ -78,7 +78,7 @@ class Disk:
         self.mapping = 0
         self.left: tuple[bytes, ...] = ()
         """What the log never had, when a copy here stopped last."""
-        self.stowed: dict[int, bytes] = {}
+        self.pushed: dict[int, bytes] = {}
         """By lsn, what was told as held."""
         self.stood: tuple[int, ...] = ()
         """For whom it stands."""
@@ -92,7 +92,7 @@ class Disk:
         """As it is now."""
         self.images += 1
         made = copy.copy(self)
-        for name in ("objects", "undecided", "decided", "stowed"):
+        for name in ("objects", "undecided", "decided", "pushed"):
             setattr(made, name, dict(getattr(self, name)))
         made.outcomes = Outcomes(self.outcomes.items(), self.outcomes.horizon, self.outcomes.keep)
         made.recent = None
@@ -123,7 +123,7 @@ class Disk:
                 self.outcomes.add(commit.header.tx, commit.header.lsn)
         self.chain = chain
         self.next_offset = next_offset
-        self.stowed = {lsn: data for lsn, data in self.stowed.items() if lsn > chain.lsn}
+        self.pushed = {lsn: data for lsn, data in self.pushed.items() if lsn > chain.lsn}
         self.changed()
 
     def _note(self, record: Applied) -> None:

@@ -20,13 +20,13 @@ from tests.sim import (
     outages,
     parted,
     patient,
+    pushed_store,
     reader,
     rough,
     shop,
     silences,
     stills,
     stopping,
-    stowed,
     zones,
 )
 from tests.sim.abroad import pair, takeover, waiting
@@ -42,7 +42,7 @@ SEEDS = 330
 STOPPED = 40
 """Histories in which copies stop and are opened again (R6)."""
 
-STOWED = 60
+PUSHED = 60
 """Histories in which replicas store what they are pushed (R6)."""
 
 ROUGH = 60
@@ -197,7 +197,7 @@ INTERESTING = [
     "tail left on the disk",
     "tail brought along",
     "holder stopped",
-    "stowed",
+    "pushed records stored",
     "stands for itself",
     "stands for itself no more",
     "stands for one before",
@@ -391,7 +391,7 @@ def seen() -> Counter[str]:
         *silences.SEEDS[:SILENCES],
         *[n for n in parted.SEEDS[: 8 * PARTED] if is_grouped(n)],
     ]
-    belated += [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
+    belated += [*late.SEEDS[:LATE], *pushed_store.SEEDS[:PUSHED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     seeds = dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -411,8 +411,8 @@ def test_no_promise_is_broken_in_any_seed(seen: Counter[str]) -> None:
 @pytest.mark.feature("R6", "P1")
 def test_what_replicas_stored_outlives_all_processes(seen: Counter[str]) -> None:
     """Nothing that was acknowledged may be lost in these, unless a disk was, or a node for good."""
-    assert seen["stands for one before"] > STOWED // 3 + ROUGH
-    assert seen["power lost"] > STOWED // 10
+    assert seen["stands for one before"] > PUSHED // 3 + ROUGH
+    assert seen["power lost"] > PUSHED // 10
     assert seen["claimant killed"] > ROUGH // 10
 
 

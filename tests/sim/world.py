@@ -25,9 +25,9 @@ from tests.sim import (
     moves,
     outages,
     process_faults,
+    pushed_store,
     stills,
     stopping,
-    stowed,
     trimmed,
     zones,
 )
@@ -91,7 +91,7 @@ def is_unlogged(seed: int) -> bool:
     own = lives.given(seed) or late.given(seed) or outages.given(seed)
     return (
         seed in UNLOGGED_SEEDS
-        or stowed.is_rough(seed)
+        or pushed_store.is_rough(seed)
         or (own and seed % 7 == 5)
         or (stills.given(seed) and seed % 3 == 0)
     )
@@ -118,6 +118,12 @@ def is_less(seed: int) -> bool:
 
 SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))
 """Every fourth history has replicas that store before they acknowledge (R6)."""
+
+
+def first_table(name: str, nodes: tuple[str, ...], sync: int, home: str, *, grouped: bool) -> PartitionTable:
+    """The partition's table as it was defined."""
+    quorum = majority(len(nodes)) if grouped else 0
+    return PartitionTable(name, LOG_ID.hex(), "t", 0, "policy", nodes, sync, quorum, home=home, owner=home)
 
 
 class World:
@@ -158,10 +164,7 @@ class World:
         self.log = FakeLog(self.engine, self.nature, self.cover)
         self.site = site
         nodes = moves.first_home(seed, names)
-        quorum = majority(len(nodes)) if grouped else 0
-        table = PartitionTable(
-            partition, LOG_ID.hex(), "t", 0, "policy", nodes, sync_replicas, quorum, home=home, owner=home
-        )
+        table = first_table(partition, nodes, sync_replicas, home, grouped=grouped)
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members, self.parted = Members(self), Parted(self)
         self.cuts: set[tuple[str, str]] = set()
@@ -191,7 +194,7 @@ class World:
         """As this history has them."""
         given: dict[str, Any] = {"min_stay_ms": 150} if grouped else {}
         if self.unlogged:
-            given |= {"local_sync": Sync.NO_SYNC, "remote_sync": stowed.remote_sync(self.seed, settings)}
+            given |= {"local_sync": Sync.NO_SYNC, "remote_sync": pushed_store.remote_sync(self.seed, settings)}
         if self.leased:
             given |= leases.SETTINGS
         return msgspec.structs.replace(settings, **given)
@@ -225,9 +228,9 @@ class World:
         node = self.nodes[name]
         if node.process is not None or name in self.gone:
             return
-        if wipe and not stopping.given(self.seed) and not stowed.is_rough(self.seed):
-            if stowed.sets_aside(self.seed):
-                stowed.set_aside(node)
+        if wipe and not stopping.given(self.seed) and not pushed_store.is_rough(self.seed):
+            if pushed_store.sets_aside(self.seed):
+                pushed_store.set_aside(node)
             else:
                 node.disk.wipe()
         trimmed.started(self, node.disk)
@@ -241,7 +244,7 @@ class World:
             stopping.stop(self, process)
         self.nodes[name].crash()
         if process is not None:
-            stowed.lose_power(self, self.nodes[name], process)
+            pushed_store.lose_power(self, self.nodes[name], process)
         self.members.changed(name)
         if self.leased and process is not None:
             leases.witness(self, process)

@@ -9,7 +9,7 @@ back accepted, and serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -20,7 +20,7 @@ from halog.core.active.quorum_overrides import QuorumOverrides
 from halog.core.election.causes import Causes, put_back
 from halog.core.election.log_doubt import LogDoubt
 from halog.core.election.opening import Opening
-from halog.core.election.positions import lacking_holders
+from halog.core.election.positions import PositionRound, lacking_holders
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
 from halog.core.replica.pushed_store import PushedStore, is_holder
 from halog.core.roles import Role
@@ -43,7 +43,7 @@ class Campaign:
         overrides: QuorumOverrides,
         merging: EpochMerge,
         predecessor: Predecessor,
-        stowing: PushedStore,
+        pushed_store: PushedStore,
         *,
         step_down: Callable[[str, str], None],
         lost: Callable[[str], None],
@@ -55,13 +55,12 @@ class Campaign:
         self._overrides = overrides
         self._merging = merging
         self._predecessor = predecessor
-        self._stowing = stowing
+        self._pushed_store = pushed_store
         self._step_down = step_down
         self._lead = lead
         now = copy.now
         self.round = 0
-        self.told: dict[str, Candidate] = {}
-        self.asked: frozenset[str] = frozenset()
+        self.answers = PositionRound()
         self.deadline = 0
         self.patience = copy.settings.first_election_ms
         self.grace_until = now + copy.settings.start_grace_ms
@@ -79,10 +78,6 @@ class Campaign:
         """Whether a set of `claim` was sent whose result is unknown."""
         self.short = False
         """Whether operators were told that too few are there."""
-        self.tails: dict[str, Sequence[bytes]] = {}
-        """What the nodes that answered hold beyond the log."""
-        self.withheld: set[str] = set()
-        """Holders that answered without their tail."""
         self.waits_for: frozenset[Member] = frozenset()
         """The members that operators were told are needed."""
         self.gone: tuple[frozenset[Member], int] = frozenset(), 0
@@ -234,13 +229,9 @@ class Campaign:
         copy.seal()
         self.round = copy.next_round()
         holder = copy.unlogged and is_holder(copy.me.node, (copy.me.incarnation, *copy.tail.stood), holders(copy.table))
-        self.told = {
-            copy.me.node: Candidate(copy.me.node, copy.position, priority(copy.table, copy.me.node), holder=holder)
-        }
-        self.tails = {}
-        self.withheld = {copy.me.node} if lacking_holders(copy) else set()
+        own = Candidate(copy.me.node, copy.position, priority(copy.table, copy.me.node), holder=holder)
         others = {m.node for m in copy.alive if m.node in copy.table.present and m != copy.me}
-        self.asked = frozenset(others)
+        self.answers = PositionRound([own], others, withheld=bool(lacking_holders(copy)))
         self.deadline = copy.now + self.patience
         if others:
             copy.out.append(fx.AskPositions(self.round, tuple(sorted(others))))
@@ -248,15 +239,9 @@ class Campaign:
             self._decide()
 
     def position_told(self, e: ev.PositionTold) -> None:
-        if self._copy.role is not Role.ELECTING or e.round != self.round or e.node not in self.asked:
+        if self._copy.role is not Role.ELECTING or e.round != self.round or e.node not in self.answers.asked:
             return
-        copy = self._copy
-        mine = is_holder(e.node, (e.incarnation, *e.stood), holders(copy.table))
-        holder = copy.unlogged and e.tail is not None and mine
-        if mine and not holder:
-            self.withheld.add(e.node)
-        self.told[e.node] = Candidate(e.node, e.position, priority(self._copy.table, e.node), e.eligible, holder)
-        self.tails[e.node] = e.tail or ()
+        self.answers.take(self._copy, e)
         self._decide_if_complete()
 
     def alive_changed(self) -> None:
@@ -264,21 +249,20 @@ class Campaign:
             self._decide_if_complete()
 
     def _decide_if_complete(self) -> None:
-        up = {m.node for m in self._copy.alive}
-        if all(n in self.told or n not in up for n in self.asked):
+        if self.answers.is_complete({m.node for m in self._copy.alive}):
             self._decide()
 
     def _answer_itself(self) -> None:
         """Set this node's own position now, as late as the others did. Else two nodes that read meanwhile would each
         find the other one more recent, and both stand back."""
-        copy = self._copy
-        self.told[copy.me.node] = self.told[copy.me.node]._replace(position=copy.position)
+        copy, told = self._copy, self.answers.told
+        told[copy.me.node] = told[copy.me.node]._replace(position=copy.position)
 
     def _decide(self) -> None:
         copy = self._copy
         need = needed(copy.table, copy.me.node)
         self._answer_itself()
-        if pick(self.told.values(), copy.table.configured) != copy.me.node:
+        if pick(self.answers.told.values(), copy.table.configured) != copy.me.node:
             self._stand_back("a better candidate answered")
         elif (voices := self._voices()) < need:
             self._stand_back(f"{voices} nodes answered, {need} are needed")
@@ -294,22 +278,22 @@ class Campaign:
         copy, wanted = self._copy, holders(self._copy.table)
         if not copy.unlogged or self._closed():
             return True
-        if not wanted or any(c.holder for c in self.told.values()):
+        if not wanted or any(c.holder for c in self.answers.told.values()):
             self._adopt()
             return True
         names = ", ".join(sorted(m.node for m in wanted))
         if are_gone(wanted, copy.alive):
-            unheard = {m.node for m in wanted} - self.told.keys()
+            unheard = {m.node for m in wanted} - self.answers.told.keys()
             if unheard and self._is_young(wanted):
                 return False
-            if not (self.withheld or (copy.settings.stows and unheard & set(copy.table.configured))):
+            if not (self.answers.withheld or (copy.settings.stores_pushed and unheard & set(copy.table.configured))):
                 self._give_up(names)
                 return True
         waits = self.waits_for
         self.waits_for = wanted
         if waits != wanted:
-            where = "" if copy.settings.stows else " in memory"
-            silent = ", ".join(sorted(self.withheld))
+            where = "" if copy.settings.stores_pushed else " in memory"
+            silent = ", ".join(sorted(self.answers.withheld))
             why = f"{silent} cannot tell it: its store was set aside, or it leads soon" if silent else "do not answer"
             copy.out.append(Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and {why}"))
         return False
@@ -321,7 +305,7 @@ class Campaign:
         self.lossy = True
         had = (
             "had it, and were started anew without"
-            if copy.settings.stows
+            if copy.settings.stores_pushed
             else "had it in memory, and were started anew"
         )
         why = f"{names} {had}"
@@ -339,13 +323,13 @@ class Campaign:
 
     def _adopt(self) -> None:
         """Take over what those who answered hold beyond the log (E3)."""
-        for tail in self.tails.values():
+        for tail in self.answers.tails.values():
             self._copy.tail.adopt(tail, self._copy.chain.state)
 
     def _voices(self) -> int:
         """Return how many nodes answered and are still there, this one included."""
         up = {m.node for m in self._copy.alive}
-        return sum(n in up for n in self.told)
+        return sum(n in up for n in self.answers.told)
 
     def _stand_back(self, why: str) -> None:
         copy = self._copy
@@ -371,7 +355,7 @@ class Campaign:
         replicas = arrange(copy.table.configured, copy.me.node, usable, copy.table.sync_replicas)
         if copy.unlogged and not self._closed() and not self.lossy:
             replicas = with_holders(replicas, copy.table, copy.me)
-        self._stowing.claims(() if self._closed() else holders(copy.table), lossy=self.lossy)
+        self._pushed_store.claims(() if self._closed() else holders(copy.table), lossy=self.lossy)
         self.lossy = False
         self.waits_for = frozenset()
         self.gone = (frozenset(), 0)

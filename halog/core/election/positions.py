@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+
 from halog.core import effects as fx, events as ev
 from halog.core.log import records
 from halog.core.replica.pushed_store import is_holder
@@ -9,7 +11,35 @@ from halog.core.roles import Role
 from halog.core.state.copy_state import CopyState
 from halog.core.state.held import MAX_BYTES
 from halog.core.state.tail import Tail
+from halog.core.table.group import priority
 from halog.core.table.holders import holders
+from halog.core.table.preference import Candidate
+
+
+class PositionRound:
+    """A `PositionRound` is what nodes have answered whom a candidate asked how recent they are."""
+
+    def __init__(self, own: Iterable[Candidate] = (), asked: Collection[str] = (), *, withheld: bool = False) -> None:
+        """Begin with the candidate itself; `withheld`: it is a holder that cannot tell its tail."""
+        self.told = {c.node: c for c in own}
+        self.asked = frozenset(asked)
+        self.tails: dict[str, Sequence[bytes]] = {}
+        """What the nodes that answered hold beyond the log."""
+        self.withheld = set(self.told) if withheld else set()
+        """Holders that answered without their tail."""
+
+    def take(self, copy: CopyState, e: ev.PositionTold) -> None:
+        """Take an answer."""
+        mine = is_holder(e.node, (e.incarnation, *e.stood), holders(copy.table))
+        holder = copy.unlogged and e.tail is not None and mine
+        if mine and not holder:
+            self.withheld.add(e.node)
+        self.told[e.node] = Candidate(e.node, e.position, priority(copy.table, e.node), e.eligible, holder)
+        self.tails[e.node] = e.tail or ()
+
+    def is_complete(self, up: Collection[str]) -> bool:
+        """Has everybody answered who was asked and is up?"""
+        return all(n in self.told or n not in up for n in self.asked)
 
 
 def position_asked(copy: CopyState, e: ev.PositionAsked, *, may_stand: bool) -> None:
@@ -26,7 +56,7 @@ def position_asked(copy: CopyState, e: ev.PositionAsked, *, may_stand: bool) -> 
 def lacking_holders(copy: CopyState) -> tuple[int, ...]:
     """Return the incarnations of this node that are holders and whose stored records nobody can tell: their store was
     set aside, and the present one stands for none of them (decision 49)."""
-    if not copy.unlogged or not copy.settings.stows:
+    if not copy.unlogged or not copy.settings.stores_pushed:
         return ()
     named = holders(copy.table)
     if is_holder(copy.me.node, (copy.me.incarnation, *copy.tail.stood), named):

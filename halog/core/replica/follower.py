@@ -44,7 +44,7 @@ class Follower:
         """When the copy last told what it holds; and when it was last asked to flush, or last read a vote that nobody
         pushed."""
         self._left_at = now
-        self.stowing = PushedStore(copy)
+        self.pushed_store = PushedStore(copy)
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 
@@ -118,9 +118,9 @@ class Follower:
             copy.shown = due[-1].header.lsn
             copy.out.append(fx.Show(due))
 
-    def stowed(self, e: ev.Stowed) -> None:
+    def pushed_flushed(self, e: ev.PushedFlushed) -> None:
         """Tell what was held: the disk has it. See whether more came meanwhile."""
-        self.stowing.stowed(e)
+        self.pushed_store.flushed(e)
         self._tell_held()
 
     def _tell_held(self) -> None:
@@ -131,9 +131,9 @@ class Follower:
         active = self._listener() if copy.held.run else None
         if active is None:
             return
-        if copy.settings.stows:
-            self.stowing.stand()
-        if lsn := copy.held.news(copy.chain.state, self.stowing.stow() if copy.settings.stows else None):
+        if copy.settings.stores_pushed:
+            self.pushed_store.stand()
+        if lsn := copy.held.news(copy.chain.state, self.pushed_store.store() if copy.settings.stores_pushed else None):
             self._told_at = copy.now
             copy.out.append(fx.SendAck(active.node, copy.chain.state.epoch, lsn, applied=False))
 
@@ -145,7 +145,7 @@ class Follower:
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
             self._acked = (s.epoch, s.lsn)
             self._acked_at = copy.now
-            self.stowing.stand()
+            self.pushed_store.stand()
             flush = copy.settings.remote_sync is Sync.SYNC
             if copy.settings.remote_sync is not Sync.NO_SYNC:
                 copy.out.append(fx.Save(flush))

@@ -39,7 +39,7 @@ class PushedStore:
         self._copy = copy
         self._epoch: EpochId = NO_EPOCH
         """The epoch whose records were stored last."""
-        self._stowed = self._flushed = 0
+        self._stored = self._flushed = 0
         """The last lsn that was stored, and the last lsn that is on the disk."""
         self._flushing = False
 
@@ -47,7 +47,7 @@ class PushedStore:
     def _flushes(self) -> bool:
         return self._copy.settings.remote_sync is Sync.SYNC
 
-    def stow(self) -> int:
+    def store(self) -> int:
         """Store what is held and not yet stored. Return up to which lsn what is held may be told. One flush runs at a
         time: the disk sets the pace, and all who wait share it."""
         copy = self._copy
@@ -56,18 +56,18 @@ class PushedStore:
             return 0
         if anew := self._epoch != state.epoch:
             self._epoch = state.epoch
-            self._stowed = 0
+            self._stored = 0
             self._flushed = 0
             self._flushing = False
         tip = copy.held.tip(state)
-        if tip > self._stowed and not self._flushing:
-            records = copy.held.beyond(self._stowed)
-            copy.out.append(fx.Stow(self._epoch, tip, records, anew, self._flushes))
-            self._stowed = tip
+        if tip > self._stored and not self._flushing:
+            records = copy.held.beyond(self._stored)
+            copy.out.append(fx.StorePushed(self._epoch, tip, records, anew, self._flushes))
+            self._stored = tip
             self._flushing = self._flushes
-        return self._flushed if self._flushes else self._stowed
+        return self._flushed if self._flushes else self._stored
 
-    def stowed(self, e: ev.Stowed) -> None:
+    def flushed(self, e: ev.PushedFlushed) -> None:
         """Note that the disk has it."""
         if e.epoch == self._epoch:
             self._flushing = False
@@ -78,7 +78,7 @@ class PushedStore:
     def stand(self) -> None:
         """Let the store stand for this incarnation from now on: it is about to say what it has."""
         me = self._copy.me.incarnation
-        if self._copy.settings.stows and me not in self._copy.tail.stood:
+        if self._copy.settings.stores_pushed and me not in self._copy.tail.stood:
             self._note((*self._copy.tail.stood[1 - KEPT :], me))
 
     def claims(self, holders: Collection[Member], *, lossy: bool) -> None:
@@ -106,11 +106,11 @@ def is_holder(node: str, incarnations: Collection[int], holders: Collection[Memb
     return any(Member(node, i) in holders for i in incarnations)
 
 
-def last_run(stowed: Iterable[bytes]) -> list[bytes]:
-    """Return the last records of the latest epoch without a hole; `stowed` is in order of lsn. The log has what stands
+def last_run(stored: Iterable[bytes]) -> list[bytes]:
+    """Return the last records of the latest epoch without a hole; `stored` is in order of lsn. The log has what stands
     before a hole, since what is behind the hole was told. What is of an earlier epoch the log has too, or it will not
     come."""
-    found = [(records.decode(data).header, data) for data in stowed]
+    found = [(records.decode(data).header, data) for data in stored]
     latest = max((h.epoch.number for h, _ in found), default=0)
     run: list[bytes] = []
     next_lsn, prev = 0, b""

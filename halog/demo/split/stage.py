@@ -149,19 +149,19 @@ class SplitStage(Staging):
 
         def ended() -> bool:
             meanwhile()
-            return not child.alive
+            return not child.running
 
         self._passing = name
         try:
             self.wait(f"`halog {' '.join(words)}` at {site}", ended, COMMAND_S)
         finally:
             self._passing = ""
-            if not child.alive:
+            if not child.running:
                 reader.join(COMMAND_S)
                 child.finish(time.monotonic())
                 del self.children[name]
         out = b"".join(heard)
-        return CommandResult(child.exit_code or 0, json.loads(out) if out.strip() else None, child.log)
+        return CommandResult(child.exit_code(), json.loads(out) if out.strip() else None, child.log)
 
     def must(self, site: str, *words: str, meanwhile: Callable[[], object] = lambda: None) -> Any:
         """Run a command that has to succeed; return its document."""
@@ -176,7 +176,7 @@ class SplitStage(Staging):
     def _look(self) -> None:
         for name, child in self.children.items():
             if name != self._passing:
-                child.check(name)
+                child.check()
         for reports in self.reports.values():
             reports.check()
         for site, watch in self.watches.items():

@@ -214,11 +214,11 @@ class PartitionStates:
             self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name)
         )
         for step in life.look(sight):
-            self._told_by_one(table, step)
+            self._report_if_ours(table, step)
             if step.transient or (step.now is State.UNAVAILABLE and led):
                 self._notify(table, step)
 
-    def _told_by_one(self, table: PartitionTable, step: StateChange) -> None:
+    def _report_if_ours(self, table: PartitionTable, step: StateChange) -> None:
         """Report a step, if this node is the one that reports it.
 
         Whoever reports the end of a transient state reports its beginning, too, unless it has done so. The node that

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
@@ -29,10 +29,12 @@ from halog.runtime.host.log_probe import ASKERS, LogQuestions
 from halog.runtime.host.log_reader import LogReader
 from halog.runtime.host.log_tails import Tails
 from halog.runtime.host.override_expiry import OverrideExpiry
+from halog.runtime.host.producer import Producer
 from halog.runtime.host.push_batches import Pushes
 from halog.runtime.host.services import CopyRequests, NodeContext, TableFeed
 from halog.runtime.host.snapshotter import Snapshots
 from halog.runtime.host.table_refresh import TableRefresh
+from halog.runtime.host.threads import HostThreads
 from halog.runtime.host.throttle import ReadPace
 from halog.runtime.membership.members import Membership
 from halog.runtime.replica.delivery_reports import SOON_S, DeliveryReports
@@ -49,9 +51,6 @@ Ack = tuple[str, EpochId, int, bool, int]
 
 SNAPSHOT_CHECK_S = 0.5
 """How often each copy is looked at for a snapshot that is due."""
-
-ERROR_PAUSE_S = 0.1
-"""Between attempts at what is not to be had just now: a server that is back is found within this."""
 
 TICK_S = 0.02
 """Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
@@ -110,44 +109,37 @@ class Host:
         self.snapshots = snapshots
         self.telling = telling
         self.copies = tables.copies
+        self._closing = context.closing
+        self.threads = HostThreads(context.closing)
+        self.run, self.spawn, self.keep_on = self.threads.run, self.threads.spawn, self.threads.keep_on
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
         self.leasing = LeaseRenewal(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
-        self.log_questions = LogQuestions(log.bounds, lambda: self._session is not self._ending, telling.of_log)
+        self.producer = Producer(log, self.threads, context.closing, self._ended)
+        self.current_session, self.end_session = self.producer.session, self.producer.end
+        self.log_questions = LogQuestions(log.bounds, self.producer.is_whole, telling.of_log)
         self.ask_log = self.log_questions.ask
         self._settling = settling
-        self.spread = settling.spread
-        self.ask_decision = settling.ask_decision
+        self.spread, self.ask_decision = settling.spread, settling.ask_decision
         self.members: Membership
         self.pacing = ReadPace(self)
         self.placing = CopyPlacement(self)
-        self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self.disk = Disk(store)
-        self._session: LogSession
-        self._session_lock = threading.Lock()
-        self._ending: LogSession | None = None  # let go of, while its successor is being made
-        self.merge_due = requests.merge_due
-        self.ask_vote = requests.ask_vote
+        self.merge_due, self.ask_vote = requests.merge_due, requests.ask_vote
         self.to_stir: list[Callable[[], None]] = []
         """Called after each batch of the log that was read."""
         self._roles_seen = roles_seen
         self._refreshing = TableRefresh(coordinator, self.table_seen)
-        self._overrides = OverrideExpiry(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
         self._ticks = 0
         self._collecting = threading.local()
         """`acks`: of a thread that sends acknowledgements to the same node together."""
-        self._threads: list[threading.Thread] = []
-        self._ends: list[Callable[[], None]] = []
-        self._closing = context.closing
         self.pause = context.pause
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
-        self.deliveries = DeliveryReports(
-            lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush, self.end_session
-        )
+        self.deliveries = DeliveryReports(self.producer.session, self.hosted, self._pushes.flush, self.end_session)
 
     # --- life ---
 
@@ -163,11 +155,11 @@ class Host:
     def start(self, members: Membership) -> None:
         """Start the threads, once the topics exist, behind `prepare`; copies are added one by one."""
         self.members = members
-        session = self.log.session()
+        self.producer.start()
         self._tail = Tails(*(made.result() for made in self._tails_made))
-        self._session = session
+        overrides = OverrideExpiry(self.coordinator, self.hosted)
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._batch_read)
-        self.spawn("tail", lambda: self._forever(prompt.turn))
+        self.keep_on("tail", prompt.turn)
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
             ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self._batch_read).turn),
@@ -176,28 +168,11 @@ class Host:
             ("snapshots", self._take_snapshots),
             ("flushes", self.store.run),
             ("refresh", lambda: self._refreshing.turn(self._closing)),
-            ("overrides", lambda: self._overrides.turn(self._closing)),
+            ("overrides", lambda: overrides.turn(self._closing)),
             ("placing", lambda: self.placing.turn(self._closing)),
             *((f"log-asked-{i}", lambda: self.log_questions.turn(self._closing)) for i in range(ASKERS)),
         ):
             self.keep_on(name, turn)
-
-    def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        """Start a thread that `close` waits for."""
-        thread = threading.Thread(target=work, name=f"halog-{name}", daemon=True)
-        thread.start()
-        self._threads.append(thread)
-        return thread
-
-    def keep_on(self, name: str, turn: Callable[[], None], end: Callable[[], None] = lambda: None) -> None:
-        """Take turns on a thread of their own until the node closes; `end` is called once no thread runs."""
-        self.spawn(name, partial(self._forever, turn))
-        self._ends.append(end)
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Do something that may block on another thread."""
-        if not self._closing.is_set():
-            self._executor.submit(_logged, work)
 
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
@@ -205,20 +180,16 @@ class Host:
         self.states.clear()
         self.store.wake()
         self.placing.stir()
-        for thread in self._threads:
-            thread.join(5)
-        for end in self._ends:
-            end()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.threads.close()
         self.disk.close()
         self._settling.close()
         self.snapshots.close()
         for copy in self.copies.values():
             copy.leave()
         self.store.end()
-        if self._threads:
+        if self.threads.started:
             self._tail.close()
-            self._session.abandon()
+            self.producer.session().abandon()
             self.deliveries.flush()
         else:
             for made in self._tails_made:
@@ -226,24 +197,15 @@ class Host:
 
     # --- threads ---
 
-    def _forever(self, turn: Callable[[], None]) -> None:
-        """A thread must outlive whatever one turn of it meets: without it the node would live on, half dead."""
-        while not self._closing.is_set():
-            try:
-                turn()
-            except BaseException:  # whatever the application's code in it raises, too
-                logger.exception("%s goes on after an error", threading.current_thread().name)
-                self._closing.wait(ERROR_PAUSE_S)
-
     def _take_snapshots(self) -> None:
         if not self._closing.wait(SNAPSHOT_CHECK_S):
-            self.snapshots.tend(list(self.copies.values()))
+            self.snapshots.tend(self.hosted())
 
     def _tick(self) -> None:
         if not self._closing.wait(TICK_S):
             self._ticks += 1
             saves = self._ticks % SAVE_TICKS == 0
-            for copy in list(self.copies.values()):
+            for copy in self.hosted():
                 try:
                     copy.tick()
                     self._tail.place(copy)
@@ -256,8 +218,9 @@ class Host:
 
     # --- what copies ask ---
 
-    def current_session(self) -> LogSession:
-        return self._session
+    def hosted(self) -> list[Copy]:
+        """Return the copies that are here now."""
+        return list(self.copies.values())
 
     def expect_delivery(self, *, soon: bool) -> None:
         self.deliveries.expect(SOON_S if soon else 0.0)
@@ -265,34 +228,10 @@ class Host:
     def reported(self, copy: Copy) -> None:
         self.deliveries.reported(copy)
 
-    def end_session(self, session: LogSession, why: str) -> None:
-        """Let go of a session; every epoch bound to it ends. The log may be away: the next session is made elsewhere,
-        and an epoch begun meanwhile fails at once."""
-        with self._session_lock:
-            if session is not self._session or session is self._ending:
-                return
-            self._ending = session
-        logger.warning("the producer session ends: %s", why)
-        self.spawn("session", lambda: self._renew(session, why))
-
-    def _renew(self, session: LogSession, why: str) -> None:
-        self._ended(session, why)
-        said = ""
-        while not self._closing.is_set():
-            try:
-                self._session = self.log.session()
-                break
-            except Exception as e:
-                if str(e) != said:  # an attempt that fails as the one before it is not news
-                    logger.warning("no producer session yet, going on trying: %s", e)
-                said = str(e)
-                self._closing.wait(ERROR_PAUSE_S)
-        self._ended(session, why)  # for whoever took it for the current one until now
-
     def _ended(self, session: LogSession, why: str) -> None:
         session.abandon()
         self.deliveries.flush()
-        for copy in list(self.copies.values()):
+        for copy in self.hosted():
             if copy.session is session:
                 copy.post(ev.AppendFailed(-1, why))
 
@@ -326,7 +265,7 @@ class Host:
 
     def alive_changed(self, members: frozenset[Member], why: str) -> None:
         """The members this node believes to be up changed."""
-        for copy in list(self.copies.values()):
+        for copy in self.hosted():
             copy.post(ev.AliveChanged(members, why, self.members.answering))
         self.router.nudge()
 
@@ -386,17 +325,10 @@ class Host:
 
     def tails(self) -> dict[str, int]:
         """Last committed lsn of every partition this node is active for."""
-        return {c.name: c.core.state.chain.state.lsn for c in list(self.copies.values()) if c.serving}
+        return {c.name: c.core.state.chain.state.lsn for c in self.hosted() if c.serving}
 
 
 _STANDING = (Role.ELECTING.value, Role.CLAIMING.value)
-
-
-def _logged(work: Callable[[], None]) -> None:
-    try:
-        work()
-    except BaseException:
-        logger.exception("a background task failed")
 
 
 def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:

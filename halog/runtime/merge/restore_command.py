@@ -36,7 +36,7 @@ CHECKED_MS: Final = 3_600_000
 
 Classify = Callable[[list[str]], None]
 
-Told = Callable[[str, RestoreRequest], None]
+StepListener = Callable[[str, RestoreRequest], None]
 """Is called with a partition and how far it is, whenever that changes."""
 
 
@@ -175,7 +175,7 @@ class RestoreCommand:
         active: Mapping[str, str] = MappingProxyType({}),
         classified: bool = False,
         classify: Classify | None = None,
-        told: Told,
+        told: StepListener,
     ) -> dict[str, RestoreRequest]:
         """Close this site's branches, have them merged at their sources, and wait until this site follows. What was not
         done in time goes on by itself: its last `RestoreRequest` says how far it is. `active`: by partition, the
@@ -277,7 +277,7 @@ class RestoreCommand:
 
 
 def undo(
-    coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: Told
+    coordinator: Coordinator, merges: Mapping[str, str], timeout_s: float, told: StepListener
 ) -> dict[str, RestoreRequest]:
     """Undo merges, by partition, at the site that serves: where nobody has changed a key since, it becomes what it was
     before."""
@@ -296,7 +296,7 @@ def undo(
     return _wait(dict.fromkeys(merges, coordinator), until, told)
 
 
-def _wait(asked: Mapping[str, Coordinator], until: float, told: Told) -> dict[str, RestoreRequest]:
+def _wait(asked: Mapping[str, Coordinator], until: float, told: StepListener) -> dict[str, RestoreRequest]:
     """Wait until all have ended, and return how far each is, as far as is known. `asked`: the coordinators where it was
     asked for, by partition."""
     last: dict[str, RestoreRequest] = {}

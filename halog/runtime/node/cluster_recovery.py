@@ -294,14 +294,14 @@ class RecoverySurvey:
         prefix = history.state.log_id[:PREFIX_BYTES]
         for node, store in self._stores.items():
             had = best._rank()
-            stowed = PushedRecords(store, prefix)
+            pushed = PushedRecords(store, prefix)
             try:
-                for datas in (stowed.load(), left.stored(store, prefix)):
+                for datas in (pushed.load(), left.stored(store, prefix)):
                     best.adopt(datas, history.state)
             except StoreError as e:
                 self._needs[node] = f"its store cannot be read: {e.message}"
                 continue
-            if stowed.void:
+            if pushed.void:
                 self._needs[node] = (
                     "its machine was started anew, or is not this one: if it was, its store may not have all that it "
                     "was pushed"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.host")
 
-Told = Callable[[Exception | None], None]
+FlushListener = Callable[[Exception | None], None]
 """Called once what was written before is on the disk, or with why it is not."""
 
 
@@ -33,10 +33,10 @@ class Disk:
             1, thread_name_prefix="halog-disk"
         )  # its own thread: a slow flush keeps no claim waiting
         self._lock = threading.Lock()
-        self._waiting: list[Told] = []
+        self._waiting: list[FlushListener] = []
         self._closed = False
 
-    def flush(self, told: Told) -> None:
+    def flush(self, told: FlushListener) -> None:
         """Bring everything written so far to the disk, then call `told`; nobody is told any more after `close`."""
         with self._lock:
             self._waiting.append(told)
@@ -76,16 +76,16 @@ class DiskEffects:
         self._copy.objects.save()
         self._then(ev.Flushed(e.lsn))
 
-    def stow(self, e: fx.Stow) -> None:
+    def store_pushed(self, e: fx.StorePushed) -> None:
         """Store what is held, likewise."""
-        self._copy.objects.stowed.stow(e)
+        self._copy.objects.pushed.store(e)
         if e.flush:
-            self._then(ev.Stowed(e.epoch, e.upto))
+            self._then(ev.PushedFlushed(e.epoch, e.upto))
 
-    def _then(self, done: ev.Flushed | ev.Stowed) -> None:
+    def _then(self, done: ev.Flushed | ev.PushedFlushed) -> None:
         self._copy.node.disk.flush(partial(self._told, done))
 
-    def _told(self, done: ev.Flushed | ev.Stowed, failed: Exception | None) -> None:
+    def _told(self, done: ev.Flushed | ev.PushedFlushed, failed: Exception | None) -> None:
         if failed is None:
             self._copy.post(done)
         else:

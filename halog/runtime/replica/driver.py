@@ -83,8 +83,11 @@ class Copy(CopyReader):
         self._due: list[tuple[Answer, res.Result]] = []
         self._afters: list[tuple[Answer, res.Result]] = []
         self._end = 0
-        on_disk = DiskEffects(self)
-        self._performers: dict[type[Any], Callable[[Any], None]] = {
+        self._performers = self._performing(node, DiskEffects(self))
+
+    def _performing(self, node: HostPort, on_disk: DiskEffects) -> dict[type[Any], Callable[[Any], None]]:
+        """Return who performs which effect."""
+        return {
             fx.Append: self._append,
             fx.EndSession: self._end_session,
             fx.Read: lambda e: node.follow(self.tp, e.offset),
@@ -95,8 +98,8 @@ class Copy(CopyReader):
             fx.KeepTail: lambda e: left.leave(self.objects, self.name, e.records),
             fx.Save: lambda e: self.objects.save(flush=e.flush),
             fx.Flush: on_disk.flush,
-            fx.Stow: on_disk.stow,
-            fx.Stand: self.objects.stowed.stand,
+            fx.StorePushed: on_disk.store_pushed,
+            fx.Stand: self.objects.pushed.stand,
             fx.Reply: self._reply,
             fx.SetTable: lambda e: node.set_table(self, e),
             fx.Renew: lambda e: node.renew_lease(self, e),

@@ -84,7 +84,7 @@ class SiteVote(TolerantStruct, frozen=True):
         return Vote(self.site, self.beat)
 
 
-Told = TypeVar("Told")
+CoordinatorAnswer = TypeVar("CoordinatorAnswer")
 """What a coordinator is asked for."""
 
 _DECODER = TolerantDecoder(SiteVote)
@@ -170,7 +170,7 @@ class SiteContact:
         with suppress(RuntimeError):
             self._pool.submit(work)
 
-    def ask(self, what: Callable[[Coordinator], Told]) -> Told:
+    def ask(self, what: Callable[[Coordinator], CoordinatorAnswer]) -> CoordinatorAnswer:
         """Return what that site's coordinator says. UnreachableError at once if it was not reached a moment ago. If it
         does not answer, it is connected anew. A refusal, or an entry that cannot be read, is an answer."""
         remote: SiteAccess | None = None

@@ -106,7 +106,7 @@ class ObjectTable:
         """What the next `save` stores."""
         self._last_offset = -1
         self.references = References(store, self.prefix)
-        self.stowed = PushedRecords(store, self.prefix)
+        self.pushed = PushedRecords(store, self.prefix)
         self.dirty: set[bytes] | None = None
         """Index keys changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
 
@@ -231,7 +231,7 @@ class ObjectTable:
                 (state, at), ledger = self._position, self.ledger
                 settled = self._outcomes.horizon, ledger.horizon, ledger.mapping
                 self._unsaved[self._p] = msgspec.msgpack.encode(StoredPosition(state, at, self._last_offset, *settled))
-                self._unsaved.update(self.stowed.passed(state.lsn))
+                self._unsaved.update(self.pushed.passed(state.lsn))
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
             elif self._flushed or not flush:
@@ -491,5 +491,5 @@ class ObjectTable:
             self.cache.clear()
             self._early.clear()
             self._forget_unsaved()
-            self.stowed.dropped()
+            self.pushed.dropped()
             self.store.drop(self.prefix)

@@ -48,7 +48,7 @@ class PushedRecords:
         self._lsns: deque[int] = deque()
         """Lsns of what is stored, ascending."""
 
-    def stow(self, e: fx.Stow) -> None:
+    def store(self, e: fx.StorePushed) -> None:
         """Store the records; they are handed to the operating system when this returns."""
         items: list[tuple[bytes, bytes | None]] = []
         if e.anew:

@@ -1,7 +1,7 @@
 """This module notes in a store that it was made in place of a damaged one, which was set aside.
 
 Key `halog:replaced`, MessagePack [when, in ms since 1970; why; where the other one is now; has it been told?; the runs
-of this node that have used the new one, by their incarnations]. Earlier runs may have stowed in the other one what the
+of this node that have used the new one, by their incarnations]. Earlier runs may have stored in the other one what the
 log lacks (decision 49). No node goes on without that, unless another node has it or an operator gives it up. Runs are
 told apart by their incarnations, and not by time: wall clocks are set.
 """

@@ -38,11 +38,11 @@ def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
 
 
 def found(objects: ObjectTable, state: ChainState) -> Tail:
-    """Return what was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for
-    which the store stands. What was left and may not come is deleted."""
+    """Return what was left, and the pushed records, as far as either may still come behind `state`. Also return the
+    incarnations for which the store stands. What was left and may not come is deleted."""
     before = replaced.found(objects.store)
-    tail = Tail(objects.stowed.stood(), None if before is None else before.runs)
-    tail.adopt(objects.stowed.load(), state)
+    tail = Tail(objects.pushed.stood(), None if before is None else before.runs)
+    tail.adopt(objects.pushed.load(), state)
     _adopt_left(tail, objects, state)
     return tail
 

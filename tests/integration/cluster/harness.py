@@ -6,13 +6,12 @@ and from the nodes' own stores.
 
 from __future__ import annotations
 
-import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -74,6 +73,46 @@ SILENT_MS = 1_500  # more than the default: a test machine stalls for half a sec
 SESSION_MS = 2_000
 
 
+class Values(TypedDict, total=False):
+    """What stands in the configuration as it is given."""
+
+    module: str
+    partitions: int
+    sync: int
+    async_: int
+    local_sync: str
+    remote_sync: str
+    lease_ms: int
+    home: str
+    takeover: str
+    takeover_after_ms: int
+    silent_ms: int
+    deadline_ms: int
+    stay_ms: int
+    every: int
+    keep: int
+
+
+VALUES: Values = {
+    "module": "tests.integration.cluster.fleet",
+    "partitions": 6,
+    "sync": 1,
+    "async_": 1,
+    "local_sync": "SYNC",
+    "remote_sync": "NO_SYNC",
+    "lease_ms": 0,
+    "home": "",
+    "takeover": "operator",
+    "takeover_after_ms": 10_000,
+    "silent_ms": SILENT_MS,
+    "deadline_ms": 40_000,
+    "stay_ms": 30_000,
+    "every": 1_000_000,
+    "keep": 1_000_000,
+}
+"""Those of a cluster that is asked for nothing else."""
+
+
 def unique_name() -> str:
     """Of a cluster; the session's servers hold many, one after the other."""
     return f"it{uuid.uuid4().hex[:10]}"
@@ -109,66 +148,41 @@ class Cluster:
         site: Site,
         *,
         nodes: Sequence[str] = "ABC",
-        partitions: int = 6,
-        sync: int = 1,
-        async_: int = 1,
-        module: str = "tests.integration.cluster.fleet",
-        every: int = 1_000_000,
-        keep: int = 1_000_000,
-        silent_ms: int = SILENT_MS,
-        local_sync: str = "SYNC",
-        remote_sync: str = "NO_SYNC",
         quorum: bool = False,
-        stay_ms: int = 30_000,
-        lease_ms: int = 0,
-        deadline_ms: int = 40_000,
         zone_quorum: str = "",
         name: str = "",
         site_name: str = "home",
         other_sites: Mapping[str, tuple[str, str]] = MappingProxyType({}),
         other_nodes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         addresses: Mapping[str, str] = MappingProxyType({}),
-        home: str = "",
         sync_sites: Sequence[str] = (),
-        takeover: str = "operator",
-        takeover_after_ms: int = 10_000,
         votes: Mapping[str, int] = MappingProxyType({}),
         classes: bool = True,
         inside: Callable[[], AbstractContextManager[object]] = nullcontext,
+        **values: Unpack[Values],
     ) -> None:
         """`classes`: do clients in this process know those of `module`? Two modules may have the same names. `inside`:
         where its processes are to be, if that is not where this one is."""
+        if unknown := values.keys() - VALUES.keys():
+            raise TypeError(f"no value of the configuration: {sorted(unknown)}")
         self.site = site
         self.directory = directory
         self.nodes = nodes
         self.inside = inside
         self.name = name or unique_name()
         self.values: dict[str, object] = {
+            **VALUES,
+            **values,
             "name": self.name,
             "bootstrap": site.info.bootstrap,
             "zookeeper": site.info.zookeeper,
-            "module": module,
             "copies": len(site.info.bootstrap.split(",")),
             "zone": ", ".join(f'"{n}"' for n in nodes),
-            "partitions": partitions,
-            "sync": sync,
-            "async_": async_,
-            "every": every,
-            "keep": keep,
-            "silent_ms": silent_ms,
             "session_ms": SESSION_MS,
-            "local_sync": local_sync,
-            "remote_sync": remote_sync,
             "quorum": str(quorum).lower(),
-            "stay_ms": stay_ms,
-            "deadline_ms": deadline_ms,
-            "lease_ms": lease_ms,
             "zone_quorum": zone_quorum and _asking(zone_quorum),
             "site_name": site_name,
-            "home": home,
             "sync_sites": ", ".join(f'"{n}"' for n in sync_sites),
-            "takeover": takeover,
-            "takeover_after_ms": takeover_after_ms,
             "votes": votes.get(site_name, 1),
             "other_sites": "".join(
                 f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n'
@@ -224,10 +238,10 @@ class Cluster:
         self.processes[name].kill()
 
     def freeze(self, name: str) -> None:
-        self.processes[name].stop()
+        self.processes[name].freeze()
 
     def wake(self, name: str) -> None:
-        self.processes[name].signal(signal.SIGCONT)
+        self.processes[name].thaw()
 
     def running(self) -> list[str]:
         return [n for n, p in self.processes.items() if p.running]
@@ -378,7 +392,7 @@ class Cluster:
 
     def close(self) -> None:
         for process in [*self.processes.values(), *self.helpers]:
-            process.end()
+            process.kill()
         self.forget()
 
 

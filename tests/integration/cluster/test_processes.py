@@ -51,7 +51,7 @@ def shown(directory: Path, **more: str) -> dict[str, Any]:
 
 def test_a_forked_process_has_what_an_executed_one_has(directory: Path) -> None:
     env = {"PYTHONPATH": f"{forked.ROOT}:{directory}", "PYTHONFAULTHANDLER": "1", "HALOG_X": "1"}
-    argv = [sys.executable, "-m", "halog.demo.child", str(os.getpid()), "shows", "7"]
+    argv = [sys.executable, "-m", "halog.testing.child", str(os.getpid()), "shows", "7"]
     executed = subprocess.run(
         argv,
         cwd=directory,
@@ -80,7 +80,7 @@ def test_variables_that_are_obeyed_at_the_start_are_obeyed(directory: Path) -> N
 def test_a_signal_ends_a_forked_process(directory: Path, number: signal.Signals) -> None:
     process = Process("waits", directory, ["waits"])
     process.ready()
-    process.stop()
+    process.freeze()
     process.signal(number)
     process.signal(signal.SIGCONT)
     assert process.exit_code() == -number

@@ -23,7 +23,7 @@ BOTH = pytest.mark.parametrize("policy", ["WRITE_NO_SYNC", pytest.param("SYNC", 
 
 
 def on_disk(cluster: Cluster, node: str, partition: str, under: Path | None = None) -> int:
-    """The lsn a dead node's store ends with, or a copy of it in another directory: what was stowed counts."""
+    """The lsn a dead node's store ends with, or a copy of it in another directory: the pushed records counts."""
     store = RocksStore((under or cluster.directory) / node)
     try:
         log_id = bytes.fromhex(cluster.table(partition).log_id)
@@ -31,7 +31,7 @@ def on_disk(cluster: Cluster, node: str, partition: str, under: Path | None = No
         position, tail = objects.load_position(), Tail()
         if position is None:
             return 0
-        tail.adopt(objects.stowed.load(), position.state)
+        tail.adopt(objects.pushed.load(), position.state)
         return tail.tip if tail.run and tail.joins(position.state) else position.state.lsn
     finally:
         store.close()
@@ -72,7 +72,7 @@ def test_what_a_replica_acknowledged_while_the_log_stood_still_outlives_all_proc
     try:
         for number in range(5):
             with cluster.client().transaction() as tx:
-                tx.create(Aircraft(tail=f"stowed-{number}"))
+                tx.create(Aircraft(tail=f"pushed-{number}"))
             assert tx.id is not None
             assert tx.lsn is not None
             acknowledged[tx.id] = tx.lsn

@@ -175,7 +175,7 @@ def test_a_site_that_does_not_answer_is_not_asked_over_and_over(
 
 def _desks(cluster: Cluster, name: str) -> list[SiteContact]:
     host: Any = cluster.node(name).runtime
-    turns = [end.__self__ for end in host.host._ends if getattr(end, "__name__", "") == "close"]
+    turns = [end.__self__ for end in host.host.threads.ends if getattr(end, "__name__", "") == "close"]
     return [d for desks in turns if hasattr(desks, "all") for d in desks.all.values() if d is not desks.own]
 
 

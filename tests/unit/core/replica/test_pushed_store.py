@@ -24,7 +24,7 @@ def pushed(core: Core, *datas: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("local", "remote", "pushes", "stows"),
+    ("local", "remote", "pushes", "stores"),
     [
         (Sync.NO_SYNC, Sync.NO_SYNC, True, False),
         (Sync.NO_SYNC, Sync.WRITE_NO_SYNC, True, True),
@@ -34,9 +34,9 @@ def pushed(core: Core, *datas: bytes) -> None:
         (Sync.SYNC, Sync.SYNC, False, False),
     ],
 )
-def test_which_policies_push_and_which_stow(local: Sync, remote: Sync, pushes: bool, stows: bool) -> None:
+def test_which_policies_push_and_which_store(local: Sync, remote: Sync, pushes: bool, stores: bool) -> None:
     settings = Settings(local_sync=local, remote_sync=remote)
-    assert (settings.pushes, settings.stows) == (pushes, stows)
+    assert (settings.pushes, settings.stores_pushed) == (pushes, stores)
 
 
 def test_it_is_stored_and_then_told() -> None:
@@ -44,11 +44,11 @@ def test_it_is_stored_and_then_told() -> None:
     one, two = script.commit(epoch(1), 1), script.commit(epoch(1), 2)
     pushed(core, one)
     assert core.effects == [
-        fx.Stow(epoch(1), 2, (one,), anew=True, flush=False),
+        fx.StorePushed(epoch(1), 2, (one,), anew=True, flush=False),
         fx.SendAck("A", epoch(1), 2, applied=False),
     ]
     pushed(core, two)
-    assert core.one(fx.Stow) == fx.Stow(epoch(1), 3, (two,), anew=False, flush=False)
+    assert core.one(fx.StorePushed) == fx.StorePushed(epoch(1), 3, (two,), anew=False, flush=False)
 
 
 def test_its_first_word_of_all_is_that_the_store_stands_for_it() -> None:
@@ -69,16 +69,16 @@ def test_with_sync_it_is_told_once_the_disk_has_it_and_those_that_wait_share_a_f
     core, script = follower(settings=FLUSHED)
     datas = [script.commit(epoch(1), n) for n in (1, 2, 3)]
     pushed(core, datas[0])
-    assert core.effects == [fx.Stow(epoch(1), 2, (datas[0],), anew=True, flush=True)]
+    assert core.effects == [fx.StorePushed(epoch(1), 2, (datas[0],), anew=True, flush=True)]
     pushed(core, datas[1])
     pushed(core, datas[2])
     assert core.effects == []
-    core.step(ev.Stowed(epoch(1), 2))
+    core.step(ev.PushedFlushed(epoch(1), 2))
     assert core.effects == [
-        fx.Stow(epoch(1), 4, tuple(datas[1:]), anew=False, flush=True),
+        fx.StorePushed(epoch(1), 4, tuple(datas[1:]), anew=False, flush=True),
         fx.SendAck("A", epoch(1), 2, applied=False),
     ]
-    core.step(ev.Stowed(epoch(1), 4))
+    core.step(ev.PushedFlushed(epoch(1), 4))
     assert core.one(fx.SendAck).lsn == 4
 
 
@@ -87,7 +87,7 @@ def test_what_the_log_brought_meanwhile_is_not_told_as_held() -> None:
     data = script.commit(epoch(1), 1)
     pushed(core, data)
     core.land(data)
-    core.step(ev.Stowed(epoch(1), 2))
+    core.step(ev.PushedFlushed(epoch(1), 2))
     assert not core.of(fx.SendAck)
 
 
@@ -102,10 +102,10 @@ def test_a_flush_that_ends_after_its_epoch_says_nothing_of_the_next_one() -> Non
     core.step(ev.Taken())
     data = opens.commit(epoch(2), 3)
     core.step(ev.Pushed(A, epoch(2), (data,)))
-    assert core.one(fx.Stow) == fx.Stow(epoch(2), 3, (data,), anew=True, flush=True)
-    core.step(ev.Stowed(epoch(1), 3))
+    assert core.one(fx.StorePushed) == fx.StorePushed(epoch(2), 3, (data,), anew=True, flush=True)
+    core.step(ev.PushedFlushed(epoch(1), 3))
     assert not core.of(fx.SendAck)
-    core.step(ev.Stowed(epoch(2), 3))
+    core.step(ev.PushedFlushed(epoch(2), 3))
     assert core.one(fx.SendAck).lsn == 3
 
 
@@ -121,7 +121,7 @@ def test_who_told_its_position_stores_no_more_of_that_epoch() -> None:
 def test_a_store_stands_for_the_last_few() -> None:
     core, _ = follower(settings=WRITTEN)
     core.p.state.tail.stood = tuple(range(100, 100 + KEPT))
-    core.p.following.stowing.stand()
+    core.p.following.pushed_store.stand()
     assert core.p.state.tail.stood == (*range(101, 100 + KEPT), 2)
 
 

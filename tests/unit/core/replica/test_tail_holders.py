@@ -15,7 +15,7 @@ from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, 
 
 pytestmark = pytest.mark.feature("R6", "P1")
 
-STOWS = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC, remote_sync=Sync.WRITE_NO_SYNC)
+STORES_PUSHED = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC, remote_sync=Sync.WRITE_NO_SYNC)
 NO_SYNC = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)
 
 
@@ -30,7 +30,7 @@ def replica(settings: object, **t: object) -> tuple[Core, Script]:
     return core, script
 
 
-@pytest.mark.parametrize("settings", [NO_SYNC, STOWS], ids=["memory", "stowed"])
+@pytest.mark.parametrize("settings", [NO_SYNC, STORES_PUSHED], ids=["memory", "stored"])
 def test_a_shorter_tail_it_adopted_hides_nothing_of_what_it_acknowledged(settings: object) -> None:
     """B holds, and has acknowledged, lsn 2 and 3. It stands, hears of C, which holds lsn 2 only, and its claim meets
     with another set. Asked for its position by somebody else it tells all that it acknowledged."""
@@ -52,7 +52,7 @@ def test_a_node_whose_application_has_not_enabled_it_again_may_have_it_on_its_di
     """The application places the partition (P8), and all processes were killed. A is enabled first; B is up, and its
     store stands for the holder, but its application needs longer than a start may take."""
     a = Member("A", 10)
-    core = Core(a, settings=STOWS, admitted=("A",), epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))
+    core = Core(a, settings=STORES_PUSHED, admitted=("A",), epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))
     core.loaded()
     core.alive(Member("B", 20))
     for _ in range(20):

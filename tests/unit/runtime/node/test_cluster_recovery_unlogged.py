@@ -6,7 +6,7 @@ import pytest
 
 from halog.adapters.memory import MemoryTree
 from halog.runtime.node import cluster_identity as belonging
-from halog.runtime.store import pushed_records as stowed
+from halog.runtime.store import pushed_records
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.host.test_faults import add
 from tests.unit.runtime.node.test_cluster_recovery import Tool, steps
@@ -71,7 +71,7 @@ def test_a_store_of_another_run_of_the_machine_may_lack_what_it_was_pushed(monke
         add(cluster)
         holder = replica(cluster).core.state.me.node
         lose(cluster)
-        monkeypatch.setattr(stowed, "machine_run", lambda: "another")
+        monkeypatch.setattr(pushed_records, "machine_run", lambda: "another")
         assert "its machine was started anew" in Tool(cluster).look().needs[holder]
 
 

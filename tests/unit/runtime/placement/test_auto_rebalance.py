@@ -240,7 +240,7 @@ def test_nothing_moves_by_itself_where_the_policy_says_manual(make: Make) -> Non
     cluster = make(rebalance="manual")
     runtime = cluster.node("A").runtime
     assert runtime.host is not None
-    assert "halog-rebalancing" not in [t.name for t in runtime.host._threads]
+    assert "halog-rebalancing" not in [t.name for t in runtime.host.threads.started]
     assert counted(cluster) == set()
 
 

@@ -14,7 +14,7 @@ from halog.core.log import records
 from halog.core.roles import Role
 from halog.errors import StoreError
 from halog.runtime.replica.driver import Copy
-from halog.runtime.store import pushed_records as stowed
+from halog.runtime.store import pushed_records
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.host.test_faults import add, copy_on
@@ -80,7 +80,7 @@ def test_another_run_of_the_machine_says_that_it_may_be_lost(
     with counting("WRITE_NO_SYNC") as cluster:
         add(cluster)
         all_end(cluster)
-        monkeypatch.setattr(stowed, "machine_run", lambda: "another")
+        monkeypatch.setattr(pushed_records, "machine_run", lambda: "another")
         all_start(cluster)
         assert "HALOG-1019" in caplog.text
 
@@ -91,7 +91,7 @@ def test_what_was_flushed_is_there_in_another_run_of_the_machine(
     with counting("SYNC") as cluster:
         assert add(cluster) == 2
         all_end(cluster)
-        monkeypatch.setattr(stowed, "machine_run", lambda: "another")
+        monkeypatch.setattr(pushed_records, "machine_run", lambda: "another")
         all_start(cluster)
         assert add(cluster) == 3
         assert "HALOG-1019" not in caplog.text
@@ -150,17 +150,17 @@ def test_it_is_stored_when_the_commit_returns_and_flushed_if_that_was_asked_for(
 
         def stored(attempt: Attempt[None], flush: bool) -> None:
             attempt.land()
-            done.append((len(stowed_of(copy)), flush))
+            done.append((len(pushed_of(copy)), flush))
 
         disk.faults.add("write", lambda attempt: stored(attempt, False))
         disk.faults.add("flush", lambda attempt: stored(attempt, True))
         for number in range(1, 6):
             add(cluster)
-            assert len(stowed_of(copy)) >= number
+            assert len(pushed_of(copy)) >= number
             assert any(had >= number and flush for had, flush in done) is flushes
 
 
-def stowed_of(copy: Copy) -> list[bytes]:
+def pushed_of(copy: Copy) -> list[bytes]:
     return [key for key, _ in copy.objects.store.scan(copy.objects.prefix + b"h")]
 
 
@@ -168,13 +168,13 @@ def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
     with counting("SYNC") as cluster:
         assert add(cluster) == 2
         copy = replica(cluster)
-        assert len(stowed_of(copy)) == 1
+        assert len(pushed_of(copy)) == 1
         cluster.broker.release(log_of(cluster))
-        wait_until(lambda: stowed_of(copy) == [], "the position has passed it")
+        wait_until(lambda: pushed_of(copy) == [], "the position has passed it")
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool) -> None:
+def test_a_replica_that_cannot_store_acknowledges_nothing(flush: bool) -> None:
     """Its copy stops, and the commit it was pushed returns once the log has that."""
     with counting("SYNC", silent_ms=500) as cluster, ThreadPoolExecutor(1) as pool:
         copy = replica(cluster)

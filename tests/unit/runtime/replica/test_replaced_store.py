@@ -1,5 +1,5 @@
 """A node whose store was damaged and set aside, where commits do not wait for the log (R6, decision 49): what it had
-stowed may be nowhere else, so nobody goes on without it by himself."""
+stored may be nowhere else, so nobody goes on without it by himself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Mutants of what replicas store of what they are pushed (R6, decision 38). Only the histories that play it can notice.
 
-Some rules only tell in stories too long for chance: `tests/scenarios/test_stowed_traces.py` tells them.
+Some rules only tell in stories too long for chance: `tests/scenarios/test_pushed_store_traces.py` tells them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from halog.core.state.tail import Tail
 from tests.mutants.first_traces import ONCE
 from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
-from tests.scenarios import test_stowed_traces
-from tests.sim.stowed import SEEDS as ALL
+from tests.scenarios import test_pushed_store_traces
+from tests.sim.pushed_store import SEEDS as ALL
 
 SEEDS = ALL[:2_000]
 
 
 def told(seed: int) -> str:
     """By its stories."""
-    return failure(test_stowed_traces)
+    return failure(test_pushed_store_traces)
 
 
 @mutant("E2", ONCE, told)
@@ -45,34 +45,34 @@ def a_claimant_that_is_a_holder_by_its_store_is_none() -> None:
 def told_before_it_is_stored() -> None:
     """A replica acknowledges what is in its memory."""
 
-    def stow(self: PushedStore) -> int:
+    def store(self: PushedStore) -> int:
         real(self)
-        self._copy.out[:] = [e for e in self._copy.out if not isinstance(e, fx.Stow)]
+        self._copy.out[:] = [e for e in self._copy.out if not isinstance(e, fx.StorePushed)]
         return self._copy.held.tip(self._copy.chain.state)
 
-    real = patch(PushedStore, "stow", stow)
+    real = patch(PushedStore, "store", store)
 
 
 @mutant("R6", SEEDS)
 def told_before_it_is_flushed() -> None:
     """The operating system has it, where SYNC is asked for."""
 
-    def stow(self: PushedStore) -> int:
+    def store(self: PushedStore) -> int:
         flushed = real(self)
-        return self._stowed if self._copy.settings.remote_sync is Sync.SYNC and self._flushing else flushed
+        return self._stored if self._copy.settings.remote_sync is Sync.SYNC and self._flushing else flushed
 
-    real = patch(PushedStore, "stow", stow)
+    real = patch(PushedStore, "store", store)
 
 
 @mutant("R6", SEEDS)
 def one_flush_for_what_came_since() -> None:
     """What is stored while a flush is under way counts as flushed with it."""
 
-    def stowed(self: PushedStore, e: ev.Stowed) -> None:
+    def marked(self: PushedStore, e: ev.PushedFlushed) -> None:
         real(self, e)
         self._flushed = self._copy.held.tip(self._copy.chain.state)
 
-    real = patch(PushedStore, "stowed", stowed)
+    real = patch(PushedStore, "flushed", marked)
 
 
 @mutant("E2", SEEDS)
@@ -101,14 +101,14 @@ def given_up_while_a_holder_withholds_it() -> None:
     """A node that was started anew claims, and another one hears no tail from it."""
 
     def whole(self: Campaign) -> bool:
-        self.withheld.clear()
+        self.answers.withheld.clear()
         return bool(real(self))
 
     real = patch(Campaign, "_whole", whole)
 
 
 @mutant("E3", SEEDS)
-def what_was_stowed_is_not_brought_along() -> None:
+def what_was_pushed_is_not_brought_along() -> None:
     """The store stands for it, and nobody reads what it has."""
 
     def adopt(self: Tail, datas: Sequence[bytes], state: ChainState) -> None:
@@ -119,7 +119,7 @@ def what_was_stowed_is_not_brought_along() -> None:
 
 
 @mutant("R6", SEEDS)
-def stowed_without_what_came_before() -> None:
+def stored_without_what_came_before() -> None:
     """Of what is held only the last record is stored."""
     real = patch(HeldRun, "beyond", lambda self, lsn: real(self, lsn)[-1:])
 

@@ -62,7 +62,7 @@ def remote_sync(seed: int, settings: Settings) -> Sync:
     return Sync.SYNC if stored and seed % 8 >= 4 else settings.remote_sync
 
 
-def perform(p: Process, e: fx.Stow | fx.Stand) -> None:
+def perform(p: Process, e: fx.StorePushed | fx.Stand) -> None:
     """As `halog.runtime.store.pushed_records` does."""
     disk = p.node.disk
     if isinstance(e, fx.Stand):
@@ -73,13 +73,13 @@ def perform(p: Process, e: fx.Stow | fx.Stand) -> None:
         disk.changed()
         return
     if e.anew:
-        disk.stowed = {}
+        disk.pushed = {}
     first = e.upto + 1 - len(e.records)
-    disk.stowed |= {first + i: data for i, data in enumerate(e.records)}
+    disk.pushed |= {first + i: data for i, data in enumerate(e.records)}
     disk.changed()
-    p.world.cover.hit("stowed")
+    p.world.cover.hit("pushed records stored")
     if e.flush:
-        then(p, ev.Stowed(e.epoch, e.upto))
+        then(p, ev.PushedFlushed(e.epoch, e.upto))
 
 
 def saved(p: Process, *, flush: bool) -> None:
@@ -89,12 +89,12 @@ def saved(p: Process, *, flush: bool) -> None:
         p.node.disk.flushed(p.node.disk.image())
 
 
-def then(p: Process, done: ev.Stowed | ev.Flushed) -> None:
+def then(p: Process, done: ev.PushedFlushed | ev.Flushed) -> None:
     """It is told of that once what its disk has been given is on it."""
     p.world.engine.at(p.world.nature.delay(p.world.nature.ack), _flushed, p, p.node.disk.image(), done)
 
 
-def _flushed(p: Process, image: Disk, done: ev.Stowed | ev.Flushed) -> None:
+def _flushed(p: Process, image: Disk, done: ev.PushedFlushed | ev.Flushed) -> None:
     if p.alive:
         p.node.disk.flushed(image)
         if isinstance(done, ev.Flushed):
@@ -108,7 +108,7 @@ def lose_power(w: World, node: Node, p: Process) -> None:
         _lose_power_anywhere(w, node, p)
         return
     safe = node.disk.safe
-    if w.settings.stows and safe is not None and random.Random(f"{w.seed}/power/{p.me}").random() < 0.5:
+    if w.settings.stores_pushed and safe is not None and random.Random(f"{w.seed}/power/{p.me}").random() < 0.5:
         w.cover.hit("power lost")
         node.disk = safe.image()
         node.disk.safe = safe
@@ -138,12 +138,12 @@ def _lose_power_anywhere(w: World, node: Node, p: Process) -> None:
 
 
 def brought_along(node: Node) -> Tail:
-    """As `halog.runtime.store.unlogged_tail.found`, of what was stowed."""
+    """As `halog.runtime.store.unlogged_tail.found`, of what was pushed."""
     disk = node.disk
     if disk.since is not None:
         disk.since |= {node.incarnation}
     tail = Tail(disk.stood, disk.since)
-    tail.adopt(last_run(data for _, data in sorted(disk.stowed.items())), disk.chain)
+    tail.adopt(last_run(data for _, data in sorted(disk.pushed.items())), disk.chain)
     if disk.stood:
         node.world.cover.hit("stands for one before")
     return tail
@@ -155,7 +155,7 @@ def is_stored(p: Process, lsn: int) -> None:
     assert disk is not None, "nothing was ever flushed"
     told = [r for r in p.partition.state.held.run if disk.chain.lsn < r.lsn <= lsn]
     for r in told:
-        has = r.lsn in disk.stowed and digest(disk.stowed[r.lsn]) == r.digest
+        has = r.lsn in disk.pushed and digest(disk.pushed[r.lsn]) == r.digest
         demand(has, f"R6: {p.me.node} said it holds lsn {r.lsn}, its disk does not")
     demand(p.me.incarnation in disk.stood, f"R6: the disk of {p.me.node} does not keep the word of this incarnation")
 
@@ -164,6 +164,6 @@ def has_it(w: World) -> bool:
     """Is what was acknowledged on some disk, even where it is said that it may be lost?"""
     lost = any(n.disk.wipes > n.disk.noted for n in w.nodes.values()) or bool(w.gone) or w.checks.put_back
     lost = lost and not is_rough(w.seed)  # there a copy is dropped only where a node has left
-    if w.settings.stows and not lost:
+    if w.settings.stores_pushed and not lost:
         w.cover.hit("given up, and on a disk")
-    return w.settings.stows and not lost
+    return w.settings.stores_pushed and not lost

@@ -1,4 +1,5 @@
-"""This module is the entry point of the demo's children: `python -m halog.demo.child PARENT_PID MODULE ARGS`.
+"""This module is the entry point of processes that end with their parent: `python -m halog.testing.child PARENT_PID
+MODULE ARGS`.
 
 It asks the kernel for SIGKILL at the parent's death, then becomes `python -m MODULE ARGS`; the request survives that.
 It must be the first thing a child does, and needs no thread-unsafe hook between fork and exec in the parent.

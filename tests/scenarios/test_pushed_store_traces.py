@@ -17,7 +17,7 @@ from halog.core.table.table import Group
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
 from tests.scenarios.cluster import EPOCH_MS, Cluster
 from tests.scenarios.test_unlogged_traces import nobody_leads, told, unlogged
-from tests.sim import stowed
+from tests.sim import pushed_store
 from tests.sim.client import KEYS, Transaction
 from tests.sim.store import Disk
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.feature("R6", "P1")
 
 
 def acknowledged(remote: Sync = Sync.WRITE_NO_SYNC) -> tuple[Cluster, Transaction]:
-    """A commit that B has stowed, and the log does not have."""
+    """A commit that B has stored, and the log does not have."""
     c = Cluster(unlogged=True, remote=remote).started()
     c.commit()
     _, tx = unlogged(c)
@@ -55,7 +55,7 @@ def lose_power(c: Cluster, name: str) -> None:
 def test_it_is_acknowledged_before_the_log_has_it_and_after_the_disk_has(remote: Sync) -> None:
     c, tx = acknowledged(remote)
     disk = c.world.nodes["B"].disk
-    assert [records.decode(data).header.tx for data in disk.stowed.values()] == [tx.id]
+    assert [records.decode(data).header.tx for data in disk.pushed.values()] == [tx.id]
     assert disk.stood == (1,)
     c.well()
 
@@ -66,7 +66,7 @@ def test_with_sync_it_is_not_acknowledged_before_it_is_flushed() -> None:
     c.world.nature.ack = (30.0, 30.0)
     c.hold_appends("A")
     talk = c.submit(c.transaction(KEYS[1]), "A", ms=25)
-    assert c.world.nodes["B"].disk.stowed
+    assert c.world.nodes["B"].disk.pushed
     assert talk.said == []
     c.run(10)
     assert len(talk.said) == 1
@@ -124,7 +124,7 @@ def set_aside(c: Cluster, name: str) -> Disk:
     """Its store is damaged; the one it had."""
     node = c.world.nodes[name]
     had = node.disk.image()
-    stowed.set_aside(node)
+    pushed_store.set_aside(node)
     return had
 
 
@@ -163,7 +163,7 @@ def test_an_operator_gives_up_what_was_set_aside() -> None:
 
 
 def test_who_was_not_the_holder_is_not_waited_for() -> None:
-    """A's store was set aside: what it acknowledged B has stowed."""
+    """A's store was set aside: what it acknowledged B has stored."""
     c, tx = acknowledged()
     kill(c, "ABC")
     set_aside(c, "A")
