@@ -79,7 +79,7 @@ def test_it_is_given_up_in_the_end(coordinator: MemoryCoordinator, error: Except
 def test_each_attempt_behind_a_failure_sees_what_failed_it(
     coordinator: MemoryCoordinator, error: Exception, synced: bool
 ) -> None:
-    """Between the failure and the next look the server catches up; what the caller notes of the failure comes first."""
+    """The server catches up between the failure and the next look, once the caller has noted the failure."""
     coordinator.create("p", b"1")
     done: list[str] = []
 
