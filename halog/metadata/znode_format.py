@@ -17,19 +17,17 @@ T = TypeVar("T")
 class ZnodeFormat(Generic[T]):
     """A `ZnodeFormat` reads the znodes of one kind."""
 
-    def __init__(self, decode: Callable[[bytes], T], fault: str, remedy: str = "") -> None:
-        """Take `fault` for what is said of a znode that cannot be decoded, as "holds no plan"; `remedy` for what to do
-        about it."""
+    def __init__(self, decode: Callable[[bytes], T], fault: str) -> None:
+        """Take `fault` for what is said of a znode that cannot be decoded, as "holds no plan"."""
         self._decode = decode
         self._fault = fault
-        self._remedy = remedy
 
     def decode(self, path: str, data: bytes, **evidence: object) -> T:
         """Return the value. Raises CoordinatorError, with this evidence, if it is none."""
         try:
             return self._decode(data)
         except msgspec.MsgspecError as e:
-            raise CoordinatorError(f"znode {path} {self._fault}: {e}{self._remedy}", **evidence) from e
+            raise CoordinatorError(f"znode {path} {self._fault}: {e}", **evidence) from e
 
     def read(self, coordinator: Coordinator, path: str, **evidence: object) -> T | None:
         """Return what stands there; None: nothing. Raises CoordinatorError as `decode`."""

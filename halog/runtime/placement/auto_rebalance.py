@@ -26,11 +26,10 @@ from halog.core.placement.turnover import NodeChange, Turnover
 from halog.core.table.definitions import DifferingLists, differing
 from halog.core.table.table import PartitionTable, Target
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
-from halog.errors import HalogError, VersionError
+from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import DIFFERING, REBALANCE
 from halog.metadata.drains import drained_at
-from halog.metadata.znode_format import ZnodeFormat
-from halog.ports import Coordinator, UnknownResult
+from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime.events.history import History
 from halog.runtime.events.reporter import migration_told
 from halog.runtime.membership.members import Membership
@@ -59,7 +58,7 @@ class RebalanceState(TolerantStruct, frozen=True, omit_defaults=True):
     left: tuple[str, ...] = ()
 
 
-_STATE = ZnodeFormat(TolerantDecoder(RebalanceState).decode, "cannot be read", "; delete it to begin anew")
+_DECODER = TolerantDecoder(RebalanceState)
 
 
 def placement(config: Config, policy: str) -> str:
@@ -160,12 +159,13 @@ class AutoRebalance:
         asked, zone = placement(self._configured(), policy), self._zone(policy)
         up = alive.intersection(zone)
         path = f"rebalanced/{policy}"
-        stored, znode = _STATE.read_version(self._coordinator, path)
-        if stored is None:
+        found = self._coordinator.get(path)
+        if found is None:
             hosts = {n for t in self._theirs(policy) for n in t.hosts}
             first = RebalanceState(tuple(sorted(up | hosts.intersection(zone))), version, asked)
             self._coordinator.create(path, tolerant.encode(first))
             return
+        stored = _counted(path, found)
         known = set(stored.nodes).intersection(zone)  # a node that left the zone counts as new when it is put back
         change = self._turned(policy, known, up)
         if change is not None:
@@ -189,7 +189,7 @@ class AutoRebalance:
             left=tuple(sorted(left)),
         )
         if now != stored:
-            self._coordinator.set(path, tolerant.encode(now), znode)
+            self._coordinator.set(path, tolerant.encode(now), found.version)
 
     def _theirs(self, policy: str) -> list[PartitionTable]:
         return [table for _, table in self._router.tables.values() if table.policy == policy]
@@ -357,3 +357,10 @@ def _why(change: NodeChange | None) -> str:
     came = f"{', '.join(change.came)} came" if change.came else ""
     gone = f"{', '.join(change.gone)} has been gone for long" if change.gone else ""
     return "; ".join(filter(None, (came, gone)))
+
+
+def _counted(path: str, found: Versioned) -> RebalanceState:
+    try:
+        return _DECODER.decode(found.data)
+    except msgspec.MsgspecError as e:
+        raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

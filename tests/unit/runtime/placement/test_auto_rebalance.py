@@ -70,7 +70,7 @@ def hosts(cluster: Cluster) -> Count[str]:
 
 def counted(cluster: Cluster) -> set[str]:
     found = cluster.tree.get("rebalanced/test")
-    return set() if found is None else set(rebalancing._STATE.decode("rebalanced/test", found.data).nodes)
+    return set() if found is None else set(rebalancing._counted("rebalanced/test", found).nodes)
 
 
 def told(cluster: Cluster) -> list[str]:

@@ -14,7 +14,7 @@ from halog.metadata.cas import ATTEMPTS, attempts, put, write
 from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import UnknownResult
 
-NUMBERS = ZnodeFormat(msgspec.json.Decoder(int).decode, "holds no number", "; count anew")
+NUMBERS = ZnodeFormat(msgspec.json.Decoder(int).decode, "holds no number")
 
 pytestmark = pytest.mark.feature("R1")
 
@@ -130,7 +130,7 @@ def test_what_is_there_is_read_with_its_version(coordinator: MemoryCoordinator) 
 
 def test_a_znode_that_cannot_be_decoded_is_named(coordinator: MemoryCoordinator) -> None:
     coordinator.create("p", b"[]")
-    with pytest.raises(CoordinatorError, match=r"^znode p holds no number: Expected `int`.*; count anew$") as refused:
+    with pytest.raises(CoordinatorError, match=r"^znode p holds no number: Expected `int`") as refused:
         NUMBERS.read(coordinator, "p", partition="p-0")
     assert refused.value.evidence == {"partition": "p-0"}
 
