@@ -13,27 +13,22 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from halog.config import Config
-from halog.errors import ConfigError, CoordinatorError, VersionError
-from halog.ports import Coordinator, UnknownResult, Versioned
+from halog.errors import ConfigError, CoordinatorError
+from halog.metadata.cas import attempts
+from halog.metadata.znode_format import ZnodeFormat
+from halog.ports import Coordinator
 from halog.schema import Definition
 
 PATH = "bindings"
 ATTEMPTS = 50
 """Nodes that start together enter the same types: each attempt that fails means that another node's went through."""
 
-_DECODER = msgspec.json.Decoder(dict[str, str])
+_BINDINGS = ZnodeFormat(msgspec.json.Decoder(dict[str, str]).decode, "does not hold the bindings")
 
 
 def read(coordinator: Coordinator) -> dict[str, str]:
     """Return {type: policy}; empty in a cluster that has none."""
-    return _decoded(coordinator.get(PATH))
-
-
-def _decoded(found: Versioned | None) -> dict[str, str]:
-    try:
-        return {} if found is None else _DECODER.decode(found.data)
-    except msgspec.MsgspecError as error:
-        raise CoordinatorError(f"znode {PATH} does not hold the bindings: {error}") from error
+    return _BINDINGS.read(coordinator, PATH) or {}
 
 
 def agree(
@@ -46,29 +41,18 @@ def agree(
     knew before it had bindings. Raises ConfigError, and changes nothing, if the cluster keeps a declared type under
     another policy."""
     declared = list(declared)
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(PATH)
-        held = _decoded(found)
-        before = dict(held)
-        if found is None:
+    for attempt in attempts(coordinator, PATH, ATTEMPTS):
+        before = None if attempt.found is None else _BINDINGS.decode(PATH, attempt.found.data)
+        held = dict(before or {})
+        if before is None:
             entered = {name: config.policy_of(name) for name in stored()}
             held = {
                 name: policy for name, policy in entered.items() if policy is not None and policy in config.policies
             }
         for definition in declared:
             _enter(config, definition, held)
-        if found is not None and held == before:
+        if held == before or attempt.write(msgspec.json.encode(dict(sorted(held.items())))):
             return held
-        try:
-            data = msgspec.json.encode(dict(sorted(held.items())))
-            if found is not None:
-                coordinator.set(PATH, data, found.version)
-            elif not coordinator.create(PATH, data):
-                continue
-        except (VersionError, UnknownResult):
-            coordinator.sync(PATH)
-            continue
-        return held
     raise CoordinatorError(f"znode {PATH} was changed by others {ATTEMPTS} times in a row; start the node again")
 
 

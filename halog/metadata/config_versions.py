@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from halog.config import Config, parse_config
 from halog.config.changes import tree
 from halog.core import tolerant
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
-from halog.errors import ConfigError, CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, VersionError
+from halog.errors import ConfigError, HalogError, OutcomeUnknownError, RefusedError, VersionError
+from halog.metadata.cas import write
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, UnknownResult
 
 logger = logging.getLogger("halog.config")
@@ -59,15 +59,6 @@ class Version(TolerantStruct, frozen=True):
         """Return the znode's content."""
         return tolerant.encode(self)
 
-    @staticmethod
-    def from_bytes(path: str, data: bytes) -> Version:
-        """Decode a version; fields of newer versions of halog are kept. Raises CoordinatorError for anything
-        else."""
-        try:
-            return _DECODER.decode(data)
-        except msgspec.MsgspecError as e:
-            raise CoordinatorError(f"znode {path} holds no version of a configuration: {e}") from e
-
     def parsed(self, *, checked: bool = True) -> Config:
         """Return it as a configuration. Raises ConfigError, which names what this halog does not know of it or, if it
         is to be `checked`, does not run with. Unchecked, a version can be replaced that an older halog activated and
@@ -75,7 +66,7 @@ class Version(TolerantStruct, frozen=True):
         return parse_config(self.config, f"version {self.number}", Path(), checked=checked)
 
 
-_DECODER = TolerantDecoder(Version)
+VERSIONS = ZnodeFormat(TolerantDecoder(Version).decode, "holds no version of a configuration")
 
 
 class Draft(NamedTuple):
@@ -111,10 +102,7 @@ def digest(config: Config) -> str:
 
 def read(coordinator: Coordinator) -> ActiveVersion:
     """Return what is active now."""
-    found = coordinator.get(ACTIVE)
-    if found is None:
-        return ActiveVersion(None, -1)
-    return ActiveVersion(Version.from_bytes(ACTIVE, found.data), found.version)
+    return ActiveVersion(*VERSIONS.read_version(coordinator, ACTIVE))
 
 
 def find(coordinator: Coordinator, number: int) -> Version:
@@ -134,9 +122,8 @@ def history(coordinator: Coordinator) -> list[Version]:
 
 def _old(coordinator: Coordinator, before: int) -> Iterator[Version]:
     for number in sorted(_numbers(coordinator), reverse=True):
-        found = coordinator.get(f"{OLD}/{number}")
-        if found is not None and number < before:
-            yield Version.from_bytes(f"{OLD}/{number}", found.data)
+        if number < before and (version := VERSIONS.read(coordinator, f"{OLD}/{number}")) is not None:
+            yield version
 
 
 def _numbers(coordinator: Coordinator) -> list[int]:
@@ -171,9 +158,7 @@ def activate(coordinator: Coordinator, standing: ActiveVersion, draft: Draft) ->
 def _replace(coordinator: Coordinator, standing: ActiveVersion, data: bytes) -> None:
     if standing.version is not None:
         coordinator.create(f"{OLD}/{standing.number}", standing.version.to_bytes())
-        coordinator.set(ACTIVE, data, standing.znode)
-    elif not coordinator.create(ACTIVE, data):
-        raise VersionError(ACTIVE)
+    write(coordinator, ACTIVE, data, standing.znode)
 
 
 def _check_ours(coordinator: Coordinator, new: Version) -> None:

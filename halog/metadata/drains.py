@@ -18,6 +18,7 @@ import msgspec
 from halog.errors import CoordinatorError
 from halog.metadata.cas import ATTEMPTS, put
 from halog.metadata.identity import who
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, UnknownResult
 
 PATH = "drained"
@@ -34,6 +35,9 @@ class DrainMark(msgspec.Struct, frozen=True):
     at_ms: int = 0
 
 
+_MARK = ZnodeFormat(msgspec.json.Decoder(DrainMark).decode, "holds no mark of a drained node")
+
+
 def drained_nodes(coordinator: Coordinator) -> list[str]:
     """Return the names of the drained nodes, sorted."""
     return coordinator.children(PATH)
@@ -42,11 +46,8 @@ def drained_nodes(coordinator: Coordinator) -> list[str]:
 def drained_at(coordinator: Coordinator) -> dict[str, int]:
     """Return when each of them was drained, by the clock of who did it. Raises CoordinatorError for a mark that is
     none."""
-    found = {node: coordinator.get(f"{PATH}/{node}") for node in drained_nodes(coordinator)}
-    try:
-        return {n: msgspec.json.decode(f.data, type=DrainMark).at_ms for n, f in found.items() if f is not None}
-    except msgspec.MsgspecError as e:
-        raise CoordinatorError(f"a znode in {PATH} holds no mark of a drained node: {e}") from e
+    marks = {node: _MARK.read(coordinator, f"{PATH}/{node}") for node in drained_nodes(coordinator)}
+    return {node: found.at_ms for node, found in marks.items() if found is not None}
 
 
 def mark(coordinator: Coordinator, node: str, at_ms: int) -> None:

@@ -20,13 +20,10 @@ import msgspec
 from halog.core import tolerant
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ConfigError, NotFoundError, RefusedError, UnreachableError, VersionError
-from halog.metadata.cas import put
+from halog.metadata.cas import ATTEMPTS, attempts, put
 from halog.ports import Coordinator, UnknownResult, Versioned
 
 logger = logging.getLogger("halog.retention")
-
-ATTEMPTS = 10
-"""Attempts at changing a znode that somebody else changes, too: each loss means that the other one succeeded."""
 
 FOREVER_MS = 253_402_300_799_000
 """The last second of the year 9999."""
@@ -122,18 +119,15 @@ def prolong(coordinator: Coordinator, partition: str, name: str, until_ms: int, 
     """Let a hold that is there end later, and say `why` by now; one that ends with a session stays as it is. Where its
     time was over, and the log was trimmed meanwhile, it holds what is left. Raises RefusedError if others change it all
     the time."""
-    path = _path(partition, name)
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(path)
-        now = None if found is None else _read(partition, name, found.data)
-        if found is None or now is None or not now.until_ms:
+    for attempt in attempts(coordinator, _path(partition, name), synced=False):
+        now = None if attempt.found is None else _read(partition, name, attempt.found.data)
+        if now is None or not now.until_ms:
             return
         first = max(now.offset, floor(coordinator, partition))
         if first == now.offset and now.until_ms >= until_ms:
             return
         longer = msgspec.structs.replace(now, offset=first, until_ms=max(until_ms, now.until_ms), why=why or now.why)
-        with suppress(VersionError, UnknownResult):  # looked at again in any case: the floor, too
-            coordinator.set(path, tolerant.encode(longer), found.version)
+        attempt.write(tolerant.encode(longer))  # looked at again in any case: the floor, too
     raise RefusedError(f"the hold {name} of {partition} is being changed by others", partition=partition)
 
 

@@ -18,8 +18,9 @@ import msgspec
 
 from halog.config import Config
 from halog.core.keys.mapping import Layout, MappingChange, PolicyMapping
-from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionError
-from halog.ports import Coordinator, UnknownResult, Versioned
+from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError
+from halog.metadata.cas import attempts
+from halog.ports import Coordinator, Versioned
 
 LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
 
@@ -79,7 +80,10 @@ def _unknown(before: Mapping[str, Any], now: MappingChange) -> dict[str, Any]:
 
 def read(coordinator: Coordinator, policy: str) -> PolicyZnode:
     """Return what the cluster holds of a policy. Raises UnknownNameError if it has no such policy."""
-    found = coordinator.get(path_of(policy))
+    return _known(coordinator, policy, coordinator.get(path_of(policy)))
+
+
+def _known(coordinator: Coordinator, policy: str, found: Versioned | None) -> PolicyZnode:
     if found is None:
         raise UnknownNameError.of("policy", policy, sorted(coordinator.children("policies")))
     return parse(path_of(policy), found)
@@ -94,17 +98,11 @@ def step(coordinator: Coordinator, policy: str, taken: Callable[[PolicyMapping],
     """Take one step of a change by compare-and-set, and again from what others have made of it; return the mapping
     then. Passes on what `taken` raises."""
     path = path_of(policy)
-    for _ in range(ATTEMPTS):
-        standing = read(coordinator, policy)
+    for attempt in attempts(coordinator, path, ATTEMPTS):
+        standing = _known(coordinator, policy, attempt.found)
         new = taken(standing.mapping)
-        if new == standing.mapping:
+        if new == standing.mapping or attempt.write(packed(standing.said, new)):
             return new
-        try:
-            coordinator.set(path, packed(standing.said, new), standing.znode)
-        except (VersionError, UnknownResult):
-            coordinator.sync(path)
-            continue
-        return new
     raise OutcomeUnknownError(f"znode {path} was changed by others {ATTEMPTS} times in a row", policy=policy)
 
 

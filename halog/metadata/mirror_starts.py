@@ -23,25 +23,17 @@ from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import RefusedError
 from halog.metadata.cas import put
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.mirror")
 
-_CHECKPOINT = msgspec.json.Decoder(Checkpoint)
+_CHECKPOINT = ZnodeFormat(msgspec.json.Decoder(Checkpoint).decode, "is no place in a log")
 
 
 def offered(coordinator: Coordinator, partition: str) -> Checkpoint | None:
     """Return the place in the log of this coordinator's site; None if there is none, or none that can be read."""
-    found = coordinator.get(f"places/{partition}")
-    return None if found is None else _read(partition, found.data)
-
-
-def _read(partition: str, data: bytes) -> Checkpoint | None:
-    try:
-        return _CHECKPOINT.decode(data)
-    except msgspec.MsgspecError as e:
-        logger.warning("znode places/%s is no place in a log: %s", partition, e)
-        return None
+    return _CHECKPOINT.read_or_none(coordinator, f"places/{partition}", logger)
 
 
 def leads_on(place: Checkpoint, own: ChainState, begins: int) -> bool:
@@ -52,12 +44,12 @@ def leads_on(place: Checkpoint, own: ChainState, begins: int) -> bool:
 def offer(coordinator: Coordinator, partition: str, place: Checkpoint) -> None:
     """Let others begin there from now on, unless they may at a later place by now. To be called before the log is
     trimmed."""
-    data = msgspec.json.encode(place)
+    path, data = f"places/{partition}", msgspec.json.encode(place)
 
     def made(before: bytes | None) -> bytes | None:
-        there = None if before is None else _read(partition, before)
+        there = _CHECKPOINT.decode_or_none(path, before, logger)
         later = there is not None and there.state.log_id == place.state.log_id and there.offset >= place.offset
         return None if later else data
 
-    if not put(coordinator, f"places/{partition}", made):
+    if not put(coordinator, path, made):
         raise RefusedError(f"others trim the log of {partition}, too", partition=partition)

@@ -12,6 +12,7 @@ import msgspec
 from halog.core.sites.mirror import Checkpoint
 from halog.core.table.table import PartitionTable
 from halog.metadata.cas import put
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.mirror")
@@ -56,14 +57,7 @@ class MirrorStatus(msgspec.Struct, frozen=True, kw_only=True):
 def standing(coordinator: Coordinator, partition: str) -> MirrorStatus | None:
     """Return how the mirror of a partition stood last. None before the first status, and for what cannot be read, of
     another version perhaps: then it is begun anew, which does no harm."""
-    found = coordinator.get(f"mirrors/{partition}")
-    if found is None:
-        return None
-    try:
-        return _STANDING.decode(found.data)
-    except msgspec.MsgspecError as e:
-        logger.warning("znode mirrors/%s is no standing of a mirror: %s", partition, e)
-        return None
+    return _STANDING.read_or_none(coordinator, f"mirrors/{partition}", logger)
 
 
 def followed(coordinator: Coordinator, table: PartitionTable, site: str) -> MirrorStatus | None:
@@ -81,4 +75,4 @@ def write(coordinator: Coordinator, partition: str, now: MirrorStatus) -> None:
     put(coordinator, f"mirrors/{partition}", lambda before: data)
 
 
-_STANDING = msgspec.json.Decoder(MirrorStatus)
+_STANDING = ZnodeFormat(msgspec.json.Decoder(MirrorStatus).decode, "is no standing of a mirror")

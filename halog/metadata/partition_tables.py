@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from halog.core.table.table import PartitionTable
-from halog.errors import CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, UnknownNameError, VersionError
-from halog.ports import Coordinator, UnknownResult
+from halog.errors import CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, UnknownNameError
+from halog.metadata.cas import attempts
+from halog.ports import Coordinator
 
 ATTEMPTS = 20
 """A znode changes with each node that joins or leaves: in no real cluster is somebody else quicker so often."""
@@ -54,27 +55,20 @@ def _changed(
     told: TableReport,
     unanswered: list[tuple[PartitionTable, PartitionTable]],
 ) -> PartitionTable:
-    path = f"partitions/{partition}"
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(path)
-        if found is None:
+    for attempt in attempts(coordinator, f"partitions/{partition}", ATTEMPTS):
+        if attempt.found is None:
             raise UnknownNameError.of("partition", partition, coordinator.children("partitions"))
-        table = PartitionTable.from_bytes(found.data)
+        table = PartitionTable.from_bytes(attempt.found.data)
         changed = change(table)
         if changed == table:
             if unanswered:
                 told(*unanswered[-1])
             return table
-        try:
-            coordinator.set(path, changed.to_bytes(), found.version)
-        except VersionError:
-            coordinator.sync(path)
-        except UnknownResult:
-            unanswered.append((table, changed))
-            coordinator.sync(path)  # if it landed, the next turn finds nothing to change
-        else:
+        if attempt.write(changed.to_bytes()):
             told(table, changed)
             return changed
+        if attempt.unanswered:  # if it landed, the next attempt finds nothing to change
+            unanswered.append((table, changed))
     raise RefusedError(f"the table of {partition} changes too often to be changed; try again", partition=partition)
 
 

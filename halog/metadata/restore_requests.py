@@ -15,9 +15,10 @@ from halog.core import tolerant
 from halog.core.log.chain import ChainState
 from halog.core.sites.mirror import Checkpoint
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
-from halog.errors import CoordinatorError, RefusedError, VersionError
+from halog.errors import CoordinatorError, RefusedError
 from halog.metadata.cas import put
-from halog.ports import Coordinator, UnknownResult
+from halog.metadata.znode_format import ZnodeFormat
+from halog.ports import Coordinator
 
 ASKED, READING, SETTLING, MERGING, DONE, NOTHING, FAILED = (
     "asked",
@@ -29,8 +30,6 @@ ASKED, READING, SETTLING, MERGING, DONE, NOTHING, FAILED = (
     "failed",
 )
 ENDED: Final = frozenset({DONE, NOTHING, FAILED})
-
-ATTEMPTS = 10
 
 
 class RestoreRequest(TolerantStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,26 +78,18 @@ class ClosedBranch(msgspec.Struct, frozen=True):
     """Offsets of the votes that were in doubt."""
 
 
-_RESTORE, CLOSED = TolerantDecoder(RestoreRequest), msgspec.json.Decoder(ClosedBranch)
+_RESTORE = ZnodeFormat(TolerantDecoder(RestoreRequest).decode, "is no restore")
+CLOSED = msgspec.json.Decoder(ClosedBranch)
 
 
 def restore_of(coordinator: Coordinator, partition: str) -> RestoreRequest | None:
     """Return what was asked for last. Raises CoordinatorError if it cannot be read."""
-    return _found(coordinator, partition)[0]
-
-
-def _found(coordinator: Coordinator, partition: str) -> tuple[RestoreRequest | None, int | None]:
-    """Return it with the znode's version."""
-    found = coordinator.get(f"restores/{partition}")
-    return (None, None) if found is None else (read_restore(partition, found.data), found.version)
+    return _RESTORE.read(coordinator, f"restores/{partition}", partition=partition)
 
 
 def read_restore(partition: str, data: bytes) -> RestoreRequest:
     """Decode what is in the znode. Raises CoordinatorError if that is no restore."""
-    try:
-        return _RESTORE.decode(data)
-    except msgspec.MsgspecError as e:
-        raise CoordinatorError(f"znode restores/{partition} is no restore: {e}", partition=partition) from e
+    return _RESTORE.decode(f"restores/{partition}", data, partition=partition)
 
 
 def last_merge(last: RestoreRequest | None) -> str:
@@ -111,13 +102,15 @@ def last_merge(last: RestoreRequest | None) -> str:
 
 def ask(coordinator: Coordinator, partition: str, wanted: RestoreRequest) -> None:
     """Write the request. Raises RefusedError while another one goes on; the same one may be asked for again."""
-    for _ in range(ATTEMPTS):
-        now, version = _found(coordinator, partition)
+
+    def asked(before: bytes | None) -> bytes | None:
+        now = None if before is None else read_restore(partition, before)
         if _goes_on(partition, now, wanted):
-            return
-        if _put(coordinator, partition, msgspec.structs.replace(wanted, merged_before=last_merge(now)), version):
-            return
-    raise RefusedError(f"partition {partition}: others ask for restores at the same time", partition=partition)
+            return None
+        return tolerant.encode(msgspec.structs.replace(wanted, merged_before=last_merge(now)))
+
+    if not put(coordinator, f"restores/{partition}", asked):
+        raise RefusedError(f"partition {partition}: others ask for restores at the same time", partition=partition)
 
 
 def check(coordinator: Coordinator, partition: str, wanted: RestoreRequest) -> None:
@@ -140,28 +133,17 @@ def _goes_on(partition: str, now: RestoreRequest | None, wanted: RestoreRequest)
 
 def progress(coordinator: Coordinator, partition: str, now: RestoreRequest) -> None:
     """Write how far it is; unless it is not this one any more, or another node has begun with it since."""
-    for _ in range(ATTEMPTS):
-        there, version = _found(coordinator, partition)
-        if there is None or there.at_ms != now.at_ms or there.ended or there.tries > now.tries:
-            return
-        if _put(coordinator, partition, now, version):
-            return
+
+    def written(before: bytes | None) -> bytes | None:
+        there = None if before is None else read_restore(partition, before)
+        over = there is None or there.at_ms != now.at_ms or there.ended or there.tries > now.tries
+        return None if over else tolerant.encode(now)
+
+    put(coordinator, f"restores/{partition}", written)
 
 
 def _kind_of(one: RestoreRequest) -> tuple[str, str, bool, bool]:
     return one.site, one.undo, one.two_way, one.classified
-
-
-def _put(coordinator: Coordinator, partition: str, now: RestoreRequest, version: int | None) -> bool:
-    """Write a request in the place of that version of the znode; None: there was none."""
-    path, data = f"restores/{partition}", tolerant.encode(now)
-    try:
-        if version is None:
-            return coordinator.create(path, data)
-        coordinator.set(path, data, version)
-    except (VersionError, UnknownResult):
-        return False
-    return True
 
 
 def close(coordinator: Coordinator, partition: str, closed: ClosedBranch) -> None:

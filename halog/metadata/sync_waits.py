@@ -10,6 +10,7 @@ import logging
 import msgspec
 
 from halog.metadata.cas import put
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.mirror")
@@ -30,7 +31,7 @@ class SyncWait(msgspec.Struct, frozen=True):
     """When it was so, in ms since 1970."""
 
 
-_AWAITED = msgspec.json.Decoder(SyncWait)
+_AWAITED = ZnodeFormat(msgspec.json.Decoder(SyncWait).decode, "cannot be read")
 
 
 def note(coordinator: Coordinator, partition: str, now: SyncWait) -> None:
@@ -41,12 +42,5 @@ def note(coordinator: Coordinator, partition: str, now: SyncWait) -> None:
 
 def awaited(coordinator: Coordinator, partition: str, site: str) -> SyncWait | None:
     """Return what was last known of commits at `site`; None: nothing."""
-    found = coordinator.get(f"awaited/{partition}")
-    if found is None:
-        return None
-    try:
-        now = _AWAITED.decode(found.data)
-    except msgspec.MsgspecError as e:
-        logger.warning("znode awaited/%s cannot be read: %s", partition, e)
-        return None
-    return now if now.site == site else None
+    now = _AWAITED.read_or_none(coordinator, f"awaited/{partition}", logger)
+    return now if now is not None and now.site == site else None

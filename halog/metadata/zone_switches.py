@@ -10,8 +10,10 @@ import msgspec
 
 from halog.core import tolerant
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
-from halog.errors import CoordinatorError, RefusedError, VersionError
-from halog.ports import Coordinator, UnknownResult
+from halog.errors import RefusedError
+from halog.metadata.cas import attempts
+from halog.metadata.znode_format import ZnodeFormat
+from halog.ports import Coordinator, Versioned
 
 ATTEMPTS = 20
 """Two operators at once are rare; twenty lost turns never happen."""
@@ -28,17 +30,8 @@ class ZoneSwitch(TolerantStruct, frozen=True):
         """Return the znode's content."""
         return tolerant.encode(self)
 
-    @staticmethod
-    def from_bytes(zone: str, data: bytes) -> ZoneSwitch:
-        """Decode what stands for `zone`; fields of newer versions are kept. Raises CoordinatorError for anything
-        else."""
-        try:
-            return _DECODER.decode(data)
-        except msgspec.MsgspecError as e:
-            raise CoordinatorError(f"znode {path_of(zone)} holds no switch: {e}") from e
 
-
-_DECODER = TolerantDecoder(ZoneSwitch)
+_SWITCH = ZnodeFormat(TolerantDecoder(ZoneSwitch).decode, "holds no switch")
 
 
 def path_of(zone: str) -> str:
@@ -46,28 +39,24 @@ def path_of(zone: str) -> str:
     return f"zones/{zone}"
 
 
+def switch_of(zone: str, found: Versioned | None) -> ZoneSwitch:
+    """Return the switch that stands there. Raises CoordinatorError if that is none."""
+    return ZoneSwitch() if found is None else _SWITCH.decode(path_of(zone), found.data)
+
+
 def read_switch(coordinator: Coordinator, zone: str) -> ZoneSwitch:
     """Return the switch as it stands now."""
-    found = coordinator.get(path_of(zone))
-    return ZoneSwitch() if found is None else ZoneSwitch.from_bytes(zone, found.data)
+    return switch_of(zone, coordinator.get(path_of(zone)))
 
 
 def set_switch(coordinator: Coordinator, zone: str, switch: ZoneSwitch) -> ZoneSwitch:
     """Set the switch, unless it stands that way already; return what stands. Raises RefusedError if others change it
     all the time."""
-    path = path_of(zone)
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(path)
-        known = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(zone, found.data)
+    for attempt in attempts(coordinator, path_of(zone), ATTEMPTS):
+        known = switch_of(zone, attempt.found)
         if known.off == switch.off:
             return known
         now = msgspec.structs.replace(known, off=switch.off, reason=switch.reason, since_ms=switch.since_ms)
-        try:
-            if found is not None:
-                coordinator.set(path, now.to_bytes(), found.version)
-                return now
-            if coordinator.create(path, now.to_bytes()):
-                return now
-        except (VersionError, UnknownResult):
-            coordinator.sync(path)  # if it landed, the next turn finds it as it is to be
+        if attempt.write(now.to_bytes()):  # if it landed without an answer, the next attempt finds it as it is to be
+            return now
     raise RefusedError(f"the switch of zone {zone} changes too often to be changed; try again", zone=zone)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from halog.core.table.zones import NodeContacts, QuorumCount, Zone, ZoneState, count, first_state, happening, next_state
 from halog.errors import CoordinatorError, HalogError
 from halog.events import ZONE_BACK, ZONE_LOST, ZONE_PARTIAL, ZONE_SWITCHED, ZONE_WHOLE, Kind
-from halog.metadata.zone_switches import ZoneSwitch, path_of, read_switch
+from halog.metadata.zone_switches import ZoneSwitch, path_of, read_switch, switch_of
 from halog.ports import Coordinator, Versioned
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class NodeQuorum:
             return
         was = s.switch.off
         try:
-            s.switch = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(name, found.data)
+            s.switch = switch_of(name, found)
         except CoordinatorError as e:
             logger.error("zone %s: its quorum stays %s: %s", name, "off" if was else "on", e)
             return

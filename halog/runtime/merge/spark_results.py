@@ -18,6 +18,7 @@ from halog.core.log.chain import ChainState
 from halog.errors import CoordinatorError, HalogError, RefusedError
 from halog.metadata import log_holds as retention
 from halog.metadata.cas import put
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, Log, TopicPartition, UnknownResult
 from restore import results
 from restore.branch import Branch, BranchReader
@@ -53,16 +54,12 @@ class ClassifiedResult(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-_CLASSIFIED = msgspec.json.Decoder(ClassifiedResult)
+_CLASSIFIED = ZnodeFormat(msgspec.json.Decoder(ClassifiedResult).decode, "is no result of a job")
 
 
 def classified_of(coordinator: Coordinator, partition: str) -> ClassifiedResult | None:
     """Return where the last results are; None if there are none. CoordinatorError if the znode cannot be read."""
-    found = coordinator.get(f"classified/{partition}")
-    try:
-        return None if found is None else _CLASSIFIED.decode(found.data)
-    except msgspec.MsgspecError as e:
-        raise CoordinatorError(f"znode classified/{partition} is no result of a job: {e}", partition=partition) from e
+    return _CLASSIFIED.read(coordinator, f"classified/{partition}", partition=partition)
 
 
 def publish(coordinator: Coordinator, partition: str, found: ClassifiedResult) -> None:

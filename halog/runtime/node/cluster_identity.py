@@ -21,6 +21,7 @@ import msgspec
 from halog.config.names import ambiguous
 from halog.errors import AvailabilityError, ConfigError, CoordinatorError, HalogError, RefusedError, StoreError
 from halog.metadata import mapped_policies, partition_tables
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime.placement import bootstrap as cluster
 from halog.runtime.store.object_table import position_key
@@ -42,6 +43,9 @@ class Identity(msgspec.Struct, frozen=True):
     """An `Identity` stands for a cluster in its ZooKeeper."""
 
     id: str
+
+
+_IDENTITY = ZnodeFormat(msgspec.json.Decoder(Identity).decode, "does not hold the cluster's id")
 
 
 class DirectoryOwner(msgspec.Struct, frozen=True):
@@ -125,11 +129,7 @@ def remember(store: Store, config: Config, id_: str, node: str) -> None:
 
 def identity(coordinator: Coordinator) -> Identity | None:
     """Return the identity that the cluster has in its ZooKeeper; None before its first node has made one."""
-    found = coordinator.get(ID)
-    try:
-        return None if found is None else msgspec.json.decode(found.data, type=Identity)
-    except msgspec.MsgspecError as e:
-        raise CoordinatorError(f"znode {ID} does not hold the cluster's id: {e}") from e
+    return _IDENTITY.read(coordinator, ID)
 
 
 def identified(coordinator: Coordinator, id_: str = "") -> str:

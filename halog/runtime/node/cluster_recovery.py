@@ -121,7 +121,7 @@ class RecoverySurvey:
         data = data if found is None else found.data
         if data is None:
             return own
-        version = versions.Version.from_bytes(versions.ACTIVE, data)
+        version = versions.VERSIONS.decode(versions.ACTIVE, data)
         return merged(own, parse_config(version.config, f"version {version.number}", Path()))
 
     def plan(self) -> RecoveryPlan:

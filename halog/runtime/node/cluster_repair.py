@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import msgspec
 
-from halog.errors import HalogError, RefusedError, VersionError
-from halog.metadata import nodes
+from halog.errors import HalogError, RefusedError
+from halog.metadata import cas, nodes
 from halog.metadata.identity import who
 from halog.ports import Coordinator, Log
 from halog.runtime.node import cluster_identity as belonging
@@ -73,7 +73,7 @@ def _announce(coordinator: Coordinator) -> None:
 
 def _make(coordinator: Coordinator, one: RecoveredPartition) -> None:
     assert one.table is not None
-    history, path = one.history, f"partitions/{one.name}"
+    history = one.history
     if history.marker is not None:
         position, rows = history.marker.position, history.marker.rows
         form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT
@@ -81,7 +81,4 @@ def _make(coordinator: Coordinator, one: RecoveredPartition) -> None:
         coordinator.create(f"snapshots/{one.name}", mark.to_bytes(form))
     if history.begins:
         coordinator.create(f"trimmed/{one.name}", str(history.begins).encode())
-    if one.replaces >= 0:
-        coordinator.set(path, one.table.to_bytes(), one.replaces)
-    elif not coordinator.create(path, one.table.to_bytes()):
-        raise VersionError(f"somebody made {path} meanwhile: repeat this")
+    cas.write(coordinator, f"partitions/{one.name}", one.table.to_bytes(), one.replaces)

@@ -16,7 +16,7 @@ from halog.config.active_merge import disagreements, live, merged, waiting
 from halog.config.changes import key_text
 from halog.errors import ConfigError, CoordinatorError
 from halog.events import TAKEN_UP
-from halog.metadata.config_versions import ACTIVE, Version, read
+from halog.metadata.config_versions import ACTIVE, VERSIONS, Version, read
 from halog.ports import Coordinator, Versioned
 from halog.runtime.events.history import History
 from halog.runtime.rpc.router import Router
@@ -96,7 +96,7 @@ class LiveConfig:
         if found is None:
             return
         try:
-            version = Version.from_bytes(path, found.data)
+            version = VERSIONS.decode(path, found.data)
             new = merged(self._own, version.parsed())
         except (CoordinatorError, ConfigError) as e:
             logger.error("this process goes on as it is, and will not start again: %s", e)

@@ -36,6 +36,7 @@ from halog.errors import (
     UnknownNameError,
     VersionError,
 )
+from halog.metadata.cas import attempts, write
 from halog.metadata.drains import DrainMarkError, drained_at
 from halog.metadata.partition_tables import TableReport
 from halog.ports import MAX_ZNODE_BYTES, Coordinator, UnknownResult
@@ -212,15 +213,12 @@ def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable]
     begun, if that is the `overdue` one, which was forgotten. A plan that had begun is kept before it is replaced."""
     found = coordinator.get(PATH)
     try:
-        if found is None:
-            if not coordinator.create(PATH, plan.to_bytes()):
-                raise VersionError(PATH)
-            return
-        old = Plan.from_bytes(found.data)
-        check_replaced(old, plan, tables, overdue)
-        if old.id != plan.id and any(s != WAITING for s in states_of(old, tables).values()):
-            _keep(coordinator, old)
-        coordinator.set(PATH, plan.to_bytes(), found.version)
+        if found is not None:
+            old = Plan.from_bytes(found.data)
+            check_replaced(old, plan, tables, overdue)
+            if old.id != plan.id and any(s != WAITING for s in states_of(old, tables).values()):
+                _keep(coordinator, old)
+        write(coordinator, PATH, plan.to_bytes(), -1 if found is None else found.version)
     except (VersionError, UnknownResult) as e:
         raise RefusedError("somebody else changed the plan at the same moment; look at it, and try again") from e
 
@@ -253,17 +251,12 @@ def _keep(coordinator: Coordinator, plan: Plan) -> None:
 def cancel(coordinator: Coordinator) -> Plan:
     """Cancel the plan: no other move of it is begun. NothingToDoError if there is no plan, RefusedError if others keep
     changing it."""
-    for _ in range(2):
-        found = coordinator.get(PATH)
-        if found is None:
+    for attempt in attempts(coordinator, PATH, 2):
+        if attempt.found is None:
             raise NothingToDoError("there is no plan; nothing was changed")
-        plan = msgspec.structs.replace(Plan.from_bytes(found.data), cancelled=True)
-        try:
-            coordinator.set(PATH, plan.to_bytes(), found.version)
-        except (VersionError, UnknownResult):
-            coordinator.sync(PATH)
-            continue
-        return plan
+        plan = msgspec.structs.replace(Plan.from_bytes(attempt.found.data), cancelled=True)
+        if attempt.write(plan.to_bytes()):
+            return plan
     raise RefusedError("somebody else changes the plan at this moment; nothing was changed; see `halog plan show`")
 
 

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from halog.errors import HalogError, RefusedError, UnreachableError, VersionError
+from halog.errors import HalogError, RefusedError, UnreachableError
+from halog.metadata.cas import put
 from halog.metadata.move_jobs import JobAnnouncement, parse, path_of
 from halog.ports import Coordinator, UnknownResult
 
@@ -22,9 +23,6 @@ RENEWALS: Final = 3
 
 SILENT_S: Final = 120.0
 """A driver that has done nothing for so long hangs: a micro-batch of Spark's takes seconds, a failover less."""
-
-ATTEMPTS: Final = 10
-"""So often a write is tried at a znode that others change, too."""
 
 
 class Announcement:
@@ -76,21 +74,18 @@ class Announcement:
         """Write the announcement. RefusedError if it is not the `first` time and another job has taken this one's
         place."""
         path, data = path_of(self._policy), msgspec.json.encode(self._announced)
-        for _ in range(ATTEMPTS):
-            found = self._coordinator.get(path)
-            if not first and (found is None or found.data != data):
+
+        def renewed(before: bytes | None) -> bytes:
+            if not first and before != data:
                 raise RefusedError(
                     f"policy {self._policy}: another job was started later and goes on with this one's work; its "
                     "checkpoint directory, not this one's, is the one to start again with",
                     policy=self._policy,
                 )
-            with suppress(VersionError, UnknownResult):  # the next attempt reads the znode again
-                if found is not None:
-                    self._coordinator.set(path, data, found.version)
-                    return
-                if self._coordinator.create(path, data):
-                    return
-        raise UnreachableError(f"ZooKeeper did not say whether znode {path} was written; try again")
+            return data
+
+        if not put(self._coordinator, path, renewed):
+            raise UnreachableError(f"ZooKeeper did not say whether znode {path} was written; try again")
 
     def _take_back(self) -> None:
         found = self._coordinator.get(path_of(self._policy))

@@ -27,6 +27,7 @@ from halog.events import PARTED
 from halog.metadata import branch_holds
 from halog.metadata.mirrors import followed, standing
 from halog.metadata.partition_tables import its_table
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.sites.site_paces import PACES, SitePaces
 from halog.runtime.support.adapters import SiteAccess
@@ -91,19 +92,14 @@ def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[s
 
 def told(coordinator: Coordinator, partition: str) -> Split | None:
     """Return what is reported of a partition; None if nothing is, or nothing that can be read."""
-    return told_at(coordinator, partition)[0]
+    return _SPLIT.read_or_none(coordinator, f"parted/{partition}", logger)
 
 
 def told_at(coordinator: Coordinator, partition: str) -> tuple[Split | None, int]:
     """Return the report with the znode's version; -1 if there is none."""
-    found = coordinator.get(f"parted/{partition}")
-    if found is None:
-        return None, -1
-    try:
-        return _DECODER.decode(found.data), found.version
-    except msgspec.MsgspecError as e:
-        logger.warning("znode parted/%s cannot be read: %s", partition, e)
-        return None, found.version
+    path = f"parted/{partition}"
+    found = coordinator.get(path)
+    return (None, -1) if found is None else (_SPLIT.decode_or_none(path, found.data, logger), found.version)
 
 
 def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
@@ -143,7 +139,7 @@ def joined(coordinator: Coordinator, partition: str, site: str) -> None:
         forget(coordinator, partition, site)
 
 
-_DECODER = TolerantDecoder(Split)
+_SPLIT = ZnodeFormat(TolerantDecoder(Split).decode, "cannot be read")
 
 
 class SplitWatch:

@@ -30,7 +30,9 @@ from halog.core.ids import EpochId
 from halog.core.sites.takeover_candidate import Vote
 from halog.core.tolerant import TolerantDecoder, TolerantStruct
 from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
+from halog.metadata import cas
 from halog.metadata.partition_tables import its_table
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.support.adapters import SiteAccess
 
@@ -87,19 +89,13 @@ class SiteVote(TolerantStruct, frozen=True):
 CoordinatorAnswer = TypeVar("CoordinatorAnswer")
 """What a coordinator is asked for."""
 
-_DECODER = TolerantDecoder(SiteVote)
+_VOTE = ZnodeFormat(TolerantDecoder(SiteVote).decode, "is no vote")
 
 
 def held(coordinator: Coordinator, partition: str) -> tuple[SiteVote | None, int]:
     """Return the vote for a partition and the znode's version; (None, -1) if there is none. CoordinatorError for what
     cannot be read: nobody may overwrite it."""
-    found = coordinator.get(_path(partition))
-    if found is None:
-        return None, -1
-    try:
-        return _DECODER.decode(found.data), found.version
-    except msgspec.MsgspecError as e:
-        raise CoordinatorError(f"znode {_path(partition)} is no vote: {e}", partition=partition) from None
+    return _VOTE.read_version(coordinator, _path(partition), partition=partition)
 
 
 def write(
@@ -120,12 +116,7 @@ def write(
     now = SiteVote(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
     if before is not None:
         now = msgspec.structs.replace(now, unknown=before.unknown)
-    data = tolerant.encode(now)
-    if before is not None:
-        return now, coordinator.set(_path(partition), data, version)
-    if not coordinator.create(_path(partition), data):
-        raise VersionError(f"{_path(partition)} was there", partition=partition)
-    return now, 0
+    return now, cas.write(coordinator, _path(partition), tolerant.encode(now), version)
 
 
 def rule_of(takeover: str, after_ms: int, votes: Mapping[str, int]) -> str:

@@ -13,7 +13,18 @@ from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import ClusterConfig, Config, PolicyConfig, SiteConfig, TimingConfig
 from halog.errors import ConfigError, CoordinatorError, OutcomeUnknownError, RefusedError
 from halog.metadata import config_versions as versions
-from halog.metadata.config_versions import ACTIVE, KEPT, OLD, Draft, Version, activate, digest, find, history, read
+from halog.metadata.config_versions import (
+    ACTIVE,
+    KEPT,
+    OLD,
+    VERSIONS,
+    Draft,
+    activate,
+    digest,
+    find,
+    history,
+    read,
+)
 from halog.ports import UnknownResult
 
 pytestmark = pytest.mark.feature("P11")
@@ -158,7 +169,7 @@ def test_old_ones_that_cannot_be_deleted_now_are_deleted_later(
 
 def test_a_znode_that_is_no_version_is_named() -> None:
     with pytest.raises(CoordinatorError, match="znode config/active holds no version"):
-        Version.from_bytes(ACTIVE, b"{}")
+        VERSIONS.decode(ACTIVE, b"{}")
 
 
 def test_a_digest_is_of_the_values_not_of_their_place() -> None:
