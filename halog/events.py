@@ -287,7 +287,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         """Decode a value; fields of newer versions are ignored. RecordFormatError for anything else."""
         try:
             return _DECODER.decode(data)
-        except msgspec.MsgspecError as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise RecordFormatError(f"an entry of the event history is no event: {e}", head=data[:16].hex()) from e
 
 

@@ -156,7 +156,7 @@ def _read(partition: str, name: str, data: bytes) -> Hold:
     """Decode a hold. One that cannot be read, of a later version perhaps, holds everything."""
     try:
         return _HOLD.decode(data)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         logger.warning("the hold %s of %s cannot be read, so it holds everything: %s", name, partition, e)
         return Hold(0, FOREVER_MS, "cannot be read")
 

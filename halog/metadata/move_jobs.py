@@ -52,7 +52,7 @@ def parse(found: Versioned) -> JobAnnouncement | None:
     leave anything to."""
     try:
         return _ANNOUNCED.decode(found.data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

@@ -26,7 +26,7 @@ class ZnodeFormat(Generic[T]):
         """Return the value. Raises CoordinatorError, with this evidence, if it is none."""
         try:
             return self._decode(data)
-        except msgspec.MsgspecError as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise CoordinatorError(f"znode {path} {self._fault}: {e}", **evidence) from e
 
     def read(self, coordinator: Coordinator, path: str, **evidence: object) -> T | None:

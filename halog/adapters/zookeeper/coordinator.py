@@ -123,7 +123,8 @@ class ZkCoordinator:
         self._patient_until = time.monotonic() + self._patience_s
         if wait_s is not None:
             self._answer_s = min(self._answer_s, wait_s)
-            self._join_by, self._hurried = time.monotonic() + wait_s, True
+            self._join_by = time.monotonic() + wait_s
+            self._hurried = True
         self._dispatch = Dispatcher("zk")
         self._arming = Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
@@ -135,7 +136,8 @@ class ZkCoordinator:
             raise
 
     def joined(self) -> None:
-        self._patient_until, self._join_by = 0.0, math.inf
+        self._patient_until = 0.0
+        self._join_by = math.inf
 
     def _begin(self, at_least_s: float) -> None:
         """Wait for a session, and check that the place to work in exists. To look why there is none is part of the

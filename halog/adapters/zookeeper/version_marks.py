@@ -50,7 +50,7 @@ def read(data: bytes) -> VersionMark | None:
     """Decode a mark; None: somebody else has written there, or the version is not known."""
     try:
         mark = _DECODER.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return None if mark.version == UNKNOWN else mark
 

@@ -216,7 +216,7 @@ class PartitionTable(TolerantStruct, frozen=True):
         """Decode a znode; CoordinatorError names what is wrong with it."""
         try:
             return _DECODER.decode(data)
-        except msgspec.MsgspecError as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise CoordinatorError(f"a partition znode is not a partition table: {e}", head=data[:80].hex()) from e
 
 

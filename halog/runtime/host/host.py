@@ -111,23 +111,28 @@ class Host:
         self.copies = tables.copies
         self._closing = context.closing
         self.threads = HostThreads(context.closing)
-        self.run, self.spawn, self.keep_on = self.threads.run, self.threads.spawn, self.threads.keep_on
+        self.run = self.threads.run
+        self.spawn = self.threads.spawn
+        self.keep_on = self.threads.keep_on
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
         self.leasing = LeaseRenewal(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
         self.producer = Producer(log, self.threads, context.closing, self._ended)
-        self.current_session, self.end_session = self.producer.session, self.producer.end
+        self.current_session = self.producer.session
+        self.end_session = self.producer.end
         self.log_questions = LogQuestions(log.bounds, self.producer.is_whole, telling.of_log)
         self.ask_log = self.log_questions.ask
         self._settling = settling
-        self.spread, self.ask_decision = settling.spread, settling.ask_decision
+        self.spread = settling.spread
+        self.ask_decision = settling.ask_decision
         self.members: Membership
         self.pacing = ReadPace(self)
         self.placing = CopyPlacement(self)
         self.disk = Disk(store)
-        self.merge_due, self.ask_vote = requests.merge_due, requests.ask_vote
+        self.merge_due = requests.merge_due
+        self.ask_vote = requests.ask_vote
         self.to_stir: list[Callable[[], None]] = []
         """Called after each batch of the log that was read."""
         self._roles_seen = roles_seen

@@ -131,7 +131,7 @@ def _line(found: Versioned | None) -> Challenge | None:
         return None
     try:
         return _DECODER.decode(found.data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

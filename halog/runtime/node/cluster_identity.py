@@ -67,7 +67,7 @@ def remembered(store: Store) -> DirectoryOwner | None:
         return None
     try:
         return msgspec.json.decode(data, type=DirectoryOwner)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"which cluster the local store belongs to cannot be read: {e}", rebuild=True) from e
 
 

@@ -362,5 +362,5 @@ def _why(change: NodeChange | None) -> str:
 def _counted(path: str, found: Versioned) -> RebalanceState:
     try:
         return _DECODER.decode(found.data)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

@@ -210,7 +210,7 @@ class AcknowledgementReceiver:
     def _read(self, data: bytes, told: dict[tuple[str, str, EpochId], int]) -> None:
         try:
             said = _ARRIVED.decode(data)
-        except msgspec.MsgspecError as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             logger.warning("an entry of topic %s is no acknowledgement: %s", self._topic.topic, e)
             return
         for partition, epoch, lsn in said.items:

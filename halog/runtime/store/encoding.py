@@ -36,7 +36,7 @@ def unpack_position(data: bytes) -> StoredPosition:
     """Decode a position. Raises StoreError if it cannot be read."""
     try:
         return _POSITION.decode(data)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
 
 

@@ -92,7 +92,7 @@ class PushedRecords:
         data = self._store.get(self._w)
         try:
             return _StandNote((), "") if data is None else _STANDS.decode(data)
-        except msgspec.MsgspecError as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise StoreError(
                 f"the local store's note of whom it stands for cannot be read: {e}; delete the data directory"
             ) from e

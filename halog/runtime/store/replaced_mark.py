@@ -47,7 +47,7 @@ def found(store: Store) -> StoreReplacement | None:
     data = store.get(_KEY)
     try:
         return None if data is None else _REPLACED.decode(data)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"the local store's note of the store it replaced cannot be read: {e}", rebuild=True) from e
 
 

@@ -53,7 +53,7 @@ def stored(store: Store, prefix: bytes) -> tuple[bytes, ...]:
     data = store.get(prefix + b"u")
     try:
         return () if data is None else _RECORDS.decode(data)
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise StoreError(f"what a stopped copy left cannot be read: {e}") from e
 
 

@@ -90,7 +90,7 @@ def test_an_id_is_never_forgotten_without_being_expired(ids: list[bytes], keep: 
 def test_a_znode_comes_back_as_it_was_and_nonsense_is_refused() -> None:
     value = table(replicas=(Replica("B", 1, SYNC),), active=Member("A", 7))
     assert PartitionTable.from_bytes(value.to_bytes()) == value
-    for junk in (b"", b"{}", b"[1]", value.to_bytes()[:-1] + b',"index":"first"}'):
+    for junk in (b"", b"{}", b"[1]", b'{"name":"\xff"}', value.to_bytes()[:-1] + b',"index":"first"}'):
         try:
             PartitionTable.from_bytes(junk)
         except CoordinatorError:
