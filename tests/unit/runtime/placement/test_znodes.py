@@ -145,3 +145,10 @@ def test_it_may_count_as_absent_and_is_logged(coordinator: MemoryCoordinator, ca
     assert [r.getMessage()[:24] for r in caplog.records] == ["znode p holds no number:"]
     coordinator.set("p", b"7", 0)
     assert NUMBERS.read_or_none(coordinator, "p", logger) == 7
+
+
+@pytest.mark.parametrize("data", [b"", b"[", b'"text"', b'"\xff"'])
+def test_what_is_no_value_is_told_by_its_znode(coordinator: MemoryCoordinator, data: bytes) -> None:
+    coordinator.create("p", data)
+    with pytest.raises(CoordinatorError, match="znode p holds no number: "):
+        NUMBERS.read(coordinator, "p")
