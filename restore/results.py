@@ -171,7 +171,7 @@ def read(values: Iterable[bytes], run: bytes, manifest: bytes) -> JobFindings:
     try:
         made = _MANIFEST.decode(_named(chunks, manifest))
         found = [_difference(one) for name in made.chunks for one in _CHUNK.decode(_named(chunks, name))]
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise RefusedError(f"what the Spark job has found cannot be read: {e}") from e
     keys = {d.key: d for d in found}
     if made.format != FORMAT or len(keys) != made.keys or len(found) != made.keys:
@@ -187,7 +187,7 @@ def _whole(values: Iterable[bytes], run: bytes) -> dict[bytes, list[bytes | None
     for value in values:
         try:
             record = _RECORD.decode(value)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
         if record.run == run and 0 <= record.index < record.of:
             pieces = found.setdefault(record.chunk, [None] * record.of)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from halog.errors import VersionError
-from halog.ports import Coordinator, UnknownResult
+from halog.ports import Coordinator, UnknownResult, Versioned
 
 ATTEMPTS: Final = 10
 """Each fails only because somebody else was quicker, or because an answer was lost."""
@@ -23,12 +23,12 @@ def write(coordinator: Coordinator, path: str, data: bytes, version: int) -> int
 
 
 class WriteAttempt:
-    """A `WriteAttempt` has looked at a znode, and writes it only if it is still as it was then."""
+    """A `WriteAttempt` writes a znode only if it is still as it was `found`."""
 
-    def __init__(self, coordinator: Coordinator, path: str) -> None:
+    def __init__(self, coordinator: Coordinator, path: str, found: Versioned | None) -> None:
         self._coordinator = coordinator
         self._path = path
-        self.found = coordinator.get(path)
+        self.found = found
         self.failed = False
         """Was somebody else quicker, or did no answer come?"""
         self.unanswered = False
@@ -41,7 +41,8 @@ class WriteAttempt:
                 return self._coordinator.create(self._path, data)
             self._coordinator.set(self._path, data, self.found.version)
         except (VersionError, UnknownResult) as e:
-            self.failed, self.unanswered = True, isinstance(e, UnknownResult)
+            self.failed = True
+            self.unanswered = isinstance(e, UnknownResult)
             return False
         return True
 
@@ -53,7 +54,7 @@ def attempts(
     again only once reads are as new as the failure. Where they end by themselves, others were quicker each time, or no
     answer came."""
     for _ in range(most):
-        attempt = WriteAttempt(coordinator, path)
+        attempt = WriteAttempt(coordinator, path, coordinator.get(path))
         yield attempt
         if synced and attempt.failed:
             coordinator.sync(path)

@@ -12,6 +12,7 @@ import msgspec
 
 from halog.core.ids import Member
 from halog.errors import DuplicateNodeError
+from halog.metadata.znode_format import ZnodeFormat
 from halog.ports import Coordinator
 
 
@@ -38,7 +39,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
         return Member(self.name, self.incarnation)
 
 
-_INFO = msgspec.json.Decoder(NodeInfo)
+_INFO = ZnodeFormat(msgspec.json.Decoder(NodeInfo).decode, "is no registration of a node")
 
 
 def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
@@ -48,7 +49,7 @@ def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
     until = time.monotonic() + wait_s
     while not coordinator.create(path, data, ephemeral=True):
         found = coordinator.get(path)
-        holder = None if found is None else _INFO.decode(found.data)
+        holder = None if found is None else _INFO.decode(path, found.data)
         if holder is not None and holder.installation == info.installation and found is not None:
             coordinator.delete(path, found.version)
             continue
@@ -67,15 +68,15 @@ def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, Node
     """Return the registrations below `nodes/`."""
     infos = {}
     for name in names:
-        found = coordinator.get(f"nodes/{name}")
-        if found is not None:
-            infos[name] = _INFO.decode(found.data)
+        info = _INFO.read(coordinator, f"nodes/{name}")
+        if info is not None:
+            infos[name] = info
     return infos
 
 
 def is_registration(data: bytes, info: NodeInfo) -> bool:
     """Say whether this registration is the very one that `info` made."""
-    return _INFO.decode(data) == info
+    return _INFO.decode(f"nodes/{info.name}", data) == info
 
 
 def running(coordinator: Coordinator) -> set[Member]:

@@ -79,7 +79,7 @@ class ClosedBranch(msgspec.Struct, frozen=True):
 
 
 _RESTORE = ZnodeFormat(TolerantDecoder(RestoreRequest).decode, "is no restore")
-CLOSED = msgspec.json.Decoder(ClosedBranch)
+_CLOSED = ZnodeFormat(msgspec.json.Decoder(ClosedBranch).decode, "does not say where a branch ended")
 
 
 def restore_of(coordinator: Coordinator, partition: str) -> RestoreRequest | None:
@@ -154,7 +154,13 @@ def close(coordinator: Coordinator, partition: str, closed: ClosedBranch) -> Non
         raise CoordinatorError(f"znode closed/{partition} cannot be written: others write it, too", partition=partition)
 
 
+def closed_branch(coordinator: Coordinator, partition: str) -> ClosedBranch | None:
+    """Return the end of the branch that the site of this coordinator closed last. Raises CoordinatorError if it cannot
+    be read."""
+    return _CLOSED.read(coordinator, f"closed/{partition}", partition=partition)
+
+
 def closed_at(coordinator: Coordinator, partition: str) -> ChainState | None:
-    """Return where this site's branch ended when it was closed last."""
-    found = coordinator.get(f"closed/{partition}")
-    return None if found is None else CLOSED.decode(found.data).checkpoint.state
+    """Return where this site's branch ended when it was closed last. Raises CoordinatorError if it cannot be read."""
+    closed = closed_branch(coordinator, partition)
+    return None if closed is None else closed.checkpoint.state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.metadata.restore_requests import CLOSED
+from halog.metadata.restore_requests import closed_branch
 from halog.ports import TopicPartition
 from restore.branch import Side, read_on
 
@@ -16,10 +16,9 @@ def closed_side(remote: SiteAccess, here: str, partition: str, tp: TopicPartitio
     """Return the other site's whole branch, or why it may still grow. It is whole if no epoch was begun behind the one
     it was closed with. An epoch that was begun and not opened yet may still be opened. A branch that mirrors site
     `here` grows no more by itself."""
-    found = remote.coordinator.get(f"closed/{partition}")
-    if found is None:
+    closed = closed_branch(remote.coordinator, partition)
+    if closed is None:
         return f"site {remote.name} has not closed its branch"
-    closed = CLOSED.decode(found.data)
     end = remote.log.bounds(tp)[1]
     start = Side(remote.name, remote.log, tp, closed.checkpoint.state, closed.checkpoint.offset, closed.in_doubt)
     side = read_on(start, end)

@@ -108,7 +108,7 @@ class Plan(TolerantStruct, frozen=True):
         """Decode a plan; fields of newer versions are kept. CoordinatorError for anything else."""
         try:
             return _DECODER.decode(data if data[:1] == b"{" else zlib.decompress(data))
-        except (msgspec.MsgspecError, zlib.error) as e:
+        except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error) as e:
             raise CoordinatorError(f"znode {PATH} holds no plan: {e}") from e
 
 

@@ -73,7 +73,7 @@ def _adopt_left(tail: Tail, objects: ObjectTable, state: ChainState) -> None:
         datas = _RECORDS.decode(data)
         for record in datas:
             records.decode(record)
-    except (msgspec.MsgspecError, RecordFormatError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecordFormatError) as e:
         raise StoreError(f"what a stopped copy left cannot be read: {e}; delete the data directory") from e
     tail.adopt(datas, state)
     if not tail.run:
