@@ -28,7 +28,7 @@ class Diagnosis(NamedTuple):
 def silence(hosts: str, within_s: float = STEPS * LOOK_S) -> Diagnosis:
     """Look at every address, at all of them at once: one connection each, on which nothing is said."""
     addresses = hosts.partition("/")[0].split(",")
-    step_s, until = min(LOOK_S, within_s / STEPS), time.monotonic() + within_s
+    step_s = min(LOOK_S, within_s / STEPS)
     looks: dict[int, Diagnosis] = {}
 
     def look(at: int) -> None:
@@ -38,11 +38,11 @@ def silence(hosts: str, within_s: float = STEPS * LOOK_S) -> Diagnosis:
     threads = [threading.Thread(target=look, args=(at,), name="halog-zk-look", daemon=True) for at in numbers]
     for thread in threads:
         thread.start()
+    until = time.monotonic() + within_s + 2 * LOOK_S  # a machine that is busy itself is later
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()) + 2 * LOOK_S)  # a machine that is busy itself is later
-    late = [
-        Diagnosis(f"{address} cannot be reached in time", False) for address in addresses
-    ]  # its name is not resolved
+        thread.join(max(0.0, until - time.monotonic()))
+    # A look without an end: no resolver has said what the name stands for.
+    late = [Diagnosis(f"{address} cannot be reached in time", False) for address in addresses]
     found = [looks.get(at, late[at]) for at in numbers]
     return Diagnosis("; ".join(look.text for look in found), any(look.busy for look in found))
 
