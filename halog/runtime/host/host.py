@@ -80,6 +80,10 @@ def _told_nobody(partition: str, role: str) -> None:
 class Host:
     """A `Host` is the hosting half of a node; it implements what copies ask of their surroundings."""
 
+    members: Membership
+    """Who is up. It is known from `start` on, as is `_tail`."""
+    _tail: Tails
+
     def __init__(
         self,
         context: NodeContext,
@@ -118,16 +122,12 @@ class Host:
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
         self.leasing = LeaseRenewal(coordinator, self.copies, self.run)
-        self.renew_lease = self.leasing.renew
         self.producer = Producer(log, self.threads, context.closing, self._ended)
-        self.current_session = self.producer.session
-        self.end_session = self.producer.end
         self.log_questions = LogQuestions(log.bounds, self.producer.is_whole, telling.of_log)
         self.ask_log = self.log_questions.ask
         self._settling = settling
         self.spread = settling.spread
         self.ask_decision = settling.ask_decision
-        self.members: Membership
         self.pacing = ReadPace(self)
         self.placing = CopyPlacement(self)
         self.disk = Disk(store)
@@ -137,7 +137,6 @@ class Host:
         """Called after each batch of the log that was read."""
         self._roles_seen = roles_seen
         self._refreshing = TableRefresh(coordinator, self.table_seen)
-        self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
         self._ticks = 0
         self._collecting = threading.local()
@@ -226,6 +225,15 @@ class Host:
     def hosted(self) -> list[Copy]:
         """Return the copies that are here now."""
         return list(self.copies.values())
+
+    def renew_lease(self, copy: Copy, effect: fx.Renew) -> None:
+        self.leasing.renew(copy, effect)
+
+    def current_session(self) -> LogSession:
+        return self.producer.session()
+
+    def end_session(self, session: LogSession, why: str) -> None:
+        self.producer.end(session, why)
 
     def expect_delivery(self, *, soon: bool) -> None:
         self.deliveries.expect(SOON_S if soon else 0.0)
