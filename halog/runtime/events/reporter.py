@@ -131,6 +131,11 @@ class EventReporter:
         more = {"to": node}
         self.history.tell(LINE_WHOLE if whole else LINE_CUT, why, more=more, logged=node < self.history.node)
 
+    @property
+    def intruders(self) -> int:
+        """Return how many names of intruders are kept: those of the minute before the last one came."""
+        return len(self._refused)
+
     def intruder(self, name: str, why: str) -> None:
         """Report that somebody was refused. `name` is short, since it is kept."""
         now = self._clock()

@@ -138,7 +138,6 @@ def without_c(make: Make) -> Cluster:
     return cluster
 
 
-@pytest.mark.long
 def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make, control: Control) -> None:
     """All copies are on A and B; C gets its share under load. The first `apply` dies with kill -9, the next goes on."""
     cluster = without_c(make)

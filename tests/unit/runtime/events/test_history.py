@@ -401,8 +401,9 @@ def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond(
     telling = EventReporter(heard, lambda: now)  # type: ignore[arg-type]
     for n in range(telling_module.INTRUDERS + 30):
         telling.intruder(f"Z{n}", "it is unknown")
-    assert len(heard.told) == telling_module.INTRUDERS
+    assert len(heard.told) == telling.intruders == telling_module.INTRUDERS
     now += telling_module.INTRUDER_S
     telling.intruder("X", "it is unknown")
     telling.intruder("Y", "it is unknown")
     assert [more for _, _, more in heard.told[telling_module.INTRUDERS :]] == [{"untold": 30}, "Y"]
+    assert telling.intruders == 2
