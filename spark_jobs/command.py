@@ -20,6 +20,21 @@ from halog.errors import HalogError
 
 LOCAL: Final = "local[*]"
 
+spark_master_option: Final = click.option(
+    "--spark-master",
+    show_default=f"{LOCAL}; under spark-submit, its own",
+    metavar="URL",
+    help="The Spark cluster that the job runs on, as spark://master:7077.",
+)
+format_option: Final = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or one JSON document.",
+)
+
 
 def default_master() -> str:
     """Return this machine, or under spark-submit what spark-submit was told."""

@@ -21,7 +21,16 @@ from rich.table import Table
 from halog.config import Config
 from restore.merge import AGREED
 from restore.plan import Totals
-from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, stdout, told
+from spark_jobs.command import (
+    checkpoints,
+    default_master,
+    format_option,
+    run,
+    session,
+    spark_master_option,
+    stdout,
+    told,
+)
 from spark_jobs.comparison import MAX_OFFSETS, Comparison, ComparisonReport
 from spark_jobs.counted import Group, totals_of
 from spark_jobs.publishing import Publishing, PublishingOutcome
@@ -154,26 +163,21 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
     "--two-way/--three-way",
     "two_way",
     default=None,
-    help="Without the common ancestor, by the manual's rule; or with it.  [default: as the policy's `comparison` says]",
+    help="Objects are compared without the common ancestor, or with it.  [default: as the policy's `comparison` says]",
 )
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
     metavar="DIR",
     show_default="a temporary directory",
-    help="Where a job that was killed goes on from.",
+    help="The directory that a job which was killed goes on from, as /var/tmp/merge-1.",
 )
-@click.option(
-    "--spark-master",
-    show_default=f"{LOCAL}; under spark-submit, its own",
-    metavar="URL",
-    help="The Spark cluster it runs on.",
-)
+@spark_master_option
 @click.option(
     "--publish",
     "for_nodes",
     is_flag=True,
-    help="For the nodes of SOURCE, to merge by it; this site's branches must be closed.",
+    help="Hand what was found to the nodes of SOURCE, which merge by it. This site's branches must be closed.",
 )
 @click.option(
     "--partition", "names", multiple=True, metavar="NAME", help="Compare only this partition, as flights-0; repeatable."
@@ -183,16 +187,9 @@ def _three_way(site: Site, policy: str, said: bool | None) -> bool:
     type=click.IntRange(min=1),
     default=MAX_OFFSETS,
     show_default=True,
-    help="Records of one micro-batch, of each site.",
+    help="One micro-batch has so many records of each site at most.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or one JSON document.",
-)
+@format_option
 def command(
     config_path: Path,
     policy: str,

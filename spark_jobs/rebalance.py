@@ -22,7 +22,7 @@ from halog.errors import ConfigError
 from halog.runtime.remap import remap_request as wishes
 from halog.runtime.remap.remap_request import RemapProgress
 from spark_jobs import moving
-from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, told
+from spark_jobs.command import checkpoints, default_master, format_option, run, session, spark_master_option, told
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder
 from spark_jobs.mover import DryRun
 from spark_jobs.moving import MovingJob, MovingOutcome
@@ -69,26 +69,14 @@ JOB = "rebalance"
 @click.option(
     "--to-mapper", help='Count as if this placed keys: consistent_hash, or "module:callable" of [application] modules.'
 )
-@click.option(
-    "--spark-master",
-    show_default=f"{LOCAL}; under spark-submit, its own",
-    metavar="URL",
-    help="The Spark cluster it runs on.",
-)
+@spark_master_option
 @click.option(
     "--max-offsets",
     type=click.IntRange(min=1),
     help="The most rows of one micro-batch.",
     show_default=f"{MAX_OFFSETS}; with --move {moving.MAX_OFFSETS}",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or one JSON document.",
-)
+@format_option
 def command(
     config_path: Path,
     policy: str | None,
