@@ -71,9 +71,14 @@ NOBODY: Final = ("none", "null")
 """Words that stand for nobody, in any case of letters: on the command line, in tables, in documents."""
 
 
+def is_plain(text: str) -> bool:
+    """Say whether a text may become a part of topic and znode names."""
+    return NAME.match(text) is not None and text not in (".", "..")
+
+
 def wrong_name(text: str) -> str:
     """Return why a cluster, a site, a zone, a policy, a partition or a node cannot have this name; "": it can."""
-    if NAME.match(text) is None or text in (".", ".."):
+    if not is_plain(text):
         return f"the name {text[:110]!a} must be {NAMED} (it becomes topic and znode names)"
     if text.startswith("-"):
         return f"the name {text!r} begins with -, as the command line's options do"
@@ -222,7 +227,7 @@ def _node(key: str, node: NodeConfig) -> Problems:
     yield from address_problems(f"{key}.address", node.address)
     if node.votes < 0:
         yield f"{key}.votes", f"must not be negative, is {node.votes}"
-    if node.failure_domain and (NAME.match(node.failure_domain) is None or node.failure_domain in (".", "..")):
+    if node.failure_domain and not is_plain(node.failure_domain):
         yield f"{key}.failure_domain", f"must be {NAMED}, is {node.failure_domain[:110]!r}"
 
 
