@@ -3,8 +3,7 @@
 A `MemoryTree`, a `MemoryCoordinator`, a `MemoryBroker` and a `MemoryChannel` have `faults` each: of all that use the
 tree or the broker, or of the one node whose session or channel it is. An operation has the name that it has in its port
 (`set`, `bounds`, `request`). What it is about tells operations of one name apart: a znode's path, a topic's partition
-(or the name of a topic), the address and the frame
-of a request.
+(or the name of a topic), the address and the frame of a request.
 
     cluster.tree.faults.fail("set", UnknownResult("no answer"), "partitions/p-0", lands=True, times=1)
     with cluster.broker.faults.fail("bounds", LogError("busy")):

@@ -180,9 +180,11 @@ def _function(config: Config, policy: str, where: str) -> MapperFunction:
         )
     found: Any = import_module(config, module_name)
     try:
+        at = f"module {module_name}"
         for part in path.split("."):
             if (found := getattr(found, part, _ABSENT)) is _ABSENT:
-                raise ValueError(f"module {module_name} has no attribute {part!r}")
+                raise ValueError(f"{at} has no attribute {part!r}")
+            at = part
             if isinstance(found, ModuleType):
                 raise ValueError(f"{part} is a module; name a callable of {module_name} itself")
         if not callable(found):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class MergePaces(NamedTuple):
-    """Holds the paces of the restores on one node, in seconds."""
+    """Holds the paces of the restores on one node. Those that end with `_s` are in seconds."""
 
     look_s: float = 0.3
     """It is looked this often whether a restore is asked for."""

@@ -12,7 +12,7 @@ from restore.touched import MOST
 
 
 class SitePaces(NamedTuple):
-    """Holds the paces of what one node does about other sites, in seconds."""
+    """Holds the paces of what one node does about other sites. Those that end with `_s` are in seconds."""
 
     home_s: float = 30.0
     """Nodes of a home site that start at the same time have so long: each of them is up in some seconds."""
