@@ -31,7 +31,8 @@ class ZnodeFormat(Generic[T]):
 
     def read(self, coordinator: Coordinator, path: str, **evidence: object) -> T | None:
         """Return what stands there; None: nothing. Raises CoordinatorError as `decode`."""
-        return self.read_version(coordinator, path, **evidence)[0]
+        found = coordinator.get(path)
+        return None if found is None else self.decode(path, found.data, **evidence)
 
     def read_version(self, coordinator: Coordinator, path: str, **evidence: object) -> tuple[T | None, int]:
         """Return what stands there, and the znode's version; (None, -1): nothing. Raises CoordinatorError as
