@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
+import msgspec
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 
@@ -21,6 +22,7 @@ from halog.backend import CommittedObject
 from halog.core.ids import Member
 from halog.core.table.table import PartitionTable
 from halog.errors import HalogError
+from halog.metadata.nodes import NodeInfo
 from halog.runtime.node.open import RunningNode
 from halog.runtime.rpc import frames
 from halog.schema.registry import DEFAULT, Registry
@@ -319,10 +321,9 @@ class Cluster:
 
     def registered(self) -> dict[str, int]:
         """Registered hosting nodes with their incarnations."""
-        from halog.metadata.nodes import _INFO
-
         found = {n: self.znode(f"nodes/{n}") for n in self.nodes}
-        return {n: _INFO.decode(data).incarnation for n, data in found.items() if data is not None}
+        infos = {n: msgspec.json.decode(data, type=NodeInfo) for n, data in found.items() if data is not None}
+        return {n: info.incarnation for n, info in infos.items()}
 
     # --- asking nodes ---
 
