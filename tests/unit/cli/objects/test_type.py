@@ -198,6 +198,7 @@ def test_what_is_in_doubt_counts_as_an_object_until_it_is_decided(
     client = site.start("client-1", wider)
     tx = client.transaction()
     tx.begin()
+    assert tx.id is not None
     if change == "update":
         tx.get(new, keys[0]).label = "y"
     else:
