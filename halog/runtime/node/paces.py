@@ -16,6 +16,8 @@ class Paces(NamedTuple):
     sites: SitePaces = SitePaces()
     merges: MergePaces = MergePaces()
     remote: RemotePaces = RemotePaces()
+    again_s: float = 0.2
+    """Pause before a start that got no answer is tried again."""
 
 
 PACES: Final = Paces()
