@@ -42,7 +42,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -80,14 +80,23 @@ logger = logging.getLogger("halog.snapshots")
 
 T = TypeVar("T")
 
-CHUNK, CHUNK_BYTES = 2_000, 16_000_000
-"""Objects per Kafka transaction, and their bytes: an open one hides its rows from readers, so it must be short."""
 
-BLOCK = 1_000
-"""Lsns per outcome block: so many transaction ids, but for a merge, whose one lsn has many."""
+class SnapshotSizes(NamedTuple):
+    """Says how much of a snapshot is in one row, in one transaction, and in the topic."""
 
-IDS = 20_000
-"""Transaction ids per row of a block: half of what brokers take by default."""
+    chunk: int = 2_000
+    """Objects per Kafka transaction: an open one hides its rows from readers, so it must be short."""
+    chunk_bytes: int = 16_000_000
+    """Bytes of these objects."""
+    block: int = 1_000
+    """Lsns per outcome block: so many transaction ids, but for a merge, whose one lsn has many."""
+    ids: int = 20_000
+    """Transaction ids per row of a block: half of what brokers take by default."""
+    keep: int = KEEP
+    """Lsns whose outcomes are kept."""
+
+
+SIZES: Final = SnapshotSizes()
 
 _BLOCK = struct.Struct(">Q")
 
@@ -133,8 +142,10 @@ class Snapshots:
         cluster: str,
         policy: Policy,
         mirrors: Mirrors | None = None,
+        sizes: SnapshotSizes = SIZES,
     ) -> None:
         """Take and restore for one node. `mirrors` says who mirrors what; without it there are no other sites."""
+        self._sizes = sizes
         self.log = log
         self.coordinator = coordinator
         self.cluster = cluster
@@ -229,7 +240,7 @@ class Snapshots:
 
     def _forget(self, copy: Copy, position: StoredPosition) -> list[Item]:
         lsn = position.state.lsn
-        return [*copy.objects.forget_tombstones(lsn), *copy.objects.forget_outcomes(lsn - KEEP)]
+        return [*copy.objects.forget_tombstones(lsn), *copy.objects.forget_outcomes(lsn - self._sizes.keep)]
 
     def _changes(self, copy: Copy, view: Snapshot, dirty: set[bytes] | None, since: int) -> Iterator[Keyed]:
         """Yield objects and outcomes above lsn `since`, as the state topic holds them."""
@@ -253,16 +264,18 @@ class Snapshots:
         yield from self._outcome_blocks(copy, view, since)
 
     def _outcome_blocks(self, copy: Copy, view: Snapshot, since: int) -> Iterator[Keyed]:
-        first = since // BLOCK * BLOCK
+        size = self._sizes.block
+        first = since // size * size
         items = copy.objects.outcomes_between(view, max(0, first - 1))
-        for block, group in itertools.groupby(items, key=lambda item: item[0] // BLOCK):
-            for n, some in enumerate(_batched(group, IDS)):
+        for block, group in itertools.groupby(items, key=lambda item: item[0] // size):
+            for n, some in enumerate(_batched(group, self._sizes.ids)):
                 more = bytes((n,)) if n else b""
                 yield OUTCOMES + _BLOCK.pack(block) + more, b"".join(PAIR.pack(lsn, tx) for lsn, tx in some), {}
 
     def _expired_blocks(self, since: int, lsn: int) -> Iterator[Keyed]:
         """Yield the blocks that the marker at `lsn` does without and the one before, at `since`, did not."""
-        for block in range(max(0, since - KEEP) // BLOCK, max(0, lsn - KEEP) // BLOCK):
+        keep, size = self._sizes.keep, self._sizes.block
+        for block in range(max(0, since - keep) // size, max(0, lsn - keep) // size):
             yield OUTCOMES + _BLOCK.pack(block), None, {}
 
     def _check(self, copy: Copy, position: StoredPosition) -> None:
@@ -315,7 +328,7 @@ class Snapshots:
     def _write(self, copy: Copy, changes: Iterator[Keyed]) -> None:
         """Write in chunks, and read each back before it counts."""
         tp = self._tp(copy)
-        for chunk in pieces(changes, _size_of, CHUNK_BYTES, CHUNK):
+        for chunk in pieces(changes, _size_of, self._sizes.chunk_bytes, self._sizes.chunk):
             start = self.log.bounds(tp)[1]
             self._checked_writer(copy).write(tp, chunk)
             seen = dict(self.log.read_keyed(tp, start))

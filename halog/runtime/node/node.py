@@ -116,7 +116,7 @@ class Runtime:
         )
         settling = DecisionDelivery(self.ballots)
         self.host: Host | None = make_host(
-            config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen
+            config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen, paces
         )
         counting = LoadCounter(self.host)
         self._offer(config, run, places, execute, counting)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from halog.runtime.client.two_phase import ABORT_S
+from halog.runtime.host.snapshotter import SnapshotSizes
 from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.placement.auto_rebalance import RebalancePaces
 from halog.runtime.rpc.remote_sites import RemotePaces
@@ -19,6 +20,7 @@ class Paces(NamedTuple):
     merges: MergePaces = MergePaces()
     remote: RemotePaces = RemotePaces()
     rebalance: RebalancePaces = RebalancePaces()
+    snapshots: SnapshotSizes = SnapshotSizes()
     abort_s: float = ABORT_S
     """The abort of a transaction over several partitions is offered to the first of them for so long."""
     again_s: float = 0.2

@@ -11,8 +11,8 @@ import pytest
 from halog.adapters.memory import MemoryStore
 from halog.core.log.chain import ChainState
 from halog.errors import LogError, RefusedError
-from halog.runtime.host import snapshotter as snapshots
-from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.host.snapshotter import Snapshots, SnapshotSizes
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.store.object_table import ObjectTable
 from halog.testing.cluster import Cluster
@@ -20,8 +20,13 @@ from tests.unit.counting import REGISTRY, Counter
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(2, partitions=1, registry=REGISTRY) as cluster:
+def paces() -> Paces:
+    return PACES
+
+
+@pytest.fixture
+def cluster(paces: Paces) -> Iterator[Cluster]:
+    with Cluster(2, partitions=1, registry=REGISTRY, paces=paces) as cluster:
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))
         yield cluster
@@ -94,11 +99,8 @@ def test_a_snapshot_goes_on_with_no_other_writer_than_it_was_begun_with(
 
 
 @pytest.mark.feature("N4")
-def test_outcomes_too_old_to_be_asked_for_leave_the_topic_whole(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "KEEP", 10)
-    monkeypatch.setattr(snapshots, "BLOCK", 2)
+@pytest.mark.parametrize("paces", [Paces(snapshots=SnapshotSizes(block=2, keep=10))])
+def test_outcomes_too_old_to_be_asked_for_leave_the_topic_whole(cluster: Cluster) -> None:
     name = cluster.active_for(Counter, "c")
     for turn in range(4):
         for i in range(15):
