@@ -149,12 +149,17 @@ class Cluster:
         self.settle(seconds)
         return self
 
+    def close_clients(self) -> None:
+        """Close all clients, while nodes go on."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
     def close(self) -> None:
         """Close all clients and nodes; do nothing in a forked child, where they belong to the parent."""
         if os.getpid() != self._pid:
             return
-        for client in self._clients:
-            client.close()
+        self.close_clients()
         for disk in self.disks.values():
             disk.heal()
         for name in list(self.running):

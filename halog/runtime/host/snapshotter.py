@@ -155,7 +155,8 @@ class Snapshots:
         self._marked: dict[str, KnownMarker] = {}
         self.mirrors = mirrors
 
-    def _tp(self, copy: Copy) -> TopicPartition:
+    def state_tp(self, copy: Copy) -> TopicPartition:
+        """Return where the copy's state topic is."""
         return TopicPartition(self._state_topic(copy.core.state.table.policy), copy.tp.partition)
 
     # --- taking ---
@@ -165,17 +166,17 @@ class Snapshots:
         for copy in copies:
             try:
                 if not (copy.serving or self._mirrored(copy)):
-                    self._retire(copy)
+                    self.retire(copy)
                 elif self._due(copy) and self._is_taker(copy):
                     self.take(copy)
             except (HalogError, UnknownResult) as e:
                 logger.warning("no snapshot of %s this time: %s", copy.name, e)
-                self._retire(copy)
+                self.retire(copy)
             except Exception:  # of this copy only
                 logger.exception("no snapshot of %s this time", copy.name)
-                self._retire(copy)
+                self.retire(copy)
 
-    def _retire(self, copy: Copy) -> None:
+    def retire(self, copy: Copy) -> None:
         """Stop counting: nothing is to be taken here (any more). Whoever takes the next one starts from the marker."""
         copy.objects.dirty = None
         self._marked.pop(copy.name, None)
@@ -206,7 +207,7 @@ class Snapshots:
     def _since(self, copy: Copy) -> int:
         """Return the lsn up to which the state topic is complete: everything above it is to be written."""
         mark = self._known_marker(copy).mark
-        if mark.lsn and self.log.bounds(self._tp(copy))[1] < mark.end:
+        if mark.lsn and self.log.bounds(self.state_tp(copy))[1] < mark.end:
             logger.warning("the state topic of %s was created again: everything is written to it", copy.name)
             copy.objects.dirty = None
             return 0
@@ -295,7 +296,7 @@ class Snapshots:
         found = self._read_mark(copy)
         mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
         self._marked[copy.name] = KnownMarker(mark, time.monotonic())
-        marked = marked_up_to(self.log, self._tp(copy), mark, position.state.log_id)
+        marked = marked_up_to(self.log, self.state_tp(copy), mark, position.state.log_id)
         if marked > position.next_offset:
             raise RefusedError(
                 f"this copy of {copy.name} is behind its snapshot: that goes on from offset {marked}, and this copy "
@@ -327,7 +328,7 @@ class Snapshots:
 
     def _write(self, copy: Copy, changes: Iterator[Keyed]) -> None:
         """Write in chunks, and read each back before it counts."""
-        tp = self._tp(copy)
+        tp = self.state_tp(copy)
         for chunk in pieces(changes, _size_of, self._sizes.chunk_bytes, self._sizes.chunk):
             start = self.log.bounds(tp)[1]
             self._checked_writer(copy).write(tp, chunk)
@@ -336,7 +337,7 @@ class Snapshots:
                 raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
 
     def _mark(self, copy: Copy, position: StoredPosition, since: int, ledger: Ledger) -> None:
-        tp = self._tp(copy)
+        tp = self.state_tp(copy)
         lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy).mark
         self._write(copy, ledger_rows.keyed(lsn, rows))
         form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT

@@ -46,7 +46,7 @@ def put(cluster: Cluster, value: int) -> None:
 def state(cluster: Cluster, name: str) -> dict[bytes, bytes | None]:
     """The state topic as a restore would see it."""
     taker, copy = on(cluster, name)
-    return dict(taker.log.read_keyed(taker._tp(copy)))
+    return dict(taker.log.read_keyed(taker.state_tp(copy)))
 
 
 @pytest.mark.feature("N4", "R1")
@@ -87,7 +87,7 @@ def test_a_snapshot_goes_on_with_no_other_writer_than_it_was_begun_with(
     real = taker._changes
 
     def retired(*args: Any) -> Any:
-        taker._retire(copy)
+        taker.retire(copy)
         cluster.node(old).runtime.operators.hand_over("test-0", new)
         put(cluster, 2)
         Snapshots.take(*on(cluster, new))
@@ -134,7 +134,7 @@ def test_a_key_deleted_and_created_again_is_in_the_state_topic(cluster: Cluster,
     with cluster.client().transaction() as tx:
         again = tx.ref(tx.create(Counter("c"))).raw
     if not counting:
-        taker._retire(copy)
+        taker.retire(copy)
     taker.take(copy)
     (stored,) = [v for k, v in state(cluster, name).items() if k[:1] == b"k"]
     assert stored is not None
@@ -151,13 +151,13 @@ def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) 
     for _ in range(5):
         put(cluster, 1)
         taker.take(copy)
-    topic = taker._tp(copy).topic
+    topic = taker.state_tp(copy).topic
     for forgetful in (False, True):  # the node that took it, and one that only reads ZooKeeper
         cluster.broker._topics.pop(topic)
         cluster.broker.ensure(topic, 1, True)
         put(cluster, 2)
         if forgetful:
-            taker._retire(copy)
+            taker.retire(copy)
         taker.take(copy)
         assert sum(k[:1] == b"k" for k in state(cluster, name)) == 2
 
@@ -170,12 +170,12 @@ def test_a_mark_of_another_format_counts_as_none(cluster: Cluster, mark: bytes) 
         tx.create(Counter("d"))
     taker, copy = on(cluster, cluster.active_for(Counter, "c"))
     taker.take(copy)
-    path, tp = taker._path(copy), taker._tp(copy)
+    path, tp = taker._path(copy), taker.state_tp(copy)
     found = taker.coordinator.get(path)
     assert found is not None
     lsn = int(found.data.split()[0])
     taker.coordinator.set(path, mark % lsn, found.version)
-    taker._retire(copy)
+    taker.retire(copy)
     end = taker.log.bounds(tp)[1]
     put(cluster, 5)
     taker.take(copy)
@@ -201,7 +201,7 @@ def test_a_snapshot_of_another_format_is_not_restored(cluster: Cluster, changed:
     taker.take(copy)
     marker = state(cluster, copy.node.me.node)[b"p"]
     assert marker is not None
-    taker._writer(copy).write(taker._tp(copy), [(b"p", changed(marker), {})])
+    taker._writer(copy).write(taker.state_tp(copy), [(b"p", changed(marker), {})])
     fresh = Fresh(cluster)
     assert fresh.restore() == 0, "it is read from the log"
     assert list(fresh.store.scan(b"")) == []

@@ -159,7 +159,7 @@ def test_what_the_state_topic_does_not_hold_though_it_was_committed_is_no_snapsh
     mark, real, writes = taker.coordinator.get(path), MemoryBroker.write, []
 
     def torn(self: MemoryBroker, tp: TopicPartition, items: list[Any], *, marker: bool = False) -> Any:
-        if tp == taker._tp(copy):
+        if tp == taker.state_tp(copy):
             writes.append(items)
             if len(writes) == at + 1:
                 items = [] if lost == "all" else items[1:]
