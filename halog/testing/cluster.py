@@ -40,7 +40,7 @@ from halog.config import (
 from halog.core.roles import Role
 from halog.core.table.table import PartitionTable
 from halog.errors import UnreachableError
-from halog.runtime.node.open import RunningNode, node
+from halog.runtime.node.open import RunningNode, open_node
 from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.support.adapters import Adapters, SiteAccess
 from halog.schema.registry import DEFAULT, Registry
@@ -149,12 +149,17 @@ class Cluster:
         self.settle(seconds)
         return self
 
+    def close_clients(self) -> None:
+        """Close all clients, while nodes go on."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
     def close(self) -> None:
         """Close all clients and nodes; do nothing in a forked child, where they belong to the parent."""
         if os.getpid() != self._pid:
             return
-        for client in self._clients:
-            client.close()
+        self.close_clients()
         for disk in self.disks.values():
             disk.heal()
         for name in list(self.running):
@@ -177,7 +182,7 @@ class Cluster:
                 self._reach,
             )
 
-        opened = node(self.config, name, registry=self.registry, adapters=adapters, paces=self._paces)
+        opened = open_node(self.config, name, self._paces, registry=self.registry, adapters=adapters)
         self.running[name] = NodeHandle(opened, gate, coordinator, channel)
 
     def _channel(self) -> MemoryChannel:
@@ -220,9 +225,8 @@ class Cluster:
             lined: Any = _SiteChannel(self._channel(), self._is_cut)
             return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), lined, None, self._reach)
 
-        opened = node(
-            self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters, paces=self._paces
-        )
+        name = f"client-{len(self._clients)}"
+        opened = open_node(self.config, name, self._paces, registry=self.registry, adapters=adapters)
         self._clients.append(opened)
         return opened
 

@@ -2,7 +2,7 @@
 
 A load is not one transaction: each chunk is one, and loaded chunks stay when a later one fails. Objects given to it
 stay plain: they are bound to no transaction. The caller's thread encodes, a few threads wait for the log; both are
-bounded, so an endless iterable needs no more memory than a short one.
+bounded, so an endless iterable needs no more memory than a short one, and a thousand partitions no more than sixty.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from halog.errors import (
 from halog.schema.placed import new_object
 from halog.transactions import work_set as work
 from halog.transactions.entry import encode
+from halog.transactions.gathered import ROOM_BYTES, Gathered
 from halog.transactions.space import Space
 
 BATCH: Final = 500
@@ -68,15 +69,17 @@ def load(
     batch: int = BATCH,
     duplicates: Duplicates = "raise",
     progress: Callable[[int], None] | None = None,
+    room: int = ROOM_BYTES,
 ) -> Loaded:
     """Create all objects, `batch` to a commit (D1). `progress(n)` is called with the number of objects loaded so far.
+    What is gathered for commits of all partitions has this `room` in memory; beyond it the fullest go early.
 
     Keys that exist are left alone; at the end DuplicateKeyError names them, or with `duplicates="skip"` the summary
     does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError, RecordTooLargeError. What
     was loaded stays, and the error says how much (`loaded` in its evidence). Where one object is to blame, `number` is
     its place among those given, from 1.
     """
-    loader = _Loader(space, batch, progress)
+    loader = _Loader(space, batch, progress, room)
     done = loader.run(objects)
     if done.duplicate_count and duplicates == "raise":
         names = ", ".join(done.duplicates[:3])
@@ -108,7 +111,7 @@ class _Chunk:
 
 
 class _Loader:
-    def __init__(self, space: Space, batch: int, progress: Callable[[int], None] | None) -> None:
+    def __init__(self, space: Space, batch: int, progress: Callable[[int], None] | None, room: int) -> None:
         if batch < 1:
             raise FieldTypeError(f"batch must be at least 1, not {batch}")
         self.space = space
@@ -117,6 +120,8 @@ class _Loader:
         self.objects = self.commits = self.duplicate_count = 0
         self.names: list[str] = []
         self.error: BaseException | None = None
+        self._chunks: dict[Place | str, _Chunk] = {}
+        self._gathered = Gathered[Place | str](room)
         self._lock = threading.Lock()
         self._free = threading.Semaphore(2 * COMMITS_IN_FLIGHT)
 
@@ -151,7 +156,7 @@ class _Loader:
         mapped, new_reference = backend.mapped, backend.new_reference
         whole = mapped.changing or mapped.listed
         place_of: Callable[[str, bytes], Place | str] = backend.place_of if whole else backend.partition_of
-        chunks: dict[Place | str, _Chunk] = {}
+        chunks, gathered = self._chunks, self._gathered
         batch, most = self.batch, min(CHUNK_BYTES, self.space.max_record_bytes // 5)
         try:
             for number, obj in enumerate(objects, 1):
@@ -169,7 +174,7 @@ class _Loader:
                     self._duplicate(index_key)
                     continue
                 if chunk is not None and chunk.size + size > 2 * most:
-                    self._submit(pool, chunk)
+                    self._send(pool, [at])
                     chunk = None
                 if chunk is None:
                     place = at if isinstance(at, Place) else Place(at, mapped.versions.get(at, 0))
@@ -177,20 +182,22 @@ class _Loader:
                 chunk.writes[index_key] = Write(CREATE, new_reference().to_bytes(), index_key, value, -1)
                 chunk.numbers[index_key] = number
                 chunk.size += size
-                if chunk.size >= most or len(chunk.writes) >= batch:
-                    del chunks[at]
-                    self._submit(pool, chunk)
+                too_much = gathered.add(at, size)
+                full = chunk.size >= most or len(chunk.writes) >= batch
+                if full or too_much:
+                    self._send(pool, [at] if full else gathered.fullest())
                 if self.error is not None:
                     return
         except BaseException as error:
             self._fail(error)
             return
-        for chunk in chunks.values():
-            self._submit(pool, chunk)
+        self._send(pool, list(chunks))
 
-    def _submit(self, pool: ThreadPoolExecutor, chunk: _Chunk) -> None:
-        self._free.acquire()
-        pool.submit(self._store, chunk).add_done_callback(self._stored)
+    def _send(self, pool: ThreadPoolExecutor, places: list[Place | str]) -> None:
+        for at in places:
+            self._gathered.sent(at)
+            self._free.acquire()
+            pool.submit(self._store, self._chunks.pop(at)).add_done_callback(self._stored)
 
     # --- the pool's threads ---
 

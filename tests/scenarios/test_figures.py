@@ -31,6 +31,7 @@ import halog
 from halog.config import PolicyConfig, TimingConfig, ZoneConfig, ZoneQuorumConfig
 from halog.config.static import StaticPartition
 from halog.errors import AvailabilityError, ZoneQuorumError
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.support.clock import monotonic_ms
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
@@ -65,8 +66,8 @@ class EastVisit:
 
 
 @contextmanager
-def running(nodes: int, policies: dict[str, PolicyConfig], **config: Any) -> Iterator[Cluster]:
-    cluster = Cluster(nodes, registry=TYPES)
+def running(nodes: int, policies: dict[str, PolicyConfig], paces: Paces = PACES, **config: Any) -> Iterator[Cluster]:
+    cluster = Cluster(nodes, registry=TYPES, paces=paces)
     usual = {"zones": {"all": ZoneConfig(cluster.names)}, "bindings": {"*": next(iter(policies))}, "timing": TIMING}
     cluster.config = replace(cluster.config, policies=policies, **{**usual, **config}).validate()
     with cluster:

@@ -9,13 +9,16 @@ import pytest
 
 from halog.config import ApplicationConfig, PolicyConfig, TimingConfig
 from halog.config.static import StaticPartition
+from halog.runtime.node.paces import Paces
 from halog.runtime.placement import auto_rebalance as rebalancing
+from halog.runtime.placement.auto_rebalance import RebalancePaces
 from halog.testing.cluster import Cluster, wait_until
 from mappers import ConsistentHash
 from tests.scenarios.test_figures import TYPES, Order, active, change, copies, per_partition, running
 
 pytestmark = pytest.mark.timeout(120)
 
+OFTEN = Paces(rebalance=RebalancePaces(look_s=0.05))
 SOON = TimingConfig(call_deadline_ms=5_000, join_settle_ms=50, replace_after_ms=300)
 
 
@@ -47,14 +50,11 @@ def actives(cluster: Cluster) -> Count[str]:
 
 
 @pytest.mark.feature("P2", "P13", "P6")
-def test_figure_2_round_robin_goes_over_three_nodes_and_over_a_fourth_when_it_is_added(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_figure_2_round_robin_goes_over_three_nodes_and_over_a_fourth_when_it_is_added() -> None:
     """Each of three nodes gets a third. D is added, nobody says a word: it gets its share of what there is, and each of
     the four a quarter of what comes."""
-    monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
     policy = PolicyConfig("all", 12, sync_replicas=1, mapper="round_robin")
-    with running(4, {"turns": policy}, timing=SOON) as cluster:
+    with running(4, {"turns": policy}, OFTEN, timing=SOON) as cluster:
         cluster.kill("D")
         wait_until(lambda: actives(cluster) == dict.fromkeys("ABC", 4), "the partitions are on three nodes", 30)
         create(cluster, 0, 90)
@@ -84,13 +84,14 @@ def test_figure_3_what_is_odd_is_on_a_and_what_is_even_on_b_also_when_a_node_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks, real = list[str](), rebalancing.AutoRebalance.turn
-    monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
     monkeypatch.setattr(
         rebalancing.AutoRebalance, "turn", lambda self, w: (looks.append(self._members.me.node), real(self, w))
     )
     places = {"Odd": StaticPartition(("A",)), "Even": StaticPartition(("B",))}
     policy = PolicyConfig("all", kind="static", static=places, sync_replicas=0, mapper=f"{__name__}:by_parity")
-    with running(3, {"fixed": policy}, timing=SOON, application=ApplicationConfig(modules=(__name__,))) as cluster:
+    with running(
+        3, {"fixed": policy}, OFTEN, timing=SOON, application=ApplicationConfig(modules=(__name__,))
+    ) as cluster:
         cluster.kill("C")
         create(cluster, 0, 20)
         assert by_node(cluster) == {"A": 10, "B": 10}

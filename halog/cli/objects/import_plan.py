@@ -38,6 +38,7 @@ from halog.runtime.keys.key_owners import Owner
 from halog.runtime.rpc.pages import ITEM_BYTES
 from halog.runtime.rpc.result_errors import object_too_large
 from halog.schema import ForeignType
+from halog.transactions.gathered import ROOM_BYTES, Gathered
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -275,13 +276,24 @@ def _present(connection: ClusterConnection, group: Sequence[Item]) -> dict[int, 
 # --- writing ---
 
 
-def batches(connection: ClusterConnection, plan: ImportPlan) -> Iterator[tuple[int, Mapping[str, Work]]]:
-    """Yield the transactions that create what the plan says, place by place as they fill: how many objects, and the
-    works by partition. MapperError, ConfigError of a mapper that is asked at create."""
+def batches(
+    connection: ClusterConnection, plan: ImportPlan, room: int = ROOM_BYTES
+) -> Iterator[tuple[int, Mapping[str, Work]]]:
+    """Yield the transactions that create what the plan says, place by place as they fill, the fullest early where all
+    together need more memory than `room`: how many objects, and the works by partition. MapperError, ConfigError of a
+    mapper that is asked at create."""
     spreading, owners = ObjectSpread(connection), dict[Place, Owner]()
     most = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
     pending: dict[Place, list[Write]] = {}
     sizes: dict[Place, int] = {}
+    gathered = Gathered[Place](room)
+
+    def sent(place: Place) -> tuple[int, Mapping[str, Work]]:
+        gathered.sent(place)
+        del sizes[place]
+        writes = pending.pop(place)
+        return len(writes), spreading.spread(place, owners[place], writes)
+
     for item in items(connection, plan.source):
         if item.number in plan.skipped:
             continue
@@ -289,15 +301,13 @@ def batches(connection: ClusterConnection, plan: ImportPlan) -> Iterator[tuple[i
         size = len(write.key) + len(write.value or b"") + ITEM_BYTES
         place = item.place
         owners[place] = item.owner
-        waiting = pending.setdefault(place, [])
-        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[place] + size > most):
-            yield len(waiting), spreading.spread(place, item.owner, waiting)
-            waiting = pending[place] = []
-            sizes[place] = 0
-        waiting.append(write)
+        if place in pending and (len(pending[place]) >= BATCH_OBJECTS or sizes[place] + size > most):
+            yield sent(place)
+        pending.setdefault(place, []).append(write)
         sizes[place] = sizes.get(place, 0) + size
-    for place, waiting in pending.items():
-        yield len(waiting), spreading.spread(place, owners[place], waiting)
+        if gathered.add(place, size):
+            yield from map(sent, gathered.fullest())
+    yield from map(sent, list(pending))
 
 
 def _write(connection: ClusterConnection, item: Item, plan: ImportPlan) -> Write:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, wait
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -52,9 +53,11 @@ thousand transactions a second."""
 STEP_S = 2.0
 """A participant is asked for so long in one go; between two goes it is checked whether another one has refused."""
 
-ABORTS_EACH, ABORTS, ABORT_S = 2, 32, 1.0
-"""The same limits for aborts, and how long one is offered to the first partition. Participants in doubt ask for it
-themselves."""
+ABORTS_EACH, ABORTS = 2, 32
+"""The same limits for aborts."""
+
+ABORT_S: Final = 1.0
+"""An abort is offered to the first partition for so long. Participants in doubt ask for it themselves."""
 
 
 SWITCHES_S, LOOK_S = 2.0, 0.02
@@ -82,7 +85,10 @@ class TwoPhaseCommits:
         waits: Callable[[str], bool],
         commits: Commits,
         doubt_s: float,
+        abort_s: float = ABORT_S,
     ) -> None:
+        """Make what commits over several partitions. `abort_s`: see ABORT_S."""
+        self._abort_s = abort_s
         self._asker = asker
         self._ballots = ballots
         self._waits = waits
@@ -246,8 +252,8 @@ class TwoPhaseCommits:
 
     def _abort(self, last: frames.PrepareRequest) -> None:
         """Ask the first partition to abort, so that no participant is in doubt for long."""
-        abort = _aborting(last)
-        self._aborts.go(last.first, last.tx, lambda: attempt(self._ballots, abort, ABORT_S, _site(last)) is not None)
+        ask = partial(attempt, self._ballots, _aborting(last), self._abort_s, _site(last))
+        self._aborts.go(last.first, last.tx, lambda: ask() is not None)
 
     # --- the decision ---
 
@@ -279,7 +285,7 @@ class TwoPhaseCommits:
     def _settled(self, last: frames.PrepareRequest, error: HalogError, open_: OpenCommit) -> int:
         """Return the lsn of the commit if it has happened; raise `error` if it has not and will not."""
         try:
-            outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S, _site(last))
+            outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + self._abort_s, _site(last))
         except HalogError:
             outcome, lsn = "", 0
         if outcome == COMMITTED:

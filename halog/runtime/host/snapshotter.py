@@ -42,7 +42,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -80,14 +80,23 @@ logger = logging.getLogger("halog.snapshots")
 
 T = TypeVar("T")
 
-CHUNK, CHUNK_BYTES = 2_000, 16_000_000
-"""Objects per Kafka transaction, and their bytes: an open one hides its rows from readers, so it must be short."""
 
-BLOCK = 1_000
-"""Lsns per outcome block: so many transaction ids, but for a merge, whose one lsn has many."""
+class SnapshotSizes(NamedTuple):
+    """Says how much of a snapshot is in one row, in one transaction, and in the topic."""
 
-IDS = 20_000
-"""Transaction ids per row of a block: half of what brokers take by default."""
+    chunk: int = 2_000
+    """Objects per Kafka transaction: an open one hides its rows from readers, so it must be short."""
+    chunk_bytes: int = 16_000_000
+    """Bytes of these objects."""
+    block: int = 1_000
+    """Lsns per outcome block: so many transaction ids, but for a merge, whose one lsn has many."""
+    ids: int = 20_000
+    """Transaction ids per row of a block: half of what brokers take by default."""
+    keep: int = KEEP
+    """Lsns whose outcomes are kept."""
+
+
+SIZES: Final = SnapshotSizes()
 
 _BLOCK = struct.Struct(">Q")
 
@@ -133,8 +142,10 @@ class Snapshots:
         cluster: str,
         policy: Policy,
         mirrors: Mirrors | None = None,
+        sizes: SnapshotSizes = SIZES,
     ) -> None:
         """Take and restore for one node. `mirrors` says who mirrors what; without it there are no other sites."""
+        self._sizes = sizes
         self.log = log
         self.coordinator = coordinator
         self.cluster = cluster
@@ -144,7 +155,8 @@ class Snapshots:
         self._marked: dict[str, KnownMarker] = {}
         self.mirrors = mirrors
 
-    def _tp(self, copy: Copy) -> TopicPartition:
+    def state_tp(self, copy: Copy) -> TopicPartition:
+        """Return where the copy's state topic is."""
         return TopicPartition(self._state_topic(copy.core.state.table.policy), copy.tp.partition)
 
     # --- taking ---
@@ -154,17 +166,17 @@ class Snapshots:
         for copy in copies:
             try:
                 if not (copy.serving or self._mirrored(copy)):
-                    self._retire(copy)
+                    self.retire(copy)
                 elif self._due(copy) and self._is_taker(copy):
                     self.take(copy)
             except (HalogError, UnknownResult) as e:
                 logger.warning("no snapshot of %s this time: %s", copy.name, e)
-                self._retire(copy)
+                self.retire(copy)
             except Exception:  # of this copy only
                 logger.exception("no snapshot of %s this time", copy.name)
-                self._retire(copy)
+                self.retire(copy)
 
-    def _retire(self, copy: Copy) -> None:
+    def retire(self, copy: Copy) -> None:
         """Stop counting: nothing is to be taken here (any more). Whoever takes the next one starts from the marker."""
         copy.objects.dirty = None
         self._marked.pop(copy.name, None)
@@ -195,7 +207,7 @@ class Snapshots:
     def _since(self, copy: Copy) -> int:
         """Return the lsn up to which the state topic is complete: everything above it is to be written."""
         mark = self._known_marker(copy).mark
-        if mark.lsn and self.log.bounds(self._tp(copy))[1] < mark.end:
+        if mark.lsn and self.log.bounds(self.state_tp(copy))[1] < mark.end:
             logger.warning("the state topic of %s was created again: everything is written to it", copy.name)
             copy.objects.dirty = None
             return 0
@@ -229,7 +241,7 @@ class Snapshots:
 
     def _forget(self, copy: Copy, position: StoredPosition) -> list[Item]:
         lsn = position.state.lsn
-        return [*copy.objects.forget_tombstones(lsn), *copy.objects.forget_outcomes(lsn - KEEP)]
+        return [*copy.objects.forget_tombstones(lsn), *copy.objects.forget_outcomes(lsn - self._sizes.keep)]
 
     def _changes(self, copy: Copy, view: Snapshot, dirty: set[bytes] | None, since: int) -> Iterator[Keyed]:
         """Yield objects and outcomes above lsn `since`, as the state topic holds them."""
@@ -253,16 +265,18 @@ class Snapshots:
         yield from self._outcome_blocks(copy, view, since)
 
     def _outcome_blocks(self, copy: Copy, view: Snapshot, since: int) -> Iterator[Keyed]:
-        first = since // BLOCK * BLOCK
+        size = self._sizes.block
+        first = since // size * size
         items = copy.objects.outcomes_between(view, max(0, first - 1))
-        for block, group in itertools.groupby(items, key=lambda item: item[0] // BLOCK):
-            for n, some in enumerate(_batched(group, IDS)):
+        for block, group in itertools.groupby(items, key=lambda item: item[0] // size):
+            for n, some in enumerate(_batched(group, self._sizes.ids)):
                 more = bytes((n,)) if n else b""
                 yield OUTCOMES + _BLOCK.pack(block) + more, b"".join(PAIR.pack(lsn, tx) for lsn, tx in some), {}
 
     def _expired_blocks(self, since: int, lsn: int) -> Iterator[Keyed]:
         """Yield the blocks that the marker at `lsn` does without and the one before, at `since`, did not."""
-        for block in range(max(0, since - KEEP) // BLOCK, max(0, lsn - KEEP) // BLOCK):
+        keep, size = self._sizes.keep, self._sizes.block
+        for block in range(max(0, since - keep) // size, max(0, lsn - keep) // size):
             yield OUTCOMES + _BLOCK.pack(block), None, {}
 
     def _check(self, copy: Copy, position: StoredPosition) -> None:
@@ -282,7 +296,7 @@ class Snapshots:
         found = self._read_mark(copy)
         mark = SnapshotMark() if found is None else SnapshotMark.from_bytes(found.data)
         self._marked[copy.name] = KnownMarker(mark, time.monotonic())
-        marked = marked_up_to(self.log, self._tp(copy), mark, position.state.log_id)
+        marked = marked_up_to(self.log, self.state_tp(copy), mark, position.state.log_id)
         if marked > position.next_offset:
             raise RefusedError(
                 f"this copy of {copy.name} is behind its snapshot: that goes on from offset {marked}, and this copy "
@@ -314,8 +328,8 @@ class Snapshots:
 
     def _write(self, copy: Copy, changes: Iterator[Keyed]) -> None:
         """Write in chunks, and read each back before it counts."""
-        tp = self._tp(copy)
-        for chunk in pieces(changes, _size_of, CHUNK_BYTES, CHUNK):
+        tp = self.state_tp(copy)
+        for chunk in pieces(changes, _size_of, self._sizes.chunk_bytes, self._sizes.chunk):
             start = self.log.bounds(tp)[1]
             self._checked_writer(copy).write(tp, chunk)
             seen = dict(self.log.read_keyed(tp, start))
@@ -323,7 +337,7 @@ class Snapshots:
                 raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
 
     def _mark(self, copy: Copy, position: StoredPosition, since: int, ledger: Ledger) -> None:
-        tp = self._tp(copy)
+        tp = self.state_tp(copy)
         lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy).mark
         self._write(copy, ledger_rows.keyed(lsn, rows))
         form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT

@@ -56,6 +56,7 @@ def make_host(
     settling: OutcomeDelivery,
     others: OtherSites | None,
     roles_seen: Callable[[str, str], None],
+    paces: Paces,
 ) -> Host | None:
     """Return the hosting half, not started yet; None for a client, which has no store. `others`: what the node has for
     other sites, if there are any."""
@@ -70,6 +71,7 @@ def make_host(
         c.cluster.name,
         Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
         None if others is None else others.assignments,
+        paces.snapshots,
     )
     requests = CopyRequests() if others is None else others
     settings = core_settings(c)

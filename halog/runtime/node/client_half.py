@@ -48,15 +48,17 @@ class ClientHalf:
         counting: LoadCounter | None,
         deliveries: DeliveryReports | None,
         execute: Execute,
+        abort_s: float,
     ) -> None:
-        """Make the parts; `counting` and `deliveries` are of the copies hosted here, if any are."""
+        """Make the parts; `counting` and `deliveries` are of the copies hosted here, if any are. `abort_s`: see
+        `halog.runtime.client.two_phase`."""
         loads = PartitionLoads(known.router, None if counting is None else counting.told)
         self.routing = Routing(
             places, known.mappings, known.router, loads, repr(run.member).encode(), lambda: asker.closed
         )
         waits, doubt_s = rules.waits_for_quorum, config.timing.doubt_timeout_ms / 1000
         self.commits = Commits(asker, run.location, waits, deliveries)
-        self.spanning = TwoPhaseCommits(asker, ballots, waits, self.commits, doubt_s)
+        self.spanning = TwoPhaseCommits(asker, ballots, waits, self.commits, doubt_s, abort_s)
         room = room_in(config.limits.max_frame_bytes)
         self.reads = Reads(asker, execute, waits, rules.lease_ms, room, deliveries)
         self.mover = Mover(asker, self.routing, self.reads.fetch, self.spanning.commit, self.commits.new_id)

@@ -116,7 +116,7 @@ class Runtime:
         )
         settling = DecisionDelivery(self.ballots)
         self.host: Host | None = make_host(
-            config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen
+            config, adapters, context, known.tables, telling, settling, self._others, known.lives.role_seen, paces
         )
         counting = LoadCounter(self.host)
         self._offer(config, run, places, execute, counting)
@@ -140,7 +140,17 @@ class Runtime:
         rules = PartitionRules(self.configured, self.router)
         here, deliveries = (None, None) if host is None else (counting, host.deliveries)
         half = self._half = ClientHalf(
-            config, run, asker, self.ballots, rules, places, self._known, here, deliveries, execute
+            config,
+            run,
+            asker,
+            self.ballots,
+            rules,
+            places,
+            self._known,
+            here,
+            deliveries,
+            execute,
+            self._paces.abort_s,
         )
         self.states: Mapping[str, object] = {} if host is None else host.states
         self.deadline_of = asker.call_of
@@ -276,7 +286,9 @@ class Runtime:
         self._joined = True
         self.zoning.tend(OfflineCopies(host, self.router.offline).restore)
         others = self.adapters.coordinator, self.router, self.members, self.telling.history
-        rebalancing = AutoRebalance(lambda: self.config, lambda: self.configured.active, *others)
+        rebalancing = AutoRebalance(
+            lambda: self.config, lambda: self.configured.active, *others, paces=self._paces.rebalance
+        )
         if rebalancing.wanted:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
         remembering = CoordinatorMemo(

@@ -37,9 +37,6 @@ from halog.transactions.node import Node as Verbs
 
 logger = logging.getLogger("halog.node")
 
-AGAIN_S = 0.2
-"""Pause before a start that got no answer is tried again."""
-
 T = TypeVar("T")
 
 
@@ -131,16 +128,28 @@ def node(
     adapters: Callable[[Config, str], Adapters] | None = None,
     activated: Callable[[Config, str], ActiveConfig] | None = None,
     witness: Witness | None = None,
-    paces: Paces = PACES,
 ) -> RunningNode:
     """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing). `witness`: who
     tells the others of this process's end; `halog node start` brings one where a policy has leases. `activated`: who
     knows the active version of the configuration; without it, where `adapters` are given, the file is all there is.
-    `paces`: how often it looks at what it does by itself.
 
     ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running. A
     ZooKeeper that is there and busy is waited for as long as a call may take (`timing.call_deadline_ms`).
     """
+    return open_node(config, name, PACES, registry=registry, adapters=adapters, activated=activated, witness=witness)
+
+
+def open_node(
+    config: str | Path | Config,
+    name: str | None,
+    paces: Paces,
+    *,
+    registry: Registry,
+    adapters: Callable[[Config, str], Adapters] | None = None,
+    activated: Callable[[Config, str], ActiveConfig] | None = None,
+    witness: Witness | None = None,
+) -> RunningNode:
+    """Do what `node` does, for a caller who cannot wait for the paces that nodes go by."""
     own = load_config(config)
     import_modules(own)
     name = name or f"client-{os.getpid()}"
@@ -148,20 +157,20 @@ def node(
         raise ConfigError(f"a node cannot be called that: {why}", name=ascii(name[:110]))
     wait_s = own.timing.call_deadline_ms / 1000
     until = time.monotonic() + wait_s
-    known = _patiently(until, lambda: (activated or (of_file if adapters else active_version))(own, name))
+    known = _patiently(until, paces, lambda: (activated or (of_file if adapters else active_version))(own, name))
     check_site(known.config, name)
     make = adapters or partial(adapters_for, patience_s=wait_s)
     try:
-        return _patiently(until, lambda: _joined(known, name, registry, make, witness, paces))
+        return _patiently(until, paces, lambda: _joined(known, name, registry, make, witness, paces))
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
         why = str(e.evidence.get("why", e.message))
     replace_store(known.config, name, why)
-    return _patiently(until, lambda: _joined(known, name, registry, make, witness, paces))
+    return _patiently(until, paces, lambda: _joined(known, name, registry, make, witness, paces))
 
 
-def _patiently(until: float, attempt: Callable[[], T]) -> T:
+def _patiently(until: float, paces: Paces, attempt: Callable[[], T]) -> T:
     """Make an attempt again until then, while all that is wrong is that the coordinator, which was reached, gives no
     answer."""
     while True:
@@ -178,7 +187,7 @@ def _patiently(until: float, attempt: Callable[[], T]) -> T:
                 ) from None
             why = str(error)
         logger.warning("no start yet, going on trying: %s", why)
-        time.sleep(AGAIN_S)
+        time.sleep(paces.again_s)
 
 
 def _joined(

@@ -16,6 +16,7 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -40,11 +41,17 @@ from halog.runtime.support.clock import monotonic_ms
 
 logger = logging.getLogger("halog.rebalancing")
 
-LOOK_S = 0.5
-"""The first node looks this often: moves take longer, and each look reads two znodes."""
 
-AT_ONCE = 2
-"""So many partitions move at the same time, as with `halog plan apply`."""
+class RebalancePaces(NamedTuple):
+    """Holds the paces of a node that rebalances by itself."""
+
+    look_s: float = 0.5
+    """The first node looks this often, in seconds: moves take longer, and each look reads two znodes."""
+    at_once: int = 2
+    """So many partitions move at the same time, as with `halog plan apply`."""
+
+
+PACES: Final = RebalancePaces()
 
 
 class RebalanceState(TolerantStruct, frozen=True, omit_defaults=True):
@@ -86,8 +93,10 @@ class AutoRebalance:
         members: Membership,
         history: History,
         clock: Callable[[], int] = monotonic_ms,
+        paces: RebalancePaces = PACES,
     ) -> None:
         self._clock = clock
+        self._paces = paces
         self._configured = config
         self._active_version = active_version
         self._coordinator = coordinator
@@ -117,7 +126,7 @@ class AutoRebalance:
 
     def turn(self, pause: Callable[[float], bool]) -> None:
         """Look once at all policies, after a pause."""
-        if pause(LOOK_S):
+        if pause(self._paces.look_s):
             return
         mine, alive = self._mine()
         for policy, turnover in self._turnovers.items():
@@ -332,7 +341,7 @@ class AutoRebalance:
             return
         told = partial(migration_told, self._history, cause=f"plan {plan.id}, of a node for policy {plan.made_for}")
         c, r = self._coordinator, self._router
-        met = plans.begin_some(c, self._configured(), r, plan, states, AT_ONCE, told=told)
+        met = plans.begin_some(c, self._configured(), r, plan, states, self._paces.at_once, told=told)
         self._refused.setdefault(plan.id, {}).update(met.refused)
         for partition, why in (met.refused | met.marked).items():
             self._say(f"plan {plan.id}: beginning with partition {partition}", why)

@@ -107,7 +107,8 @@ class Mover:
         self._asker = asker
         self._routing = routing
         self._fetch = fetch
-        self._commit = commit
+        self.commit = commit
+        """Commits over the partitions that objects leave and come to."""
         self._new_id = new_id
         self._routes: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {}
         """By type id: the name of the type, and the function that finds the routing key in an index key."""
@@ -292,7 +293,7 @@ class Mover:
             parts.setdefault(partition, []).append(write)
         works = {p: Work(reads, tuple(its), mapping=mapping.version, moves=True) for p, its in parts.items()}
         began = time.monotonic()
-        self._commit(self._new_id(), works)
+        self.commit(self._new_id(), works)
         ended = time.monotonic()
         self._last_moved[copy.name, moving.thread] = ended, ended - began
         return len(found)

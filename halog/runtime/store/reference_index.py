@@ -28,8 +28,10 @@ Item = tuple[bytes, bytes | None]
 class References:
     """Keeps the references of one copy. The key `r` alone in the store says that the index is complete."""
 
-    def __init__(self, store: Store, prefix: bytes) -> None:
+    def __init__(self, store: Store, prefix: bytes, each: int = EACH) -> None:
+        """Begin with nothing known. `each`: so many objects are read with each question."""
         self._store = store
+        self._each = each
         self._k = prefix + b"k"
         self._r = prefix + b"r"
         self.kept = False
@@ -57,7 +59,7 @@ class References:
             key, count, room = stored[n:], count + 1, room - len(data)
             if not is_entry(key):
                 found.append((self._r + data[_REF], key))
-            if count == EACH or room <= 0:
+            if count == self._each or room <= 0:
                 self._after = stored
                 break
         else:

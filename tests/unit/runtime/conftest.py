@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.runtime.node.paces import PACES, Paces
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY
 
 
-def started(doubt_ms: int) -> Cluster:
-    made = Cluster(3, partitions=4, registry=REGISTRY)
+def started(doubt_ms: int, paces: Paces = PACES) -> Cluster:
+    made = Cluster(3, partitions=4, registry=REGISTRY, paces=paces)
     timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
     made.config = replace(made.config, timing=timing).validate()
     return made.start()

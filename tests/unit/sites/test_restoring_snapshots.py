@@ -9,7 +9,8 @@ import pytest
 from halog.config import SnapshotConfig
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE
-from halog.runtime.host import snapshotter as snapshots
+from halog.runtime.host.snapshotter import Snapshots, SnapshotSizes
+from halog.runtime.node.paces import Paces
 from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
@@ -32,12 +33,10 @@ def happened(cluster: Cluster, node: str) -> dict[str, dict[bytes, int]]:
     return {name: dict(copy.core.state.outcomes.items()) for name, copy in copies(cluster, node).items()}
 
 
-def test_lost_disks_of_both_sites_come_back_with_what_was_merged(
-    west: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "IDS", 3)
+@pytest.mark.parametrize("paces", [Paces(snapshots=SnapshotSizes(ids=3))])
+def test_lost_disks_of_both_sites_come_back_with_what_was_merged(west: Cluster, paces: Paces) -> None:
     west.config = replace(west.config, snapshot=SOON)
-    with Cluster(2, partitions=3, registry=registry, site="east", home=west) as east:
+    with Cluster(2, partitions=3, registry=registry, site="east", home=west, paces=paces) as east:
         fly(west, *range(20))
         split(west, east)
         fly(west, *range(20, 40)), fly(east, *range(40, 60)), drop(west, 1), note(west, 2, "west"), note(east, 2, "e")
@@ -74,7 +73,7 @@ def take(cluster: Cluster, partition: str) -> None:
             return
 
 
-def taken(by: snapshots.Snapshots, copy: Copy) -> bool:
+def taken(by: Snapshots, copy: Copy) -> bool:
     """Unless the node takes one itself just now."""
     try:
         by.take(copy)

@@ -112,7 +112,7 @@ def test_an_object_that_can_never_move_is_counted_and_holds_up_no_other(monkeypa
             objects = found(cluster)
             stuck = next(key for some in objects.values() for key in some.keys)
             mover_of_node: Any = cluster.node("A").runtime.mover
-            commit: Callable[..., Any] = mover_of_node._commit
+            commit: Callable[..., Any] = mover_of_node.commit
 
             def refuses(tx: bytes, works: dict[str, Work]) -> Any:
                 if any(w.key == stuck for work in works.values() for w in work.writes):
@@ -120,7 +120,7 @@ def test_an_object_that_can_never_move_is_counted_and_holds_up_no_other(monkeypa
                 return commit(tx, works)
 
             with monkeypatch.context() as patched, NodeMover(router_of(cluster), 1) as mover:
-                patched.setattr(mover_of_node, "_commit", refuses)
+                patched.setattr(mover_of_node, "commit", refuses)
                 counts = handed(mover, objects)
             assert counts == {"moved": sum(map(len, objects.values())) - 1, "refused": 1}
 

@@ -15,9 +15,11 @@ from halog.errors import (
     UnknownTypeError,
     UnreachableError,
 )
+from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
 from halog.transactions import load
-from tests.unit.transactions.model import Account, Aircraft, NeverDeclared, Plain
+from halog.transactions.gathered import ROOM_BYTES
+from tests.unit.transactions.model import REGISTRY, Account, Aircraft, NeverDeclared, Plain
 
 pytestmark = pytest.mark.feature("D1")
 
@@ -86,6 +88,46 @@ def test_only_a_bounded_part_of_an_endless_iterable_is_held(here: MemoryNode) ->
         here.load(endless(), batch=10)
     held = 10 * (2 * load.COMMITS_IN_FLIGHT + 2)
     assert taken[0] - caught.value.evidence["loaded"] <= held
+
+
+def test_what_is_gathered_for_hundreds_of_partitions_is_bounded_over_all_of_them() -> None:
+    """No partition has enough for a commit of its own yet."""
+    taken, at_first = [0], list[int]()
+
+    def endless() -> Iterator[Plain]:
+        while True:
+            taken[0] += 1
+            yield Plain(taken[0], "x" * 5_000)
+
+    def stop(partition: str, work: Work) -> None:
+        at_first.append(taken[0])
+        raise UnreachableError("enough")
+
+    with MemoryNode(MemoryCluster(partitions=300), REGISTRY) as node:
+        node.backend.before_commit = stop
+        with pytest.raises(UnreachableError):
+            node.load(endless())
+    assert at_first[0] * 5_000 < ROOM_BYTES * 1.1
+
+
+def test_the_fullest_goes_early_and_the_others_wait_until_they_have_enough(spread: MemoryNode) -> None:
+    info = spread.space.info_of(Plain)
+
+    def partition_of(i: int) -> str:
+        return spread.backend.partition_of(info.name, info.keys_of(Plain(i))[1])
+
+    commits: list[tuple[str, int]] = []
+    spread.backend.before_commit = lambda partition, work: commits.append((partition, len(work.writes)))
+    full = partition_of(0)
+    others = [i for i in range(300) if partition_of(i) != full]
+    large = [i for i in range(1000, 2000) if partition_of(i) == full][:50]
+    done = load.load(
+        spread.space, [*(Plain(i) for i in others), *(Plain(i, "x" * 10_000) for i in large)], room=200_000
+    )
+    assert done.objects == len(others) + len(large) == len(ids(spread))
+    assert sorted(p for p, _ in commits if p != full) == sorted({partition_of(i) for i in others})
+    early = [count for p, count in commits if p == full]
+    assert (len(early), sum(early)) == (6, 50)  # the others keep about half of the room
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,50 @@ def test_an_import_holds_few_large_objects_at_a_time(
 
 
 @pytest.mark.feature("O1", "N5")
+def test_an_import_holds_no_more_for_all_partitions_together_than_it_has_room_for(
+    cluster: Any, halog: Run, tmp_path: Path
+) -> None:
+    """No partition has enough for a transaction of its own before the file ends. Each gets its objects in the order of
+    the file."""
+    from halog.cli.objects.import_plan import batches, check_file
+    from halog.cli.shared.connection import ClusterConnection
+    from halog.cli.shared.files import Source
+    from halog.cli.shared.messages import progress
+    from halog.config import load_config
+
+    some, size, room = next(iter(cluster.nodes.values())), 20_000, 400_000
+    some.load(cluster.Aircraft(f"N{i}", photo=bytes(size)) for i in range(100, 200))
+    file = tmp_path / "all.jsonl"
+    assert halog("export", "-o", file).code == 0
+    by_key = sorted((json.loads(line) for line in lines_of(file)[:-1]), key=lambda d: str(d["key"]))
+    file.write_text("".join(json.dumps({k: v for k, v in d.items() if k != "number"}) + "\n" for d in by_key))
+    place_of = {}
+    for number, document in enumerate(by_key, 1):
+        one = cluster.Aircraft(*document["key"])
+        place_of[one.__class__.__halog__.keys_of(one)[0]] = (number, cluster.partition_of(one))
+    delete_all(cluster)
+    config = load_config(cluster.path)
+    connection = ClusterConnection(config, cluster.adapters(config, "halog-cli-test"), "halog-cli-test", 10.0)
+    try:
+        connection.open()
+        with progress() as bar:
+            plan = check_file(connection, Source(file), False, bar, strict=False)
+        sent = list(batches(connection, plan, room))
+    finally:
+        connection.close()
+    read, done = 0, list[tuple[int, str]]()
+    for count, works in sent:
+        ((partition, work),) = works.items()
+        numbers = [place_of[w.key][0] for w in work.writes]
+        assert (len(numbers), sorted(numbers)) == (count, numbers)
+        read = max(read, *numbers, 0)
+        assert (read - len(done)) * size <= room + size
+        done += [(number, partition) for number in numbers]
+    assert sorted(done) == sorted(place_of.values())
+    assert len(sent) < 40
+
+
+@pytest.mark.feature("O1", "N5")
 def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
     cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,8 +27,8 @@ from halog.errors import (
     UnreachableError,
     mark_unsent,
 )
-from halog.runtime.client import two_phase as spanning
 from halog.runtime.client.commits import Commits
+from halog.runtime.node.paces import Paces
 from halog.runtime.rpc import frames
 from halog.runtime.rpc.request import Request
 from halog.testing.cluster import Cluster, wait_until
@@ -43,9 +43,8 @@ pytestmark = pytest.mark.feature("R4", "R5")
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(spanning, "ABORT_S", 0.3)
-    with started(60_000) as made:  # nobody else has doubts
+def cluster() -> Iterator[Cluster]:
+    with started(60_000, Paces(abort_s=0.3)) as made:  # nobody else has doubts
         yield made
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory import Attempt, Fault
 from halog.errors import DeadlineError, OutcomeUnknownError
-from halog.runtime.client import two_phase as spanning
+from halog.runtime.node.paces import Paces
 from halog.runtime.rpc import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
@@ -28,17 +28,15 @@ NOT = [100, 100]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(spanning, "ABORT_S", 0.3)
-    with started(300) as made:
+def cluster() -> Iterator[Cluster]:
+    with started(300, Paces(abort_s=0.3)) as made:
         yield made
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def patient() -> Iterator[Cluster]:
     """Where nobody asks for long what became of a vote."""
-    monkeypatch.setattr(spanning, "ABORT_S", 0.3)
-    with started(60_000) as made:
+    with started(60_000, Paces(abort_s=0.3)) as made:
         yield made
 
 

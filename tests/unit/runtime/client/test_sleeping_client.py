@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from halog.errors import UnreachableError
-from halog.runtime.keys import routing
 from tests.unit.runtime.keys.remapped import Counter, begin, cluster_of, wait_done
 
 pytestmark = pytest.mark.feature("N4", "P6")
@@ -68,7 +67,6 @@ def test_it_waits_no_longer_than_a_call_may_take() -> None:
 
 def test_what_its_watch_has_told_meanwhile_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks need not get an answer of his own."""
-    monkeypatch.setattr(routing, "AGAIN_S", 0.01)
     with slept(15_000) as (client, coordinator):
         known = client.runtime.routing
 

@@ -84,7 +84,7 @@ def test_a_whole_cluster_starts_again_with_what_is_in_doubt(cluster: Cluster) ->
     for name in cluster.names:
         cluster.kill(name)
     for name in cluster.names:
-        cluster._start(name)
+        cluster.restart(name)
     cluster.settle()
     nothing_in_doubt(cluster, names)
     assert active_copy(cluster, names[0]).core.state.ledger.decided[tx].commit is False

@@ -11,8 +11,8 @@ import pytest
 from halog.adapters.memory import MemoryStore
 from halog.core.log.chain import ChainState
 from halog.errors import LogError, RefusedError
-from halog.runtime.host import snapshotter as snapshots
-from halog.runtime.host.snapshotter import Snapshots
+from halog.runtime.host.snapshotter import Snapshots, SnapshotSizes
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.replica.driver import Copy
 from halog.runtime.store.object_table import ObjectTable
 from halog.testing.cluster import Cluster
@@ -20,8 +20,13 @@ from tests.unit.counting import REGISTRY, Counter
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(2, partitions=1, registry=REGISTRY) as cluster:
+def paces() -> Paces:
+    return PACES
+
+
+@pytest.fixture
+def cluster(paces: Paces) -> Iterator[Cluster]:
+    with Cluster(2, partitions=1, registry=REGISTRY, paces=paces) as cluster:
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))
         yield cluster
@@ -41,7 +46,7 @@ def put(cluster: Cluster, value: int) -> None:
 def state(cluster: Cluster, name: str) -> dict[bytes, bytes | None]:
     """The state topic as a restore would see it."""
     taker, copy = on(cluster, name)
-    return dict(taker.log.read_keyed(taker._tp(copy)))
+    return dict(taker.log.read_keyed(taker.state_tp(copy)))
 
 
 @pytest.mark.feature("N4", "R1")
@@ -82,7 +87,7 @@ def test_a_snapshot_goes_on_with_no_other_writer_than_it_was_begun_with(
     real = taker._changes
 
     def retired(*args: Any) -> Any:
-        taker._retire(copy)
+        taker.retire(copy)
         cluster.node(old).runtime.operators.hand_over("test-0", new)
         put(cluster, 2)
         Snapshots.take(*on(cluster, new))
@@ -94,11 +99,8 @@ def test_a_snapshot_goes_on_with_no_other_writer_than_it_was_begun_with(
 
 
 @pytest.mark.feature("N4")
-def test_outcomes_too_old_to_be_asked_for_leave_the_topic_whole(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "KEEP", 10)
-    monkeypatch.setattr(snapshots, "BLOCK", 2)
+@pytest.mark.parametrize("paces", [Paces(snapshots=SnapshotSizes(block=2, keep=10))])
+def test_outcomes_too_old_to_be_asked_for_leave_the_topic_whole(cluster: Cluster) -> None:
     name = cluster.active_for(Counter, "c")
     for turn in range(4):
         for i in range(15):
@@ -132,7 +134,7 @@ def test_a_key_deleted_and_created_again_is_in_the_state_topic(cluster: Cluster,
     with cluster.client().transaction() as tx:
         again = tx.ref(tx.create(Counter("c"))).raw
     if not counting:
-        taker._retire(copy)
+        taker.retire(copy)
     taker.take(copy)
     (stored,) = [v for k, v in state(cluster, name).items() if k[:1] == b"k"]
     assert stored is not None
@@ -149,13 +151,13 @@ def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) 
     for _ in range(5):
         put(cluster, 1)
         taker.take(copy)
-    topic = taker._tp(copy).topic
+    topic = taker.state_tp(copy).topic
     for forgetful in (False, True):  # the node that took it, and one that only reads ZooKeeper
         cluster.broker._topics.pop(topic)
         cluster.broker.ensure(topic, 1, True)
         put(cluster, 2)
         if forgetful:
-            taker._retire(copy)
+            taker.retire(copy)
         taker.take(copy)
         assert sum(k[:1] == b"k" for k in state(cluster, name)) == 2
 
@@ -168,12 +170,12 @@ def test_a_mark_of_another_format_counts_as_none(cluster: Cluster, mark: bytes) 
         tx.create(Counter("d"))
     taker, copy = on(cluster, cluster.active_for(Counter, "c"))
     taker.take(copy)
-    path, tp = taker._path(copy), taker._tp(copy)
+    path, tp = taker._path(copy), taker.state_tp(copy)
     found = taker.coordinator.get(path)
     assert found is not None
     lsn = int(found.data.split()[0])
     taker.coordinator.set(path, mark % lsn, found.version)
-    taker._retire(copy)
+    taker.retire(copy)
     end = taker.log.bounds(tp)[1]
     put(cluster, 5)
     taker.take(copy)
@@ -199,7 +201,7 @@ def test_a_snapshot_of_another_format_is_not_restored(cluster: Cluster, changed:
     taker.take(copy)
     marker = state(cluster, copy.node.me.node)[b"p"]
     assert marker is not None
-    taker._writer(copy).write(taker._tp(copy), [(b"p", changed(marker), {})])
+    taker._writer(copy).write(taker.state_tp(copy), [(b"p", changed(marker), {})])
     fresh = Fresh(cluster)
     assert fresh.restore() == 0, "it is read from the log"
     assert list(fresh.store.scan(b"")) == []

@@ -10,8 +10,8 @@ import pytest
 from halog.adapters.memory import MemoryBroker, MemoryDisk
 from halog.errors import LogError, RefusedError
 from halog.ports import TopicPartition
-from halog.runtime.host import snapshotter as snapshots
-from halog.runtime.host.snapshotter import Policy, Snapshots
+from halog.runtime.host.snapshotter import Policy, Snapshots, SnapshotSizes
+from halog.runtime.node.paces import Paces
 from halog.runtime.replica.driver import Copy
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -71,9 +71,8 @@ class Story:
 
 
 @pytest.fixture
-def story(monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
-    monkeypatch.setattr(snapshots, "CHUNK", 2)
-    with Cluster(1, partitions=2, registry=REGISTRY) as cluster:
+def story() -> Iterator[Story]:
+    with Cluster(1, partitions=2, registry=REGISTRY, paces=Paces(snapshots=SnapshotSizes(chunk=2))) as cluster:
         yield Story(cluster)
 
 
@@ -160,7 +159,7 @@ def test_what_the_state_topic_does_not_hold_though_it_was_committed_is_no_snapsh
     mark, real, writes = taker.coordinator.get(path), MemoryBroker.write, []
 
     def torn(self: MemoryBroker, tp: TopicPartition, items: list[Any], *, marker: bool = False) -> Any:
-        if tp == taker._tp(copy):
+        if tp == taker.state_tp(copy):
             writes.append(items)
             if len(writes) == at + 1:
                 items = [] if lost == "all" else items[1:]

@@ -27,16 +27,13 @@ def cluster() -> Iterator[Cluster]:
 
 
 def stop(cluster: Cluster) -> None:
-    for client in cluster._clients:
-        client.close()
-    cluster._clients.clear()
+    cluster.close_clients()
     for name in list(cluster.running):
         cluster.running.pop(name).node.close()
 
 
 def start(cluster: Cluster, name: str) -> RunningNode:
-    cluster._start(name)
-    return cluster.node(name)
+    return cluster.restart(name)
 
 
 def began_nothing(cluster: Cluster) -> bool:

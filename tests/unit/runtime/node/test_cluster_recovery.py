@@ -209,7 +209,7 @@ def test_it_is_repeated_after_a_death_at_any_step(cluster: Cluster) -> None:
         dying.coordinator.expire(reconnect=False)
         if cluster.tree.get(belonging.RECOVERY) is not None:
             with pytest.raises(RefusedError):
-                cluster._start("A")
+                cluster.restart("A")
             cluster.tree.delete("nodes/A", -1)
         plan = Tool(cluster).look()
         if not plan.nothing:
@@ -230,7 +230,7 @@ def test_it_is_refused_while_a_node_runs(cluster: Cluster) -> None:
     noted_all(cluster)
     stop(cluster)
     plan = Tool(cluster).look()
-    cluster._start("A")
+    cluster.restart("A")
     tool = Tool(cluster)
     with pytest.raises(RefusedError, match="A run: stop all nodes"):
         tool.recover(plan)

@@ -18,9 +18,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.feature("R6", "P1")]
 
 def lose(cluster: Cluster) -> None:
     """All processes are killed, what was on its way to the log never lands, and the coordinator's data are gone."""
-    for client in cluster._clients:
-        client.close()
-    cluster._clients.clear()
+    cluster.close_clients()
     all_end(cluster)
     cluster.tree = MemoryTree()
 

@@ -45,7 +45,7 @@ def test_a_node_says_how_it_is_while_it_starts(cluster: Cluster, monkeypatch: py
 
     cluster.running.pop("A").node.close()
     monkeypatch.setattr(on, step, asked)
-    cluster._start("A")
+    cluster.restart("A")
     assert [(status["node"], status["hosts"]) for status in told] == [("A", True)]
 
 
@@ -56,7 +56,7 @@ def test_what_fails_while_the_node_starts_is_told_by_name_with_its_first_word(cl
     for index in (1, 2):
         broker.overtake(TopicPartition("test.test.log", index), b"no record")
     for name in cluster.names:
-        cluster._start(name)
+        cluster.restart(name)
     runtime = cluster.node("A").runtime
     found = settled(runtime, 10)
     assert list(found) == ["test-1", "test-2"] == list(settled(cluster.node("B").runtime, 10))

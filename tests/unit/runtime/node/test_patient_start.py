@@ -14,8 +14,8 @@ from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator
 from halog.config import Config
 from halog.errors import UnreachableError
 from halog.ports import UnknownResult
-from halog.runtime.node import open as opening
-from halog.runtime.node.open import node
+from halog.runtime.node.open import open_node
+from halog.runtime.node.paces import PACES, Paces
 from halog.runtime.support.adapters import Adapters
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster
@@ -52,7 +52,9 @@ def config(call_ms: int) -> Config:
     return replace(made, timing=replace(made.timing, call_deadline_ms=call_ms))
 
 
-def starts(nth: int, error: Callable[[], Exception], times: int, call_ms: int = 15_000) -> tuple[Any, list[Adapters]]:
+def starts(
+    nth: int, error: Callable[[], Exception], times: int, call_ms: int = 15_000, paces: Paces = PACES
+) -> tuple[Any, list[Adapters]]:
     """The node, once it has started, and what was made for its attempts: so many of them fail."""
     tree, broker, made = MemoryTree(), MemoryBroker(), list[Adapters]()
 
@@ -61,17 +63,16 @@ def starts(nth: int, error: Callable[[], Exception], times: int, call_ms: int = 
         made.append(Adapters(MemoryLog(broker), coordinator, MemoryChannel(), None, lambda site: None))  # type: ignore[arg-type,return-value]
         return made[-1]
 
-    return node(config(call_ms), "client", registry=Registry(), adapters=adapters), made
+    return open_node(config(call_ms), "client", paces, registry=Registry(), adapters=adapters), made
 
 
 @pytest.mark.parametrize("error", [unreachable, lambda: UnknownResult("create: no answer")], ids=["away", "unknown"])
 @pytest.mark.parametrize("nth", [1, 2, 5, 9, 15])
-def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any) -> None:
     """At whichever question it failed (of what it may have made it asks by itself); nothing of the attempts before is
     left running."""
-    monkeypatch.setattr(opening, "AGAIN_S", 0.01)
     before = {t.name for t in threading.enumerate()}
-    opened, made = starts(nth, error, times=2)
+    opened, made = starts(nth, error, times=2, paces=PACES._replace(again_s=0.01))
     assert len(made) == 3
     assert not made[0].coordinator.is_connected  # type: ignore[attr-defined]
     assert [m.coordinator.has_joined for m in made] == [False, False, True]  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ def unplaced(nodes: int = 3, **policy: Any) -> Cluster:
     static = PolicyConfig("test", kind="static", static={P: StaticPartition(())}, **policy)
     cluster.config = replace(cluster.config, policies={"test": static}).validate()
     for name in cluster.names:
-        cluster._start(name)
+        cluster.restart(name)
     wait_until(lambda: all(len(cluster.node(n).runtime.members.alive) == nodes for n in cluster.names), "all are up")
     return cluster
 

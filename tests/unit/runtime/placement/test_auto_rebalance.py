@@ -20,7 +20,9 @@ from halog.errors import RefusedError
 from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
 from halog.metadata import config_versions as versions
 from halog.ports import TopicPartition
+from halog.runtime.node.paces import Paces
 from halog.runtime.placement import auto_rebalance as rebalancing, plan as plans, plan_rollback as rollback
+from halog.runtime.placement.auto_rebalance import RebalancePaces
 from halog.runtime.placement.migration import migrate
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
@@ -30,20 +32,23 @@ pytestmark = pytest.mark.feature("P13", "P2")
 
 Make = Callable[..., Cluster]
 PARTITIONS = 8
+OFTEN = RebalancePaces(look_s=0.05)
 
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Nodes A to D, one active and one replica of each of eight partitions. Nobody plans before all are up."""
-    monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
     started, real = threading.Event(), rebalancing.AutoRebalance._mine
     monkeypatch.setattr(
         rebalancing.AutoRebalance, "_mine", lambda self: real(self) if started.is_set() else ([], set())
     )
     made: list[Cluster] = []
 
-    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, **own: Any) -> Cluster:
-        cluster = Cluster(4, partitions=PARTITIONS, registry=REGISTRY)
+    def start(
+        rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, at_once: int = 2, **own: Any
+    ) -> Cluster:
+        paces = Paces(rebalance=OFTEN._replace(at_once=at_once))
+        cluster = Cluster(4, partitions=PARTITIONS, registry=REGISTRY, paces=paces)
         made.append(cluster)
         config = cluster.config
         timing = TimingConfig(join_settle_ms=settle_ms, replace_after_ms=replace_ms)
@@ -144,7 +149,7 @@ def test_what_is_rolled_back_of_a_plan_of_nodes_stays_back_while_nobody_comes_or
     assert {name: t.configured for name, t in cluster.tables().items()} == before
     assert total(cluster.client()) == sum(range(40))
     for _ in range(20):  # looks of the first node
-        time.sleep(rebalancing.LOOK_S)
+        time.sleep(OFTEN.look_s)
         assert hosts(cluster)["D"] == 0
     assert told(cluster) == ["D has been gone for long", "D came"]
     assert [p.why for p in plans.known(coordinator)] == ["", "D came", "D has been gone for long"]
@@ -263,18 +268,16 @@ def test_what_was_drained_stays_empty(make: Make) -> None:
     assert told(cluster) == []
 
 
-def test_a_plan_that_was_cancelled_is_not_carried_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_was_cancelled_is_not_carried_out(make: Make) -> None:
     """Until then no other takes its place, though nothing of it has begun."""
-    cluster = make()
+    cluster = make(at_once=0)
     begun(cluster)
-    monkeypatch.setattr(rebalancing, "AT_ONCE", 0)
     cluster.kill("D")
     tree = cluster.node("A").runtime.adapters.coordinator
     wait_until(lambda: plans.read(tree) is not None, "nobody plans")
     with pytest.raises(RefusedError, match=r"made by a node for policy test, .* `halog plan cancel`"):
         plans.store(tree, plans.Plan("another", 0, ()), list(cluster.tables().values()))
     assert plans.cancel(tree).why == "D has been gone for long"
-    monkeypatch.setattr(rebalancing, "AT_ONCE", 2)
     wait_until(lambda: counted(cluster) == set("ABC"), "D is counted on")
     assert hosts(cluster) == dict.fromkeys("ABCD", 4)
 

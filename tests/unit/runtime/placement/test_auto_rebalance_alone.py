@@ -199,6 +199,17 @@ def test_a_node_cancelled_for_is_not_replaced_and_an_operators_wish_is_not_given
     assert alone.look(20, "A", "B") == ["C is still to be replaced"]
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_plan_that_was_cancelled_is_not_carried_out(alone: Alone, cancelled: bool) -> None:
+    alone.members.me = SimpleNamespace(node="A")
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
+    alone.put(kit.table(name="p", policy="test", configured=("B", "A")))
+    moves = (plans.PlannedMove("p", ("B", "A"), Target(("B", "C"), 1), 0, ""),)
+    alone.tree.create("plan", plans.Plan("x", 0, moves, cancelled=cancelled, made_for="test").to_bytes())
+    alone.look(0, "A", "B", "C")
+    assert alone.wishes() == ({} if cancelled else {"p": ("B", "C")})
+
+
 def test_a_move_of_their_own_to_a_node_that_is_gone_is_planned_again(alone: Alone) -> None:
     alone.members.me = SimpleNamespace(node="A")
     alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')

@@ -148,22 +148,20 @@ class Together:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_so_many_transactions_of_a_partition_move_objects_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, threads: int
-) -> None:
+def test_so_many_transactions_of_a_partition_move_objects_at_a_time(threads: int) -> None:
     """And what they move is neither lost nor doubled nor misplaced."""
     together = Together()
     with configured(cluster_of(1, partitions=2, move_objects=2), move_threads=threads, move_pause_ms=0) as cluster:
         cluster.client().load([Counter(f"c{i}", i) for i in range(80)])
         mover: Any = cluster.node("A").runtime.mover
-        commit = mover._commit
+        commit = mover.commit
 
         def noted(tx: bytes, works: Mapping[str, Work]) -> Any:
             away = next(p for p, work in works.items() if work.writes[0].op == DELETE)
             with together.one(away, 0.005):
                 return commit(tx, works)
 
-        monkeypatch.setattr(mover, "_commit", noted)
+        mover.commit = noted
         cluster.config = changed(cluster.config, ring_size=999)
         cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
         wait_done(cluster, 1)

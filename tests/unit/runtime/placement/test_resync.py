@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from halog.adapters.memory.faults import Fault
 from halog.core.table.table import PartitionTable
-from halog.errors import DeadlineError, RefusedError, UnknownNameError
-from halog.runtime.host.assignment import CopyPlacement
+from halog.errors import DeadlineError, RefusedError, UnknownNameError, UnreachableError
 from halog.runtime.placement import definitions as defining
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -88,22 +88,24 @@ def test_a_replica_whose_disk_lost_something_has_it_again(cluster: Cluster) -> N
     assert held(cluster, name) == held(cluster, leads)
 
 
-def test_it_goes_on_when_the_replica_dies_with_its_copy_dropped(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def cannot_say(cluster: Cluster, node: str) -> Fault:
+    """It drops its copy, and cannot write that into the table."""
+    return cluster.running[node].coordinator.faults.fail("set", UnreachableError("no answer"), f"partitions/{P}")
+
+
+def test_it_goes_on_when_the_replica_dies_with_its_copy_dropped(cluster: Cluster) -> None:
     """Passed over while it is away; back, it makes its copy like any restarted node."""
     with Counting(cluster) as counting:
         leads = active(cluster)
         name = next(r.node for r in cluster.tables()[P].replicas if r.kind == "async")
-        monkeypatch.setattr(CopyPlacement, "_empty", lambda self, copy, version, table: None)
+        said = cannot_say(cluster, name)
         cluster.node(leads).partitions[P].replicate((name,))
-        wait_until(lambda: cluster.tables()[P].away == name, "it is out")
+        wait_until(lambda: said.met, "it is out, and has dropped its copy")
         with pytest.raises(DeadlineError, match=f"{name} drops its copy"):
             cluster.node(leads).partitions[P].replicate((name,), wait_s=0.1)
         counting.goes_on()
         asked = cluster.tables()[P]
         cluster.kill(name)
-        monkeypatch.undo()
         with pytest.raises(DeadlineError, match=f"{name} was passed over and has the copy of test-0 it had"):
             defining.wait_until_replicated(cluster.node(leads).runtime.router, asked, 10)
         assert (cluster.tables()[P].resync, cluster.tables()[P].passed_over) == (None, (name,))
@@ -112,16 +114,16 @@ def test_it_goes_on_when_the_replica_dies_with_its_copy_dropped(
         counting.goes_on()
 
 
-def test_the_next_active_node_goes_on_with_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_active_node_goes_on_with_it(cluster: Cluster) -> None:
     with Counting(cluster) as counting:
         leads = active(cluster)
         name = next(r.node for r in cluster.tables()[P].replicas if r.kind == "async")
-        monkeypatch.setattr(CopyPlacement, "_empty", lambda self, copy, version, table: None)
+        said = cannot_say(cluster, name)
         cluster.node(leads).partitions[P].replicate((name,))
         wait_until(lambda: cluster.tables()[P].away == name, "it is out")
         cluster.kill(leads)
         wait_until(lambda: active(cluster) != leads, "another one is active")
-        monkeypatch.undo()
+        said.end()
         wait_until(lambda: cluster.tables()[P].resync is None, "it goes on with it")
         cluster.restart(leads)
         wait_until(lambda: len(cluster.tables()[P].node_list) == 3, "all are there")
@@ -142,19 +144,18 @@ def test_a_copy_that_is_back_is_waited_for_before_the_next_one_begins(cluster: C
     assert moves()[2:] == [("removed", first), ("added", first), ("removed", second), ("added", second)]
 
 
-def test_what_cannot_be_is_refused_and_a_migration_takes_its_place(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_is_refused_and_a_migration_takes_its_place(cluster: Cluster) -> None:
     leads = active(cluster)
     there = cluster.node(leads).partitions[P]
     with pytest.raises(RefusedError, match=f"{leads} is active for test-0"):
         there.replicate((leads,))
     with pytest.raises(UnknownNameError, match="there is no node X"):
         there.replicate(("X",))
-    monkeypatch.setattr(CopyPlacement, "_empty", lambda self, copy, version, table: None)
+    silent = [cannot_say(cluster, n) for n in "ABC" if n != leads]
     there.replicate()
     wait_until(lambda: cluster.tables()[P].away, "one is out")
-    monkeypatch.undo()
+    for said in silent:
+        said.end()
     nodes = (leads, *(n for n in "ABC" if n != leads))
     cluster.node(leads).runtime.operators.migrate(P, nodes, wait_s=10)
     assert cluster.tables()[P].resync is None

@@ -113,5 +113,5 @@ def test_a_cluster_that_comes_to_the_topics_of_an_older_one_is_refused() -> None
         other.config = replace(other.config, cluster=ClusterConfig(old.config.cluster.name))
         other.broker, other.tree = broker, MemoryTree()
         with pytest.raises(RefusedError, match="another cluster and policy have the same topics"):
-            other._start("A")
+            other.restart("A")
         assert tree.children("partitions")

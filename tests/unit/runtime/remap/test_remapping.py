@@ -311,13 +311,13 @@ def test_what_is_under_way_outlives_a_change_that_drops_its_partition() -> None:
 
 
 @pytest.mark.parametrize("pause_ms", [20, None], ids=["fixed", "unset"])
-def test_between_two_batches_of_a_partition_is_a_pause(monkeypatch: pytest.MonkeyPatch, pause_ms: int | None) -> None:
+def test_between_two_batches_of_a_partition_is_a_pause(pause_ms: int | None) -> None:
     """The one its policy asks for, or three times what the batch took."""
     batches: dict[str, list[tuple[float, float]]] = {}
     with configured(cluster_of(1, move_objects=5, sync_replicas=0), move_pause_ms=pause_ms) as cluster:
         cluster.client().load([Counter(f"c{i}", i) for i in range(100)])
         mover: Any = cluster.node("A").runtime.mover
-        commit = mover._commit
+        commit = mover.commit
 
         def noted(tx: bytes, works: Mapping[str, Work]) -> Any:
             began = time.monotonic()
@@ -327,7 +327,7 @@ def test_between_two_batches_of_a_partition_is_a_pause(monkeypatch: pytest.Monke
             batches.setdefault(away, []).append((began, time.monotonic()))
             return done
 
-        monkeypatch.setattr(mover, "_commit", noted)
+        mover.commit = noted
         begin(cluster, ring_size=999)
         wait_done(cluster, 1)
         check(cluster, cluster.config)

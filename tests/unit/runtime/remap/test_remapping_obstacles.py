@@ -52,7 +52,7 @@ def test_an_object_that_cannot_be_mapped_or_moved_holds_up_no_other(how: str, mo
         old, cluster.config = cluster.config, changed(cluster.config, ring_size=999)
         stuck, cluster.config = bytes.fromhex(min(misplaced(cluster))), old
         mover: Any = cluster.node("A").runtime.mover
-        commit = mover._commit
+        commit = mover.commit
 
         def fails(of: Mover, found: Any, *args: Any) -> Any:
             if found.key == stuck:
@@ -68,7 +68,7 @@ def test_an_object_that_cannot_be_mapped_or_moved_holds_up_no_other(how: str, mo
             if how == "mapped":
                 patched.setattr(mover, "misplaced", lambda *args: fails(mover, *args))
             else:
-                patched.setattr(mover, "_commit", refuses)
+                patched.setattr(mover, "commit", refuses)
             begin(cluster, ring_size=999)
             wait_until(lambda: misplaced(cluster) == {stuck.hex()}, "the others do not move")
             wait_until(lambda: len(problems(cluster)) == 1, "nobody says why")

@@ -17,8 +17,8 @@ from halog.core.log.outcomes import Outcomes
 from halog.core.log.records import CREATE, DELETE, UPDATE, Change, Commit, Header, Merged
 from halog.core.log.transactions import Applied, Ledger
 from halog.runtime.replica.consistency import Consistency
-from halog.runtime.store import reference_index as references
 from halog.runtime.store.object_table import ObjectTable
+from halog.runtime.store.reference_index import EACH, References
 
 pytestmark = pytest.mark.feature("R2", "R1")
 LOG_ID = bytes(range(16))
@@ -26,13 +26,16 @@ OPENED = records.EpochOpened(Header(LOG_ID, EpochId(2, "home", 0), 2, b"h" * 32)
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, each: int = EACH) -> None:
+        """`each`: so many objects that are stored are looked at with each question."""
         self.store = MemoryStore()
+        self.each = each
         self.fresh()
 
     def fresh(self) -> None:
         """As after a restart: nothing in memory."""
         self.objects = ObjectTable(self.store, LOG_ID, threading.RLock())
+        self.objects.references = References(self.store, self.objects.prefix, self.each)
         self.objects.begin(Outcomes(), -1, Ledger())
         self.consistency = Consistency("p", self.objects)
 
@@ -188,10 +191,9 @@ def test_references_are_known_of_what_came_while_nobody_looked() -> None:
     assert [found.key for found in rig.objects.scan(b"")] == [b"b", b"d", b"e"]
 
 
-def test_what_the_store_held_is_looked_through_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_store_held_is_looked_through_a_little_at_a_time() -> None:
     """Nobody waits for all of it; what comes and goes meanwhile is known, and a restart on the way begins anew."""
-    monkeypatch.setattr(references, "EACH", 2)
-    rig = Rig()
+    rig = Rig(each=2)
     keys = [b"%d" % n for n in range(6)]
     rig.take(1, *(change(CREATE, key, b"v1") for key in keys), check=False)
     rig.take(2, change(UPDATE, b"0", b"v2", 1))
