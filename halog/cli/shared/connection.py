@@ -25,6 +25,7 @@ from halog.core.ids import Member, Reference, location_code
 from halog.core.table.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
 from halog.metadata import bindings, mapped_policies
+from halog.metadata.cluster_level import check_level
 from halog.metadata.nodes import NodeInfo
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime.client.caller import Asker
@@ -82,6 +83,7 @@ class ClusterConnection:
         the file is what counts, also where the cluster does not exist yet."""
         c = self.coordinator
         c.connect(_ignore, self.timeout_s)
+        check_level(c, self.config.cluster.name)
         if not as_in_file:
             self.activated = in_force(self.config, c)
             self.config = self.activated.config

@@ -446,7 +446,7 @@ class Membership:
         """Note why the two do not talk. It is looked again every few seconds, and told again when it is for another
         reason."""
         if why != link.refused_told:
-            logger.warning("node %s: %s", link.info.name, why)
+            logger.warning("not connected to node %s: %s", link.info.name, why)
         link.refused = link.refused_told = why
 
     def _closed(self, link: _Link, peer: Peer) -> None:

@@ -21,6 +21,7 @@ from halog.config import Config
 from halog.core.ids import Reference
 from halog.core.table.table import PartitionTable
 from halog.metadata import nodes
+from halog.metadata.cluster_level import check_level
 from halog.metadata.nodes import NodeInfo
 from halog.ports import SessionState
 from halog.release import RELEASE
@@ -243,6 +244,7 @@ class Runtime:
         if host is not None:
             host.prepare()
         a.coordinator.connect(self._registration.session_changed)
+        check_level(a.coordinator, c.cluster.name)
         self._membership.begin(a.coordinator)
         self._register(c)
         tables = self._create_topics_and_tables()
