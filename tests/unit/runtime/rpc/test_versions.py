@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
-from msgspec import inspect as shapes
 
 import halog
 from halog.adapters.memory import MemoryChannel
@@ -21,45 +20,7 @@ from halog.runtime.rpc import frames, versions
 from halog.runtime.rpc.cluster_view import ClusterView
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
-
-KINDS = get_args(frames.Control | frames.Request | frames.Reply)
-INCOMING = get_args(frames.Control | frames.Request)
-
-
-SCALARS: dict[type[shapes.Type], object] = {
-    shapes.BytesType: b"b",
-    shapes.StrType: "s",
-    shapes.BoolType: True,
-    shapes.IntType: 7,
-    shapes.FloatType: 0.5,
-}
-
-
-def sample(kind: shapes.Type) -> Any:
-    """A value of a type, as MessagePack has it."""
-    match kind:
-        case shapes.StructType(fields=fields, array_like=False):
-            return {f.encode_name: sample(f.type) for f in fields}
-        case shapes.StructType(fields=fields, tag=tag):
-            return [*([tag] if tag is not None else []), *(sample(f.type) for f in fields)]
-        case shapes.NamedTupleType(fields=fields):
-            return [sample(f.type) for f in fields]
-        case shapes.TupleType(item_types=items):
-            return [sample(item) for item in items]
-        case shapes.VarTupleType(item_type=item) | shapes.ListType(item_type=item):
-            return [sample(item)]
-        case shapes.DictType(key_type=key, value_type=value):
-            return {sample(key): sample(value)}
-        case shapes.UnionType(types=types):
-            return sample(next(t for t in types if not isinstance(t, shapes.NoneType)))
-        case shapes.LiteralType(values=values):
-            return values[0]
-        case _:
-            return SCALARS.get(type(kind))
-
-
-def bytes_of(kind: type, *later: object) -> bytes:
-    return msgspec.msgpack.encode([*sample(shapes.type_info(kind)), *later])
+from tests.golden.samples import INCOMING, KINDS, frame
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +70,9 @@ def line(cluster: Cluster) -> Iterator[Line]:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_frame_with_fields_of_a_later_version_is_read_with_those_that_are_known(kind: type) -> None:
     decode = frames.decode_incoming if kind in INCOMING else frames.decode_reply
-    known = decode(bytes_of(kind))
+    known = decode(frame(kind))
     assert type(known) is kind
-    assert decode(bytes_of(kind, {"later": [1, 2]}, None)) == known
+    assert decode(frame(kind, {"later": [1, 2]}, None)) == known
 
 
 @pytest.mark.feature("U1")
