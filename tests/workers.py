@@ -88,7 +88,7 @@ def turn(unit: str) -> int:
     return FIRST.index(place) if place in FIRST else len(FIRST)
 
 
-class Scheduling(LoadFileScheduling):
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """The same with units, the long ones first."""
 
     def _split_scope(self, nodeid: str) -> str:

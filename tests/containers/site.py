@@ -18,7 +18,7 @@ from typing import Any
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"  # its image is in no registry we reach: remove_leftovers does it
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.image import DockerImage
 from testcontainers.core.network import Network

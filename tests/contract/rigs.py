@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from halog.adapters.kafka.log import KafkaLog
@@ -138,9 +138,9 @@ def collect(tail: LogTail, count: int, timeout_s: float = 10.0) -> list[Entry | 
     return found
 
 
-def values(entries: list[Entry | OutOfRange]) -> list[bytes]:
+def values(entries: Sequence[Entry | OutOfRange]) -> list[bytes]:
     return [e.value for e in entries if isinstance(e, Entry)]
 
 
-def offsets(entries: list[Entry | OutOfRange]) -> list[int]:
+def offsets(entries: Sequence[Entry | OutOfRange]) -> list[int]:
     return [e.offset for e in entries if isinstance(e, Entry)]

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import halog
 from halog.errors import HalogError
@@ -200,7 +200,7 @@ class Clients(History):
         for thread in self._threads:
             thread.start()
 
-    def __enter__(self) -> Clients:
+    def __enter__(self) -> Self:
         self.start()
         self.flows(45)
         if isinstance(self.node, RunningNode):

@@ -18,6 +18,7 @@ from tests.faults.mesh import Mesh
 from tests.faults.promises import PROMISES
 from tests.integration.cluster import conftest as clusters
 from tests.integration.cluster.harness import Cluster
+from tests.integration.site import Site
 from tests.integration.sites.conftest import between, linked, open_sites, two_sites
 
 MODULE = "tests.faults.things"
@@ -123,7 +124,7 @@ def lent(shared: clusters.Shared, request: pytest.FixtureRequest, what: Callable
         shared.drop()
 
 
-def mend(site: EmbeddedSite) -> None:
+def mend(site: Site) -> None:
     """Both servers run."""
     for server in SERVERS:
         for again in (site.resume, site.start_server):

@@ -19,7 +19,7 @@ from halog.embedded.java import find_java
 def preloadable(source: str, directory: Path) -> Path:
     """The library that this file of C beside us makes."""
     library = directory / Path(source).with_suffix(".so").name
-    argv = ["cc", "-shared", "-fPIC", "-O1", "-o", library, Path(__file__).with_name(source), "-ldl"]
+    argv = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(Path(__file__).with_name(source)), "-ldl"]
     subprocess.run(argv, check=True)
     return library
 

@@ -111,7 +111,12 @@ def happened_whole(
         tx = bytes.fromhex(p.ended.tx)
         there = {name for name in wanted if tx in ids[name]}
         ok += p.outcome is Outcome.OK
-        explained = {Outcome.OK: [wanted], Outcome.FAILED: [set()], Outcome.UNKNOWN: [wanted, set()]}[p.outcome]
+        of_outcome: dict[Outcome, list[set[str]]] = {
+            Outcome.OK: [wanted],
+            Outcome.FAILED: [set()],
+            Outcome.UNKNOWN: [wanted, set()],
+        }
+        explained = of_outcome[p.outcome]
         if there not in explained or any(len(ids[name][tx]) > 1 for name in there):
             wrong.append(
                 f"{p.ended.tx} of {p.began.process} was {p.outcome.value}: in {sorted(there)} of {sorted(wanted)}"
@@ -138,7 +143,7 @@ def appended_whole(found: Sequence[Pair]) -> None:
 def conserved(found: Sequence[Pair]) -> None:
     """The accounts hold nothing together, as every audit saw it."""
     audits = [p for p in found if p.outcome is Outcome.OK and all(s.kind == "look" for s in p.began.steps)]
-    wrong = [p for p in audits if p.ended is not None and sum(value for (value,) in p.ended.results)]
+    wrong = [p for p in audits if p.ended is not None and sum(v for (v,) in p.ended.results) != 0]
     assert not wrong, f"{len(wrong)} of {len(audits)} audits saw half of a transfer: {wrong[:3]}"
     assert len(audits) >= ENOUGH // 15, f"too little was seen to prove anything: {len(audits)} audits"
 

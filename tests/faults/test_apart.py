@@ -88,4 +88,4 @@ def test_both_sites_go_on_and_become_one(
         world.restored()
         accounted(world.judged())
         for site in NAMES:
-            wait(lambda at=site: not world.command(at, "status", code=4)["parted"], f"{site} tells of one history")
+            wait(lambda at=site: not world.command(at, "status", code=4)["parted"], f"{site} tells of one history")  # type: ignore[misc]

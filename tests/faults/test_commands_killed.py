@@ -268,7 +268,7 @@ def test_commits_go_on_without_a_site_wherever_the_command_is_killed(awaiting: T
     for given, where in enumerate((change("partitions/p-0"), change("partitions/p-1"), r"\d+ says .*")):
         assert dies(west, where, *words).died
         assert [t.let_go for t in west.tables()] == [(EAST,)] * given + [()] * (2 - given)
-        wait(lambda n=given: [landed(first), landed(second)] == ["told"] * n + ["refused"] * (2 - n), "commits go on")
+        wait(lambda n=given: [landed(first), landed(second)] == ["told"] * n + ["refused"] * (2 - n), "commits go on")  # type: ignore[misc]
     assert not any(d["changed"] for d in command(west, *words[1:]))
     awaiting.between.heal()
     wait(lambda: all((t.synced, t.let_go) == ((EAST,), ()) for t in west.tables()), "commits wait for it again")

@@ -158,7 +158,9 @@ def test_the_topic_is_deleted_and_created_again(two: Cluster) -> None:
 
 
 def segment(cluster: Cluster) -> Path:
-    data = Path(cluster.site.info.data_dir, "kafka/data")
+    site = cluster.site
+    assert isinstance(site, EmbeddedSite), "the log of a broker beside us"
+    data = Path(site.info.data_dir, "kafka/data")
     (found,) = (data / f"{cluster.name}.p.log-0").glob("*.log")
     return found
 

@@ -67,7 +67,7 @@ def line(enclosed: Namespaces) -> Iterator[Namespaces]:
     enclosed.whole()
 
 
-def closed(made: TwoSites) -> Iterator[TwoSites]:
+def closed(made: EnclosedSites) -> Iterator[EnclosedSites]:
     try:
         yield made
     finally:
@@ -76,13 +76,13 @@ def closed(made: TwoSites) -> Iterator[TwoSites]:
 
 
 @pytest.fixture
-def two_sites(line: Namespaces, tmp_path: Path) -> Iterator[TwoSites]:
+def two_sites(line: Namespaces, tmp_path: Path) -> Iterator[EnclosedSites]:
     """With the demo's classes; each site's clients use what their own site serves."""
     yield from closed(EnclosedSites(tmp_path, line, module=DEMO, classes=False))
 
 
 @pytest.fixture
-def open_sites(line: Namespaces, tmp_path: Path) -> Iterator[TwoSites]:
+def open_sites(line: Namespaces, tmp_path: Path) -> Iterator[EnclosedSites]:
     """Clients of both sites use what the west serves."""
     yield from closed(EnclosedSites(tmp_path, line, afar=True, module=MODULE))
 
@@ -113,7 +113,7 @@ def now_and_then(line: Namespaces) -> None:
     ],
 )
 def test_both_sites_go_on_and_become_one(
-    two_sites: TwoSites, tmp_path: Path, toward: str, again: Callable[[Namespaces], None]
+    two_sites: EnclosedSites, tmp_path: Path, toward: str, again: Callable[[Namespaces], None]
 ) -> None:
     """East hears nothing of west, or west nothing of east, or both: east takes over. Over the line as it is then both
     tell of it, and all of it is merged."""
@@ -126,7 +126,7 @@ def test_both_sites_go_on_and_become_one(
         world.restored()
         accounted(world.judged())
         for site in NAMES:
-            wait(lambda at=site: not world.command(at, "status", code=4)["parted"], f"{site} tells of one history")
+            wait(lambda at=site: not world.command(at, "status", code=4)["parted"], f"{site} tells of one history")  # type: ignore[misc]
 
 
 # --- no line to give up ---
@@ -157,7 +157,7 @@ def flapping(line: Namespaces) -> Callable[[Seen], bool]:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(("bad", "cuts"), [(slow, (0,)), (flapping, (1, 2, 3))], ids=["slow", "flapping"])
 def test_a_bad_line_is_lived_with(
-    open_sites: TwoSites, bad: Callable[[Namespaces], Callable[[Seen], bool]], cuts: tuple[int, ...]
+    open_sites: EnclosedSites, bad: Callable[[Namespaces], Callable[[Seen], bool]], cuts: tuple[int, ...]
 ) -> None:
     """Clients of both sites go on at the one that serves; the other one's mirror keeps up, and nothing parts. `cuts`:
     they are looked at once the line was silent so often."""
@@ -167,7 +167,7 @@ def test_a_bad_line_is_lived_with(
         inside = ClientProcess(west, clients, seat=1), ClientProcess(east, clients, seat=2)
         shows, since = bad(line), time.monotonic()
         for number in cuts:
-            wait(lambda n=number: line.net.cuts >= n, "the line is cut")
+            wait(lambda n=number: line.net.cuts >= n, "the line is cut")  # type: ignore[misc]
             for client in inside:
                 client.flows(FLOWS_S)
         assert shows(found := seen(inside[1], since)), found

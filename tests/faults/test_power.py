@@ -95,6 +95,7 @@ def test_all_nodes_lose_power_while_the_log_lacks_what_was_acknowledged(
         for n in range(PUSHED):
             with node.transaction() as tx:
                 tx.create(Counter("pushed", str(n)))
+            assert tx.id is not None
             acknowledged.append((tx.id, tx.lsn))
         for do in (cluster.freeze, cluster.kill):
             for name in "AB":

@@ -23,6 +23,7 @@ from tests.faults.mesh import Mesh
 from tests.faults.power import Flushed
 from tests.faults.scene import active, replica
 from tests.faults.survival import FLOWS, SETTLED_S, Cell, Cells, Nine, Writers, ask, lacking, look
+from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_sync_policies import on_disk
 
@@ -129,7 +130,7 @@ def _die(mesh: Mesh, writers: Writers, event: str, dying: str) -> None:
     writers.flow()
 
 
-def _kill_at_once(cluster: Nine, names: Sequence[str]) -> None:
+def _kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
     for name in names:
         cluster.processes[name].signal(signal.SIGKILL)
     for name in names:
@@ -202,7 +203,7 @@ def _brokers_lose_power(flushed: Flushed, topics: _Topics, writers: Writers) -> 
     for cell in cells:
         before = len(cell.acknowledged)
         if cell.local == "SYNC":
-            wait(lambda c=cell, n=before: len(c.acknowledged) > n, f"{cell.policy} goes on", SETTLED_S)
+            wait(lambda c=cell, n=before: len(c.acknowledged) > n, f"{cell.policy} goes on", SETTLED_S)  # type: ignore[misc]
     passes(3)
 
 

@@ -189,7 +189,7 @@ def what_another_branch_has_undone_is_not_known() -> None:
 @mutant("F5", SEEDS, play)
 def what_the_source_did_while_it_was_being_closed_is_not_read() -> None:
     """The source is taken as it was when the merge was begun."""
-    real = patch(BranchReader, "read", lambda self, of: 0 if self._last else real(self, of))
+    real: Any = patch(BranchReader, "read", lambda self, of: 0 if self._last else real(self, of))
 
 
 @mutant("F5", SEEDS, play)

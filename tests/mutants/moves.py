@@ -49,6 +49,7 @@ def the_living_leave_before_the_dead() -> None:
         if after is None or not left or left[0] in up or not spared:
             return after
         members = [n for n in table.configured if n != spared[0]]
+        assert table.target is not None
         return module._placed(table, members, table.target)
 
     real = patch(module, "next_table", next_table)

@@ -19,7 +19,7 @@ WITH_QUORUM = range(next(n for n in parted.SEEDS if is_grouped(n)), parted.SEEDS
 def who_answers_a_challenge_is_replaced_all_the_same() -> None:
     """Silence is enough."""
 
-    def alive_changed(self: Partition, e: object) -> None:
+    def alive_changed(self: Partition, e: ev.AliveChanged) -> None:
         import msgspec
 
         real(self, msgspec.structs.replace(e, answering=frozenset()))

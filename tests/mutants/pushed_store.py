@@ -6,6 +6,7 @@ Some rules only tell in stories too long for chance: `tests/scenarios/test_pushe
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from halog.core import effects as fx, events as ev
 from halog.core.election import campaign as candidate, positions
@@ -121,7 +122,7 @@ def what_was_pushed_is_not_brought_along() -> None:
 @mutant("R6", SEEDS)
 def stored_without_what_came_before() -> None:
     """Of what is held only the last record is stored."""
-    real = patch(HeldRun, "beyond", lambda self, lsn: real(self, lsn)[-1:])
+    real: Any = patch(HeldRun, "beyond", lambda self, lsn: real(self, lsn)[-1:])
 
 
 @mutant("E2", ONCE, told)

@@ -5,6 +5,7 @@ and gives up, too."""
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Collection, Mapping
 from types import FunctionType
 from typing import Any
@@ -188,7 +189,7 @@ def a_vote_that_nobody_renewed_since_it_was_claimed_was_counted_by_nobody() -> N
 
     def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: SiteVote) -> bool:
         taken: bool = real(self, key, copy, now)
-        seen_ms = (site_votes.time.monotonic() - self._others[key][1]) * 1000
+        seen_ms = (time.monotonic() - self._others[key][1]) * 1000
         rests = seen_ms >= self._after_ms[copy.core.state.table.policy]
         return taken or (rests and now.epoch is None and key[0] == self._host.site)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +55,7 @@ def plays(*files: ModuleType) -> Iterator[tuple[str, Callable[[], None]]]:
         for name, test in vars(file).items():
             if name.startswith("test_"):
                 for given in told_with(test):
-                    yield f"{name}{given or ''}", lambda test=test, given=given: test(**given)
+                    yield f"{name}{given or ''}", partial(test, **given)  # type: ignore[misc]
 
 
 def told_with(test: Any) -> list[dict[str, Any]]:

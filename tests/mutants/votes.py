@@ -169,7 +169,7 @@ def a_restart_forgets_what_is_undecided() -> None:
 
 
 def nothing_in_doubt_is_written() -> None:
-    real = patch(ledger_rows, "rows", lambda ledger: real(Ledger((), ledger.decided.items())))
+    real: Any = patch(ledger_rows, "rows", lambda ledger: real(Ledger((), ledger.decided.items())))
 
 
 @mutant("T4", TRIMMED)
@@ -187,7 +187,7 @@ def a_snapshot_leaves_out_what_is_in_doubt_and_the_trace_tells() -> None:
 @mutant("T6", TRIMMED)
 def a_snapshot_leaves_out_what_was_decided() -> None:
     """Who starts from it takes it for never seen."""
-    real = patch(ledger_rows, "rows", lambda ledger: real(Ledger(list(ledger.undecided.values()))))
+    real: Any = patch(ledger_rows, "rows", lambda ledger: real(Ledger(list(ledger.undecided.values()))))
 
 
 @mutant("W2", SEEDS)
@@ -198,6 +198,7 @@ def locks_begin_with_the_log() -> None:
         real(self, e, now, out)
         item = self.preparing.get(e.tx)
         if item is not None:
+            assert isinstance(item.record, records.Prepare)
             self.writer.locks.release(item.record)
 
     def logged(self: Participant, *args: Any) -> Applied:

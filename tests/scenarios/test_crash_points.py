@@ -9,6 +9,7 @@ The runs are deterministic, so the list of the calm one is the list of all, up t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -55,12 +56,12 @@ class Migration(Cluster):
         records = [type(decode(e.data)).__name__ for e in self.world.log.entries[self.records :]]
         return self.world.coordinator.values[self.sets :], records
 
-    def until(self, condition: Callable[[], object], grain_ms: float = LOOK_MS) -> None:
+    def until_so(self, condition: Callable[[], object], grain_ms: float = LOOK_MS) -> None:
         until(condition, self.run, grain_ms)
 
     def until_step(self, count: int) -> None:
         """So many sets and records."""
-        self.until(lambda: sum(map(len, self.listed())) >= count, GRAIN_MS)
+        self.until_so(lambda: sum(len(some) for some in self.listed()) >= count, GRAIN_MS)
 
     def serves(self) -> None:
         """Somebody is active, and a transaction goes through, maybe not the first that is tried."""
@@ -89,11 +90,11 @@ def until(condition: Callable[[], object], run: Callable[[float], None], grain_m
 
 def calm_migration() -> tuple[list[PartitionTable], list[str]]:
     story = Migration()
-    story.until(story.done)
+    story.until_so(story.done)
     return story.listed()
 
 
-MIGRATION_STEPS = sum(map(len, calm_migration()))
+MIGRATION_STEPS = sum(len(some) for some in calm_migration())
 
 
 @pytest.mark.feature("P12")
@@ -120,10 +121,10 @@ def test_a_node_killed_behind_a_step_of_a_migration(step: int, victim: str) -> N
     story.world.crash(victim)
     story.serves()
     story.world.start(victim)
-    story.until(story.done)
+    story.until_so(story.done)
     story.serves()
     assert story.committed(story.first) == 1
-    story.until(lambda: story.world.cover.counts["copy dropped"])
+    story.until_so(lambda: story.world.cover.counts["copy dropped"])
     story.well()
 
 
@@ -134,7 +135,7 @@ def test_a_migration_does_not_need_the_node_that_it_leaves(step: int) -> None:
     story = Migration()
     story.until_step(step)
     story.world.crash("A")
-    story.until(story.done)
+    story.until_so(story.done)
     story.serves()
     assert story.committed(story.first) == 1
 
@@ -167,7 +168,7 @@ class Moving(Story):
     of both logs that are about it."""
 
     mover: type[Mortal] = Mortal
-    finish = staticmethod(goods.finish)
+    finish: Callable[[Any], None] = staticmethod(goods.finish)
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from halog.core import events as ev, results as res
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.feature("R5")
 LEASE_MS = float(leases.SETTINGS["lease_ms"])
 
 
-def leased(**how: int) -> Cluster:
+def leased(**how: Any) -> Cluster:
     """A leads, and has its lease."""
     c = Cluster(leased=True, **how).started()
     c.commit()

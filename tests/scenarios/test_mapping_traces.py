@@ -10,7 +10,7 @@ import pytest
 from halog.core import events as ev, results as res
 from halog.core.ids import ABSENT
 from halog.core.keys.mapping import begun, opened
-from halog.core.log.records import CREATE, Change, MapperChanged, decode
+from halog.core.log.records import CREATE, Change, MapperChanged, Prepare, decode
 from tests.sim.bank_world import REF
 from tests.sim.goods import finish
 from tests.sim.node import Process
@@ -175,8 +175,8 @@ def test_trace_34_a_look_up_finds_what_moves_past_it(between: bool) -> None:
     story.open()
     customer = story.customer
     customer.known = story.shop.mapping
-    for at in (story.old, story.new):
-        story.told(at, 1)
+    for name in (story.old, story.new):
+        story.told(name, 1)
     if not between:
         story.carry()
     errand = customer.deal = customer.errand("find", story.key)
@@ -201,7 +201,7 @@ def test_a_move_is_in_both_logs_or_in_none() -> None:
     told = {}
     for name in (story.old, story.new):
         found = [decode(e.data) for e in story.shop.worlds[name].log.entries]
-        told[name] = [(r.header.tx, r.mapper_version) for r in found if type(r).__name__ == "Prepare"]
+        told[name] = [(r.header.tx, r.mapper_version) for r in found if isinstance(r, Prepare)]
     assert told[story.old] == told[story.new]
     assert [version for _, version in told[story.old]] == [1]
     assert story.shop.mapping.now == story.wished

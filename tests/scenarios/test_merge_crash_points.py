@@ -38,7 +38,7 @@ class Merge(TwoSites):
         super().__init__()
         self.what = what
         self.before = 0
-        self.ends = (0, 0)
+        self.ends: tuple[int, ...] = (0, 0)
         self.asks: list[str] = []
         """What the command has asked for, from its beginning."""
 

@@ -118,7 +118,7 @@ class Bank:
             self._ask(e.first, e.tx, lambda result, _: self._decided(p, e.tx, result), commit=False, decides=True)
             return
         for name in e.to:
-            self._ask(name, e.tx, lambda r, _, name=name: self._copied(p, e, name, r), commit=e.commit, decides=False)
+            self._ask(name, e.tx, lambda r, _, name=name: self._copied(p, e, name, r), commit=e.commit, decides=False)  # type: ignore[misc]
 
     def _ask(self, name: str, tx: bytes, heard: Heard, *, commit: bool, decides: bool) -> None:
         target = self.target(name)

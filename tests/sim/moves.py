@@ -171,6 +171,7 @@ def check_step(checks: Checks, old: PartitionTable, new: PartitionTable) -> None
     if old.quorum:
         demand(new.quorum == majority(len(after)), f"P12: a quorum of {new.quorum} among {after}")
         demand(old.quorum + new.quorum > len(before | after), f"R7: two quorums may miss each other: {before} {after}")
+        assert new.active is not None
         have = {m.node for m in checks.last if m.node in after and checks.held.lsn(m) >= checks.acknowledged}
         have |= {new.active.node}  # it gave all of it out, and may not have read it back yet
         meets = len(have) + new.quorum > len(after)

@@ -171,6 +171,8 @@ def as_record(applied: Applied) -> records.Record:
             return records.Outcome(header, decision.commit)
         case ForgottenDecisions(header=header, horizon=horizon):
             return records.Horizon(header, int.from_bytes(horizon, "big"))
+        case AppliedMerge():
+            raise TypeError("a merge is several records")
         case _:
             return applied
 

@@ -220,7 +220,7 @@ class Teller:
         step = self._next(deal)
         for home in deal.voters:
             if home not in deal.prepared:
-                self._ask_vote(deal, home, lambda r, p, home=home: self._voted(deal, home, r))
+                self._ask_vote(deal, home, lambda r, p, home=home: self._voted(deal, home, r))  # type: ignore[misc]
         self._again(deal, step, self._prepare)
 
     def _ask_vote(self, deal: Deal, home: str, heard: Heard, *, last: bool = False, late_ms: float = 0.0) -> None:

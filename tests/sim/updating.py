@@ -94,7 +94,7 @@ class States:
     def unwell(self) -> str:
         """Whose partition does not become Active again, or ''."""
         wrong = {
-            f"{name(p)} on {p.name}": life.state.value
+            f"{name(p)} on {p.name}": life and life.state.value
             for world in self.shop.worlds.values()
             for p in world.processes()
             if (life := world.lives.get(p.me)) is None or life.state is not State.ACTIVE

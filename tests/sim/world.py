@@ -284,7 +284,7 @@ class World:
         if not self.nature.chance(self.nature.drop):
             self.engine.at(at - self.engine.now, target.submit, request, epoch)
 
-    def ask(self, src: str, target: Process, request: ev.Asked) -> None:
+    def ask(self, src: str, target: Process, request: ev.Asked | ev.DecideAsked | ev.BarrierAsked) -> None:
         self.engine.at(self.nature.delay(self.nature.net), target.deliver, request)
 
     def answer(self, p: Process, token: int, result: res.Result) -> None:

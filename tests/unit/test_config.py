@@ -122,8 +122,9 @@ def test_a_policy_may_have_times_of_its_own(tmp_path: Path) -> None:
 def test_who_comes_or_goes_moves_nothing_of_a_static_policy_however_long_it_waits(key: str) -> None:
     by_hand = PolicyConfig("main", kind="static", static={"p": StaticPartition(("A", "B"))}, min_stay_ms=5)
     built(policies={"default": by_hand}).validate()
+    longer: dict[str, Any] = {key: 5}
     with pytest.raises(ConfigError, match=rf"policies\.default\.{key}: excludes partitions named by hand"):
-        built(policies={"default": dataclasses.replace(by_hand, **{key: 5})}).validate()
+        built(policies={"default": dataclasses.replace(by_hand, **longer)}).validate()
 
 
 NODES = {name: NodeConfig(Path(f"/var/{name}")) for name in "ABC"}

@@ -20,8 +20,8 @@ from halog.runtime.node.wiring import addresses, remote_site
 
 pytestmark = pytest.mark.feature("M5")
 
-WEST = {"bootstrap": "w:1", "zookeeper": "w:2,w:3/halog"}
-EAST = {"bootstrap": "e:1", "zookeeper": "e:2"}
+WEST: dict[str, Any] = {"bootstrap": "w:1", "zookeeper": "w:2,w:3/halog"}
+EAST: dict[str, Any] = {"bootstrap": "e:1", "zookeeper": "e:2"}
 TABLE: dict[str, Any] = {
     "cluster": {"name": "fleet"},
     "site": {"name": "east", **EAST},

@@ -21,7 +21,10 @@ from halog.runtime.placement.bootstrap import planned_tables
 
 pytestmark = pytest.mark.feature("P5", "M5")
 
-SERVERS = {"west": {"bootstrap": "w:1", "zookeeper": "w:2"}, "east": {"bootstrap": "e:1", "zookeeper": "e:2"}}
+SERVERS: dict[str, dict[str, Any]] = {
+    "west": {"bootstrap": "w:1", "zookeeper": "w:2"},
+    "east": {"bootstrap": "e:1", "zookeeper": "e:2"},
+}
 
 
 def nodes(site: str, *names: str) -> dict[str, dict[str, Any]]:

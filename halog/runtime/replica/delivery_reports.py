@@ -47,11 +47,14 @@ class CopyAppends(Protocol):
     """This is what is asked of a copy: the tags of its last append, of the last append that somebody waits for, and of
     its last delivery report."""
 
-    session: LogSession | None
-    appended: int
-    awaited: int
-    delivered: int
-
+    @property
+    def session(self) -> LogSession | None: ...
+    @property
+    def appended(self) -> int: ...
+    @property
+    def awaited(self) -> int: ...
+    @property
+    def delivered(self) -> int: ...
     def take_reports(self) -> None: ...
 
 

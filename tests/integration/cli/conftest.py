@@ -106,10 +106,10 @@ class Cluster:
 
     def launch(self, name: str) -> Node:
         with (self.directory / f"{name}.err").open("w") as err:
-            self.nodes[name] = Node(
+            self.nodes[name] = node = Node(
                 self.command("node", "start", "--name", name, "--format", "json"), self.directory, err
             )
-        return self.nodes[name]
+        return node
 
     def ready(self, name: str) -> Any:
         """The line a node prints when it is up."""

@@ -37,7 +37,8 @@ class Process(ChildProcess):
     def _log_in(self, directory: Path) -> Path:
         return directory / f"{self.name}.err"
 
-    def _begin(self, argv: Sequence[str], directory: Path, out: IO[bytes], err: IO[bytes]) -> Any:
+    def _begin(self, argv: Sequence[str], directory: Path, out: IO[bytes] | int, err: IO[bytes]) -> Any:
+        assert not isinstance(out, int), "it says all of it into a file"
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", "PYTHONFAULTHANDLER": "1"}
         return started(argv, cwd=directory, env=env, out=out, err=err)
 

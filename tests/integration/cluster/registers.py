@@ -62,7 +62,7 @@ def operate(node: Node, process: str, group: str, value: int, mode: Any) -> Oper
 def parsed(lines: Sequence[str]) -> list[Operation]:
     """What a process said."""
     found = [json.loads(line) for line in lines if line.startswith("[")]
-    return [Operation(*o[:-1], Outcome(o[-1])) for o in found]
+    return [Operation._make([*o[:-1], Outcome(o[-1])]) for o in found]
 
 
 def work(

@@ -92,7 +92,7 @@ def test_objects_are_where_mapper_and_file_say_and_stay_there(placed: Cluster) -
     assert (active(cluster, "eu"), active(cluster, "us")) == ("A", "B")
     for partition, hosts in PLACES.items():
         for host in hosts:
-            wait(lambda p=partition, h=host: len(stored(cluster, h, p)) == 20, f"{host} has all of {partition}")
+            wait(lambda p=partition, h=host: len(stored(cluster, h, p)) == 20, f"{host} has all of {partition}")  # type: ignore[misc]
             assert all(tail.startswith(partition) for tail in stored(cluster, host, partition))
 
     cluster.kill("A")

@@ -60,7 +60,7 @@ def test_a_version_with_another_number_of_replicas_is_activated(make: Make, cont
     with Load(cluster.client(), "activated") as load:
         for copies, count in (("more", 3), ("fewer", 2)):
             assert begun(cluster, cluster.configuration(f"{copies}.toml", async_=count - 2)).wait(60) == 0
-            wait(lambda count=count: spread(cluster) == dict.fromkeys("ABC", count), f"{copies} copies", PATIENCE_S)
+            wait(lambda count=count: spread(cluster) == dict.fromkeys("ABC", count), f"{copies} copies", PATIENCE_S)  # type: ignore[misc]
             load.flows()
     assert load.errors == []
     control.check(load.waits, MOVED)

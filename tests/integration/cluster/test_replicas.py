@@ -103,7 +103,8 @@ def _damage(cluster: Cluster) -> None:
     """In the store of node C: another version of N1, no N3, and N4 under the key of N9, as if it had come so."""
     prefix = bytes.fromhex(cluster.table(P).log_id)[:PREFIX_BYTES]
     one, three, four, nine = (
-        prefix + b"k" + Aircraft.__halog__.index_key((tail,)) for tail in ("N1", "N3", "N4", "N9")
+        prefix + b"k" + Aircraft.__halog__.index_key((tail,))  # type: ignore[attr-defined]
+        for tail in ("N1", "N3", "N4", "N9")
     )
     store = RocksStore(cluster.directory / "C")
     data, moved = store.get_many([one, four])

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
 
 from halog.embedded import EmbeddedSite, probe

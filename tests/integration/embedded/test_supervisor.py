@@ -122,7 +122,7 @@ def test_a_port_taken_meanwhile_is_replaced(data_dir: Path) -> None:
     assert "kept" in topics(again.bootstrap)
 
 
-def overtaken(data_dir: Path, server: str, **asked: int) -> dict[str, Any]:
+def overtaken(data_dir: Path, server: str, **asked: Any) -> dict[str, Any]:
     """What a supervisor says whose port of this server somebody takes when it has just been chosen."""
     java, progress = find_java(), LogProgress()
     jar_dir, _ = jars.ensure(java, progress)

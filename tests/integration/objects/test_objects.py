@@ -188,7 +188,7 @@ def test_delete_and_create_is_a_new_instance_on_every_copy(cluster: Cluster, nod
     partition = node.space.route(Shelf, (name,)).partition
     for at in "AB":  # a sync replica holds what it acknowledged, and applies it a moment later
         wait(
-            lambda at=at: {old.raw, new.raw} & {f.ref for f in cluster.stored(at, partition)} == {new.raw},
+            lambda at=at: {old.raw, new.raw} & {f.ref for f in cluster.stored(at, partition)} == {new.raw},  # type: ignore[misc]
             f"{at} has the new instance only",
         )
 

@@ -107,6 +107,8 @@ class Namespaces(Between):
 class EnclosedSites(TwoSites):
     """A cluster over both. `afar`: do requests go to the site that serves?"""
 
+    between: Namespaces
+
     def __init__(self, directory: Path, between: Namespaces, *, afar: bool = False, **values: Any) -> None:
         self._afar = afar
         super().__init__(directory, between, **values)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def nodes_die(cluster: Cluster, partition: str, where: dict[str, str]) -> None:
     for name, step in where.items():
         cluster.processes[name].terminate()
         steps = cluster.directory / f"{name}.steps"
-        cluster.launch(name, by=lambda argv, at=(steps, step): argv_dying(*at, argv)).ready()
+        cluster.launch(name, by=partial(argv_dying, steps, step)).ready()
         cluster.whole()
     cluster.lead(partition, next(iter(where)))
 

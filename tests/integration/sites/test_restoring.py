@@ -122,8 +122,8 @@ def test_whoever_dies_meanwhile_it_is_done_once(two_sites: TwoSites) -> None:
 
 def killed_at(cluster: Cluster, reached: Callable[[], bool]) -> None:
     """The command, as soon as that is so."""
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    begun = subprocess.Popen(argv_of(cluster, "restore", "--source", EAST), **silent)
+    argv = argv_of(cluster, "restore", "--source", EAST)
+    begun = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + REACHED_S
     while not reached():
         assert begun.poll() is None, "it has ended by itself"

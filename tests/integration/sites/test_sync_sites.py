@@ -90,8 +90,8 @@ def lost(two_sites: TwoSites) -> set[str]:
     traffic = Traffic(two_sites.west.client())
     traffic.flows()
     two_sites.between.cut()
-    for node in ("west-1", "west-2"):
-        two_sites.west.kill(node)
+    for name in ("west-1", "west-2"):
+        two_sites.west.kill(name)
     for server in ("kafka", "zookeeper"):
         two_sites.between.sites[WEST].site.kill(server)
     traffic.stopped.set()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.embedded.model import SERVERS
 from halog.errors import HalogError, PartitionUnavailableError
 from tests import forked
 from tests.integration.cluster.fleet import Aircraft
@@ -161,7 +162,7 @@ def test_a_lost_site_is_taken_over_from_and_mirrors_when_it_is_back(two_sites: T
     two_sites.east.whole()
     assert landings(two_sites.east, "N2") == 30
     land(two_sites.east.client(), "N2", 30)
-    for server in ("zookeeper", "kafka"):
+    for server in reversed(SERVERS):
         west.site.start_server(server)
     two_sites.west.start()
     level(two_sites)

@@ -128,11 +128,11 @@ def level(north: Centre, south: Centre) -> None:
     """A on One, Two and Four, and B on Three, Four and Two, are the same history each."""
 
     def heads(partition: str) -> set[tuple[int, str] | None]:
-        found = set()
+        found = set[tuple[int, str] | None]()
         for centre in (north, south):
             for node in centre.table(partition).configured:
                 copy = centre.copies(node).get(partition)
-                found.add(copy and (copy["lsn"], copy["hash"]))
+                found.add((copy["lsn"], copy["hash"]) if copy else None)
         return found
 
     wait(

@@ -210,7 +210,6 @@ class SiteNode:
 
     def ask(self, e: fx.AskVote) -> None:
         """For the votes of a site."""
-        takeover = self._p.world.pair.takeover
         takeover = self._world.pair.takeover
         assert takeover is not None
         takeover.asked(self._p, e)

@@ -149,7 +149,8 @@ class Story:
         """Several operators, none of whom knows of the others."""
         self._work(now)
         o = self.operators
-        commands = [o.promote, partial(o.promote, may_fork=True), o.demote, o.restore, o.undo_at]
+        forking = partial(o.promote, may_fork=True)
+        commands: list[Callable[..., None]] = [o.promote, forking, o.demote, o.restore, o.undo_at]
         if self.pair.waiting is not None:
             commands.append(o.let_go)
         for _ in range(self.rng.randint(2, 5)):

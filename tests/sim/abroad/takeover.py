@@ -183,7 +183,7 @@ class Takeover:
     def stuck(self, world: SiteWorld) -> str:
         """Why a site with the votes does not go on, though the line stays cut; ""."""
         if not world.serves:
-            return self._waits_for_the_other(world) and f"{world.site} has the votes and does not take over"
+            return f"{world.site} has the votes and does not take over" if self._waits_for_the_other(world) else ""
         active = world.active()
         if active is None or active.partition.leading is None:
             return f"no node of {world.site} is active"

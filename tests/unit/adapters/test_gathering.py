@@ -44,7 +44,7 @@ def test_a_request_that_is_not_answered_holds_up_the_others_for_a_moment_only() 
     assert g.take(5.0 + HELD_S) == [2]
     g.add(3)
     g.back(1, 5.03)
-    assert g.waits(5.03) > 0  # one of the two is still under way
+    assert (g.waits(5.03) or 0) > 0  # one of the two is still under way
     g.back(1, 5.03)
     assert g.waits(5.03) == pytest.approx(0.0, abs=GATHER_S)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from halog.core import effects as fx, events as ev, results as res
 from halog.core.ids import NO_HASH, NO_TX, EpochId, Member, digest
@@ -134,14 +134,14 @@ class Core:
 
     # --- shortcuts to a role ---
 
-    def loaded(self) -> Core:
+    def loaded(self) -> Self:
         self.step(ev.LogEnd())
         return self
 
     def alive(self, *members: Member) -> None:
         self.step(ev.AliveChanged(frozenset({self.p.state.me, *members})))
 
-    def electing(self, *others: Member) -> Core:
+    def electing(self, *others: Member) -> Self:
         """Everybody is up, nobody is active: stands."""
         self.loaded()
         self.alive(*(others or (B, C)))
@@ -150,7 +150,7 @@ class Core:
         assert self.role is Role.ELECTING
         return self
 
-    def claiming(self) -> Core:
+    def claiming(self) -> Self:
         self.electing()
         if self.p.state.table.quorum:  # B's voice; it holds as much, and may not be active just now
             self.step(ev.PositionTold("B", self.p.campaign.round, self.p.state.chain.state.position, False))
@@ -158,7 +158,7 @@ class Core:
         assert self.role is Role.CLAIMING
         return self
 
-    def starting(self) -> Core:
+    def starting(self) -> Self:
         self.claiming()
         self.step(ev.CasDone(self.one(fx.SetTable).round, ev.Cas.OK, 1))
         assert self.role is Role.STARTING
@@ -170,13 +170,13 @@ class Core:
         self.offset += 1
         return self.step(ev.EntriesRead([(self.offset - 1, data)]))
 
-    def opening(self) -> Core:
+    def opening(self) -> Self:
         self.starting()
         self.land()
         assert self.role is Role.OPENING
         return self
 
-    def active(self) -> Core:
+    def active(self) -> Self:
         self.opening()
         self.land()
         assert self.role is Role.ACTIVE
@@ -204,7 +204,7 @@ class Core:
     def acked_by(self, member: Member, lsn: int) -> list[fx.Effect]:
         return self.step(ev.ReplicaAck(member, self.p.state.chain.state.epoch, lsn))
 
-    def with_sync_replica(self) -> Core:
+    def with_sync_replica(self) -> Self:
         """Active with B, which commits wait for."""
         self.active()
         self.acked_by(B, 1)
@@ -212,20 +212,20 @@ class Core:
         assert self.p.state.table.replicas == (Replica("B", 2, SYNC),)
         return self
 
-    def draining(self) -> Core:
+    def draining(self) -> Self:
         self.with_sync_replica()
         self.submit(900, create(b"pending"))
         self.step(ev.HandOverAsked(77, "B"))
         assert self.role is Role.DRAINING
         return self
 
-    def handing(self) -> Core:
+    def handing(self) -> Self:
         self.with_sync_replica()
         self.step(ev.HandOverAsked(77, "B"))
         assert self.role is Role.HANDING
         return self
 
-    def verifying(self) -> Core:
+    def verifying(self) -> Self:
         """Acknowledged one further than expected: somebody wrote in between."""
         self.active()
         self.submit(1)

@@ -118,6 +118,7 @@ def test_a_table_keeps_the_fields_of_a_later_version() -> None:
     read = PartitionTable.from_bytes(json.dumps(fields).encode())
     assert (read.name, read.target is None, read.replicas[0].node) == ("p-0", False, "B")
     assert json.loads(read.to_bytes()) == fields
+    assert read.resync is not None
     changed = msgspec.structs.replace(
         read,
         group=msgspec.structs.replace(read.group, required=1),

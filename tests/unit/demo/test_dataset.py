@@ -26,7 +26,7 @@ def pip_says(monkeypatch: pytest.MonkeyPatch, text: str, code: int = 1) -> list[
         calls.append(argv)
         return subprocess.CompletedProcess(argv, code, b"", text.encode())
 
-    monkeypatch.setattr(dataset.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return calls
 
 

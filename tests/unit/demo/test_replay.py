@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from halog.backend import Work
+from halog.backend import Outcome, Work
 from halog.demo import journal, rows, totals
 from halog.demo.ordered_work import RowGate, WorkLines
 from halog.demo.replay import Replay
@@ -42,7 +43,7 @@ class Forgetful(MemoryBackend):
             raise OutcomeUnknownError("lost on the way back")
         return lsn
 
-    def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
+    def outcome(self, partition: str, tx: bytes, epoch: int, participants: Sequence[str] = ()) -> Outcome:
         if self.chance.random() < 0.3:
             raise UnreachableError("not now")
         return "happened" if self.happened[tx] else "did not happen"

@@ -24,6 +24,12 @@ TABLE = PartitionTable("p-0", "00" * 16, "c.p", 0, "p", ("A", "B"), 1)
 PLAN = plans.Plan("abc", 1, (plans.PlannedMove("p-0", ("A",), Target(("B",), 0), 0, "why"),))
 
 
+def asked(c: Coordinator) -> restore_requests.RestoreRequest:
+    found = restore_requests.restore_of(c, "p-0")
+    assert found is not None
+    return found
+
+
 class Change(NamedTuple):
     """One thing that an older node does to a znode."""
 
@@ -67,11 +73,7 @@ CHANGES = [
     Change(
         "restores/p-0",
         {"site": "west", "by": "me", "at_ms": 5},
-        lambda c: restore_requests.progress(
-            c,
-            "p-0",
-            msgspec.structs.replace(restore_requests.restore_of(c, "p-0"), phase="merging"),  # type: ignore[type-var]
-        ),
+        lambda c: restore_requests.progress(c, "p-0", msgspec.structs.replace(asked(c), phase="merging")),
         "phase",
     ),
     Change("plan", json.loads(PLAN.to_bytes()), plans.cancel, "cancelled"),

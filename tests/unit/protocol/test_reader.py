@@ -10,11 +10,11 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import pytest
 from hypothesis import given, settings
@@ -299,10 +299,10 @@ def test_objects_and_versions_are_those_of_the_api(cluster: Cluster) -> None:
             read[name, parts] = row, fields
     with cluster.client().transaction() as tx:
         for kind in (Pilot, Flight):
-            for obj in tx.extent(kind):
-                name = type(obj).__halog__.name  # type: ignore[attr-defined]
-                key = (obj.name,) if isinstance(obj, Pilot) else (obj.day, obj.number)
-                row, fields = read.pop((name, key))
+            for obj in cast("Iterable[Any]", tx.extent(kind)):
+                name = type(obj).__halog__.name
+                parts = (obj.name,) if isinstance(obj, Pilot) else (obj.day, obj.number)
+                row, fields = read.pop((name, parts))
                 assert repr(fields) == repr(plain(obj))
                 assert row.ref == cluster.client().ref(obj).raw
     assert not read

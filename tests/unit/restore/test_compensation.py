@@ -29,7 +29,7 @@ pytestmark = pytest.mark.feature("M3")
 def conflict(
     base: Fields | None, source: Fields | None, initiating: Fields | None, kind: Kind = Kind.STATE_CONFLICT, **more: int
 ) -> Conflict:
-    times = {"source_ms": 1, "initiating_ms": 2} | more
+    times: dict[str, Any] = {"source_ms": 1, "initiating_ms": 2} | more
     return Conflict("Order", {"id": 1}, kind, base, source, initiating, **times)
 
 

@@ -132,7 +132,8 @@ def test_each_has_all_it_wants_or_is_deferred_and_undoing_leaves_nothing(
     ]
     found = {d.key: d for d in with_created(some, INTO)}
     assert found == {d.key: d for d in with_created(some[::-1], INTO)}, "the order they come in decides nothing"
-    made = {key: d.choice.then for key, d in found.items() if d.choice.then and d.choice.then.value[:3] == b"new"}
+    chosen = {key: d.choice.then for key, d in found.items()}
+    made = {key: then for key, then in chosen.items() if then and then.value and then.value[:3] == b"new"}
     expected: list[bytes] = []
     for one in some:
         now = found[one.key].choice

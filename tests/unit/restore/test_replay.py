@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -27,7 +28,7 @@ S = ChainState(LOG_ID, "west", OURS, True, True, "west", 3, 12, b"s" * 16, ((Epo
 T = ChainState(LOG_ID, "east", THEIRS, True, led=4, lsn=20, hash=b"i" * 16, lineage=((THEIRS, 11),))
 
 
-def opening(**more: object) -> Opening:
+def opening(**more: Any) -> Opening:
     return Opening(NEXT, S, 0, 2, {})._replace(**more)
 
 

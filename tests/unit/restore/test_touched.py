@@ -10,7 +10,7 @@ import pytest
 from halog.core.keys.directory import entry_key
 from halog.errors import LogError
 from restore import thread as thread_module, touched as touched_module
-from restore.branches import Side, aborted, branch
+from restore.branch import Side, aborted, branch
 from restore.divergence import Fork, Place, compare, history_of
 from restore.touched import TouchCounter
 from tests.unit.core.sites.copy_model import TP

@@ -117,9 +117,9 @@ ZONES = st.sampled_from(
         ZoneInfo("Australia/Lord_Howe"),
         dt.timezone(dt.timedelta(hours=23, minutes=59, seconds=59, microseconds=999_999)),
         dt.timezone(dt.timedelta(hours=-23, minutes=-59, seconds=-59, microseconds=-999_999)),
-        Wild(),
-        Erring(),
-        Raising(),
+        Wild(),  # type: ignore[abstract]
+        Erring(),  # type: ignore[abstract]
+        Raising(),  # type: ignore[abstract]
     ]
 )
 AUTUMN = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -216,8 +216,8 @@ def _nest(inner: st.SearchStrategy[tuple[Any, Any]]) -> st.SearchStrategy[tuple[
     def wrap(pair: tuple[Any, Any]) -> st.SearchStrategy[tuple[Any, Any]]:
         annotation, values = pair
         options = [
-            (list[annotation], st.lists(values, max_size=3) | st.lists(values, max_size=3).map(Row)),
-            (dict[str, annotation], st.dictionaries(TEXTS, values, max_size=3)),
+            (list[annotation], st.lists(values, max_size=3) | st.lists(values, max_size=3).map(Row)),  # type: ignore[valid-type]
+            (dict[str, annotation], st.dictionaries(TEXTS, values, max_size=3)),  # type: ignore[valid-type]
         ]
         if type(None) not in getattr(annotation, "__args__", ()):
             options.append((annotation | None, st.none() | values))

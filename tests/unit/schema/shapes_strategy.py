@@ -69,8 +69,8 @@ def _nest(inner: st.SearchStrategy[tuple[Any, Any]]) -> st.SearchStrategy[tuple[
     def wrap(pair: tuple[Any, Any]) -> st.SearchStrategy[tuple[Any, Any]]:
         annotation, values = pair
         options = [
-            (list[annotation], st.lists(values, max_size=4)),
-            (dict[str, annotation], st.dictionaries(TEXT, values, max_size=4)),
+            (list[annotation], st.lists(values, max_size=4)),  # type: ignore[valid-type]
+            (dict[str, annotation], st.dictionaries(TEXT, values, max_size=4)),  # type: ignore[valid-type]
         ]
         if type(None) not in getattr(annotation, "__args__", ()):
             options.append((annotation | None, st.none() | values))

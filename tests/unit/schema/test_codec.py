@@ -177,7 +177,7 @@ def test_a_reference_to_a_type_unknown_here_stays_writable() -> None:
 
 def test_a_reference_to_a_subtype_fits() -> None:
     """Ref[Base] takes a reference to a declared subtype."""
-    info = declare({"k": int, "f": Ref["Probe"]}, cls_name="Probe")
+    info = declare({"k": int, "f": Ref["Probe"]}, cls_name="Probe")  # type: ignore[name-defined]
     registry: Any = info.cls.__halog_registry__
     managed(registry=registry)(type("Sub", (info.cls,), {"__module__": __name__}))
     obj = info.cls(1, Ref(1, 2, 3, "Sub", b"\x02"))

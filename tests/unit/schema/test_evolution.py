@@ -47,7 +47,7 @@ READ: list[tuple[str, Any, Any, Any, Any]] = [
     ("symbols in another order", RGB, XRGB, RGB.G, XRGB.G),
     ("a nested class", P1, P2, P1(4), P2(x=4.0, y=9)),
     ("a nested class without a field", P2, point(y=(int, 0)), P2(y=3), None),
-    ("deep", list[P1 | None], list[P2 | None], [P1(4), None], [P2(x=4.0, y=9), None]),
+    ("deep", list[P1 | None], list[P2 | None], [P1(4), None], [P2(x=4.0, y=9), None]),  # type: ignore[valid-type]
 ]
 
 
@@ -82,7 +82,7 @@ REFUSED: list[tuple[str, Any, Any]] = [
     ("another nested class", P1, point("Spot", x=int)),
     ("a nested field added without a default", P1, point(x=int, z=int)),
     ("a nested field narrowed", P2, point(y=(int, 9), x=(int, 0))),
-    ("another target", Ref[Target], Ref["Elsewhere"]),
+    ("another target", Ref[Target], Ref["Elsewhere"]),  # type: ignore[name-defined]
 ]
 
 
@@ -101,7 +101,7 @@ def test_what_is_refused(old: Any, new: Any) -> None:
 
 def test_fields_come_and_go() -> None:
     """A removed field is skipped, an added one has its default, each object its own list."""
-    before = declare({"k": int, "gone": list[P1], "stays": int})
+    before = declare({"k": int, "gone": list[P1], "stays": int})  # type: ignore[valid-type]
     after = declare(
         {"new": list[int], "k": int, "stays": int, "more": str},
         body={"new": dataclasses.field(default_factory=list), "k": 0, "stays": 0, "more": "m"},

@@ -68,7 +68,7 @@ DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"f": colour("A", "B")}, {"f": colour("B", "A")}),
     ({"f": list[int]}, {"f": dict[str, int]}),
     ({"f": point(x=int)}, {"f": point(x=float)}),
-    ({"f": Ref[Target]}, {"f": Ref["Elsewhere"]}),
+    ({"f": Ref[Target]}, {"f": Ref["Elsewhere"]}),  # type: ignore[name-defined]
 ]
 
 

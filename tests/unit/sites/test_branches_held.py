@@ -55,7 +55,7 @@ def parted(west: Cluster, east: Cluster) -> None:
     note(west, 1, "west"), note(east, 1, "east"), fly(west, 10), fly(east, 11)
     mend(west, east)
     for cluster, other in ((west, "east"), (east, "west")):
-        wait_until(lambda c=cluster, o=other: told_parted(c) == dict.fromkeys(NAMES, o), "it is not told")
+        wait_until(lambda c=cluster, o=other: told_parted(c) == dict.fromkeys(NAMES, o), "it is not told")  # type: ignore[misc]
 
 
 def held(cluster: Cluster, site: str) -> dict[str, Hold]:
@@ -76,7 +76,8 @@ def wait_for_days(days: Days, *clusters: Cluster) -> None:
         days.gone += 5
         for cluster in clusters:
             other = "east" if cluster.site == "west" else "west"
-            wait_until(lambda c=cluster, o=other: is_held_anew(c, o, days), f"{cluster.site} holds nothing for {other}")
+            why = f"{cluster.site} holds nothing for {other}"
+            wait_until(lambda c=cluster, o=other: is_held_anew(c, o, days), why)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("stopped", [False, True])

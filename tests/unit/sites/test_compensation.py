@@ -16,6 +16,7 @@ from halog.core.log.records import Merged
 from halog.errors import RefusedError
 from halog.metadata.restore_requests import DONE, NOTHING, RestoreRequest
 from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.epoch_reopening import EpochLost
 from halog.runtime.node.paces import Paces
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.context import changes_nothing
@@ -34,7 +35,7 @@ from restore.compensation import (
     latest,
     merged_fields,
 )
-from restore.replay import Opening
+from restore.replay import Opening, merge_records
 from restore.undoing import report_of
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import drop, mend, note, noted, restore, split
@@ -340,7 +341,11 @@ def test_both_are_kept_one_under_a_key_of_its_own_and_undone(
         if number not in new or conflict.initiating is None:
             return KeepSource()
         also = ({**conflict.initiating, "number": new[number]},)
-        said = {1: KeepInitiating(also), 2: Replace({"number": 2, "note": "both"}, also), 3: Delete(also)}
+        said: dict[int, Verdict] = {
+            1: KeepInitiating(also),
+            2: Replace({"number": 2, "note": "both"}, also),
+            3: Delete(also),
+        }
         return said.get(number, KeepSource(also))
 
     def die(
@@ -348,10 +353,10 @@ def test_both_are_kept_one_under_a_key_of_its_own_and_undone(
     ) -> list[bytes]:
         if name not in died:
             died.append(name)
-            raise restoring.EpochLost  # as if the process were no more
+            raise EpochLost  # as if the process were no more
         return made(opening, others, found, merged, name)
 
-    made = restoring.merge_records
+    made = merge_records
     declare(trigger)
     for name in east.tables():  # what east's mirror had under way is passed over now, not in the middle of a hand-over
         east.client().backend.barrier(name)

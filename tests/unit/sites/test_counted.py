@@ -214,7 +214,7 @@ def test_whatever_a_site_gives_up_is_counted_and_what_it_does_not_serve_is_not()
     for owner, claims in (("", 1), ("south", 0)):
         site, east = Site("west", owner), Site("east", "")
         known = {"p-0": (0, msgspec.structs.replace(site.table(), owner=""))}
-        _, table = returned(config, site.real, lambda name, there=east: reached(there), known, Member("west-A", 1))[
+        _, table = returned(config, site.real, lambda name, there=east: reached(there), known, Member("west-A", 1))[  # type: ignore[misc]
             "p-0"
         ]
         assert (table.owner, table.claims) == (owner or "east", claims)

@@ -296,7 +296,7 @@ def test_a_mirror_whose_log_was_fenced_gives_it_away_again(west: Cluster, east: 
     remote = west.node(west.names[0]).runtime.adapters.reach("east")
     for name in NAMES:
         one = CatchUp(coordinator(west), remote, name)
-        wait_until(lambda one=one: one.step() or one.fenced is not None, "the fence is there")
+        wait_until(lambda one=one: one.step() or one.fenced is not None, "the fence is there")  # type: ignore[misc]
     remote.close()
 
     def mirrors_again() -> bool:

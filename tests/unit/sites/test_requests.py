@@ -90,7 +90,7 @@ def test_one_over_partitions_of_two_sites_is_refused_by_name(west: Cluster, east
     moved = west.partition_of(Flight, one)
     promote(east, moved)
     for client in (east.client(), west.client()):
-        wait_until(lambda c=client: note(c, one) == "", "it is served again")
+        wait_until(lambda c=client: note(c, one) == "", "it is served again")  # type: ignore[misc]
         with pytest.raises(RefusedError, match=f"{moved} by site east"), client.transaction() as tx:
             tx.get(Flight, one).note = tx.get(Flight, other).note = "both"
         assert [note(client, n) for n in (one, other)] == ["", ""]
@@ -139,7 +139,7 @@ def test_what_was_taken_over_a_moment_ago_is_not_refused(west: Cluster, silent: 
     """Its operator was answered before this node was told: it looks before it says that another site serves."""
     fly(west, 1)
     level(west, silent)
-    client = silent.client()
+    client: Any = silent.client()
     router = client.runtime.router
     stale = dict(router.tables)
     promote(silent)
@@ -230,7 +230,7 @@ def test_a_configured_address_wins_over_the_registered_one(west: Cluster, east: 
 
 @pytest.mark.parametrize("paces", [Paces(remote=RemotePaces(idle_s=0.1, look_s=0.05))])
 def test_a_site_nobody_asks_any_more_is_let_go_of(west: Cluster, east: Cluster) -> None:
-    client = east.client()
+    client: Any = east.client()
     there: Any = client.runtime.router.afar.sites["west"]
     fly(west, 1)
     for text in ("first", "again"):

@@ -29,7 +29,7 @@ __all__ = ["east", "west"]
 def test_requests_follow_the_site_that_serves(west: Cluster, east: Cluster) -> None:
     """There and back, with clients of both sites that never reconnect."""
     west.see(east)
-    clients = west.client(), east.client()
+    clients: tuple[Any, Any] = west.client(), east.client()
     fly(west, 1)
     for site in (east, west, east):
         promote(site)
@@ -80,7 +80,7 @@ def test_a_transaction_over_partitions_that_are_switching_waits_for_the_last_of_
     west.see(east)
     fly(west, 1)
     level(west, east)
-    client = east.client()
+    client: Any = east.client()
     numbers = [next(n for n in range(10, 99) if east.partition_of(Flight, n) == name) for name in NAMES]
     switching(east).promote(NAMES[:1])
     wait_until(lambda: client.runtime.router.site_of(NAMES[0]) == "", "the client knows")
@@ -98,7 +98,7 @@ def test_one_that_has_read_while_they_switched_is_run_again(west: Cluster, east:
     west.see(east)
     numbers = [next(n for n in range(10, 99) if east.partition_of(Flight, n) == name) for name in NAMES]
     fly(west, *numbers)
-    client = east.client()
+    client: Any = east.client()
     switching(east).promote(NAMES[:1])
     wait_until(lambda: client.runtime.router.site_of(NAMES[0]) == "", "the client knows")
     later = threading.Timer(0.3, lambda: switching(east).promote(NAMES[1:]))
@@ -186,7 +186,7 @@ def test_a_commit_that_a_take_over_left_without_an_answer_is_unknown(west: Clust
     """It is not presented to the other history; whether it happened its id tells."""
     west.see(east)
     fly(west, 1)
-    client = east.client()
+    client: Any = east.client()
 
     def taken_over() -> None:
         promote(east)
@@ -220,7 +220,7 @@ def test_nor_is_one_that_rests_on_nothing_presented_at_both(west: Cluster, east:
 
 def test_a_cut_in_the_middle_of_a_commit_is_unknown_when_its_time_is_up(west: Cluster, east: Cluster) -> None:
     fly(west, 1)
-    client = east.client()
+    client: Any = east.client()
     client.runtime.asker.call_s = 1.0
     _lose_answers(client, east.cut)
     with pytest.raises(OutcomeUnknownError):

@@ -14,10 +14,9 @@ import pytest
 from halog.adapters.memory.coordinator import MemoryCoordinator, MemoryTree
 from halog.core.sites.mirror import Checkpoint
 from halog.errors import CoordinatorError, RefusedError, VersionError
-from halog.metadata import restore_requests as restores
+from halog.metadata import mirror_starts as places, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, MERGING, READING, ClosedBranch, RestoreRequest, restore_of
 from halog.ports import Coordinator
-from halog.runtime.merge import restore_driver as restoring
 from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.merge.restore_command import undo
 from halog.runtime.node.paces import Paces
@@ -135,7 +134,7 @@ def test_a_merge_whose_place_cannot_be_offered_is_done_all_the_same(
 
     fly(west, *range(6))
     part(west, east)
-    monkeypatch.setattr(restoring.places, "offer", refuse)
+    monkeypatch.setattr(places, "offer", refuse)
     assert set(reuniting(west, east).values()) == {DONE}
     level(west, east)
     assert noted(east) == noted(west)
@@ -203,7 +202,7 @@ def test_what_cannot_be_read_for_a_while_is_told_once(
         return sorted(r.getMessage() for r in caplog.records if "it is away" in r.getMessage())
 
     real = restores.restore_of
-    monkeypatch.setattr(restoring.restores, "restore_of", read)
+    monkeypatch.setattr(restores, "restore_of", read)
     caplog.set_level(logging.INFO, "halog.merge")
     for name in NAMES:
         restores.ask(coordinator(west), name, RestoreRequest(site="", by="test", at_ms=now_ms(), undo="00"))

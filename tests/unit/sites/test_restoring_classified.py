@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, SETTLING, RestoreRequest
 from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime.merge import closed_branch, restore_driver as restoring, spark_results as classified
+from halog.runtime.merge.epoch_reopening import EpochLost
 from halog.runtime.merge.spark_results import ClassifiedResult
 from halog.runtime.support.adapters import SiteAccess
 from halog.testing.cluster import Cluster, wait_until
@@ -191,10 +193,10 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
         classified.hold(coordinator(east), name, "west", 0)
     died: list[str] = []
 
-    def die(self: restoring._PartitionRestore, phase: str, *more: object, **fields: object) -> None:
+    def die(self: restoring._PartitionRestore, phase: str, *more: Any, **fields: Any) -> None:
         if phase == before and self._copy.name not in died:
             died.append(self._copy.name)
-            raise restoring.EpochLost  # as if the process were no more
+            raise EpochLost  # as if the process were no more
         say(self, phase, *more, **fields)
 
     say = restoring._PartitionRestore._say

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from halog.errors import RefusedError
 from halog.metadata import log_holds as retention, restore_requests as restores
 from halog.metadata.restore_requests import DONE, FAILED, NOTHING, RestoreRequest, restore_of
 from halog.runtime.merge import restore_driver as restoring
+from halog.runtime.merge.epoch_reopening import EpochLost
 from halog.runtime.merge.merge_paces import MergePaces
 from halog.runtime.merge.restore_command import undo
 from halog.runtime.node.paces import Paces
@@ -155,7 +157,7 @@ def test_objects_of_a_class_that_only_the_initiating_site_has(west: Cluster, eas
 
     Later.__name__ = Later.__qualname__ = "Flight"
     Later.__annotations__ = {"number": int, "note": str, "gate": str}
-    later = halog.managed(key="number", registry=newer)(Later)
+    later: Any = halog.managed(key="number", registry=newer)(Later)
     west.registry = newer
     for name in west.names:
         west.kill(name)
@@ -178,11 +180,11 @@ def test_a_merge_that_nobody_could_tell_of_is_known_all_the_same(
     part(west, east)
     died: list[str] = []
 
-    def die(self: restoring._PartitionRestore, phase: str, *more: object, **fields: object) -> None:
+    def die(self: restoring._PartitionRestore, phase: str, *more: Any, **fields: Any) -> None:
         if phase == DONE and self._copy.name not in died:
             died.append(self._copy.name)
             wait_until(lambda: states(west)[self._copy.name].owner == "east", "west follows")
-            raise restoring.EpochLost  # as if the process were no more
+            raise EpochLost  # as if the process were no more
         say(self, phase, *more, **fields)
 
     say = restoring._PartitionRestore._say

@@ -55,7 +55,7 @@ def test_lost_disks_of_both_sites_come_back_with_what_was_merged(
             name = cluster.names[1]
             before = happened(cluster, name)
             lose(cluster, name)
-            wait_until(lambda c=cluster, n=name, b=before: happened(c, n) == b, "what happened is known")
+            wait_until(lambda c=cluster, n=name, b=before: happened(c, n) == b, "what happened is known")  # type: ignore[misc]
             assert mine <= {tx for ids in before.values() for tx in ids}
             began = [copy.began_at for copy in copies(cluster, name).values()]
             assert min(began) > 0, "restored from a snapshot"
@@ -70,7 +70,7 @@ def take(cluster: Cluster, partition: str) -> None:
         assert host is not None
         copy = host.copies[partition]
         if copy.serving or cluster.site == "west":
-            wait_until(lambda h=host, c=copy: taken(h.snapshots, c), "no snapshot")
+            wait_until(lambda h=host, c=copy: taken(h.snapshots, c), "no snapshot")  # type: ignore[misc]
             return
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from halog.core.sites.mirror import Checkpoint
 from halog.errors import LogError, RefusedError
 from halog.metadata import log_holds as retention, mirror_starts as places
 from halog.runtime.host.snapshotter import MARKER, Snapshots
@@ -343,14 +344,14 @@ def test_a_place_never_goes_back_and_is_replaced_where_the_history_is_another(ca
     c, state = coordinator(calm), states(west)["test-0"]
     other = msgspec.structs.replace(state, log_id=b"x" * 16)
     for offset, said, expected in ((5, state, 5), (3, state, 5), (7, state, 7), (2, other, 2)):
-        places.offer(c, "p", places.Checkpoint(offset, said))
+        places.offer(c, "p", Checkpoint(offset, said))
         found = places.offered(c, "p")
         assert found is not None
         assert found.offset == expected
-    assert not places.leads_on(places.Checkpoint(2, other), state, 0)
-    assert not places.leads_on(places.Checkpoint(2, state), state, 3)
-    assert places.leads_on(places.Checkpoint(3, state), state, 3)
+    assert not places.leads_on(Checkpoint(2, other), state, 0)
+    assert not places.leads_on(Checkpoint(2, state), state, 3)
+    assert places.leads_on(Checkpoint(3, state), state, 3)
     c.create("places/q", b"{}")
     assert places.offered(c, "q") is None
-    places.offer(c, "q", places.Checkpoint(1, state))
+    places.offer(c, "q", Checkpoint(1, state))
     assert places.offered(c, "q") is not None

@@ -63,7 +63,7 @@ def test_three_that_have_all_gone_on_become_one_two_at_a_time_in_any_order(
         assert set(told.values()) <= {DONE, NOTHING}, told
     for name, cluster in sites.items():
         if name != into:
-            wait_until(lambda c=cluster: owners(c) == {into}, f"{name} mirrors {into}", 30)
+            wait_until(lambda c=cluster: owners(c) == {into}, f"{name} mirrors {into}", 30)  # type: ignore[misc]
             level(cluster, sites[into])
     expected = {0: into, 1: "west", 2: "east", 3: "dr", 4: "", 5: ""}
     expected |= {10 * n + i: "" for n in (1, 2, 3) for i in range(4)}

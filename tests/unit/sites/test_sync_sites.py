@@ -100,6 +100,7 @@ def arrives(cluster: Cluster, other: Cluster, number: int) -> None:
     """A commit that has returned is in the other site's log."""
     with cluster.node(cluster.names[0]).transaction() as tx:
         tx.create(Flight(number))
+    assert tx.lsn is not None
     assert logged(other, cluster.partition_of(Flight, number)) >= tx.lsn > 0
 
 

@@ -325,8 +325,10 @@ def test_a_planned_switch_brings_the_votes_along(three: tuple[Cluster, Cluster, 
     for there in (east, dr, west):
         switching(there).promote(NAMES)
         there.settle()
-        wait_until(lambda at=there: {*owners(west), *owners(east), *owners(dr)} == {"", at.site}, "all follow")
+        wait_until(lambda at=there: {*owners(west), *owners(east), *owners(dr)} == {"", at.site}, "all follow")  # type: ignore[misc]
         fly(there, time.monotonic_ns())
         wait_until(
-            lambda at=there: {*holders(west), *holders(east), *holders(dr)} == {at.site}, "it has all votes", SOON_S
+            lambda at=there: {*holders(west), *holders(east), *holders(dr)} == {at.site},  # type: ignore[misc]
+            "it has all votes",
+            SOON_S,
         )

@@ -223,7 +223,7 @@ def test_a_vote_is_renewed_by_one_request() -> None:
     coordinator.answers.set()
     for number in (1, 2, 3):
         votes.ask(copy, fx.AskVote(number, "west"))
-        wait_until(lambda n=number: told[n - 1 :], "it is answered")
+        wait_until(lambda n=number: told[n - 1 :], "it is answered")  # type: ignore[misc]
     desks.close()
     assert told == [ev.VoteAnswered(n, "west", "west") for n in (1, 2, 3)]
     assert coordinator.asked == ["get", "create", "set", "set"]

@@ -123,8 +123,9 @@ class Rig:
         self.asked = 0
         part: Any = SimpleNamespace(get=self._get, close=lambda: None)
         self.closing = threading.Event()
-        self.host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
-        self.desk = SiteContact(self.host, "west", lambda name: SiteAccess(name, part, self.line.through(part)))
+        host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
+        self.host = host
+        self.desk = SiteContact(host, "west", lambda name: SiteAccess(name, part, self.line.through(part)))
 
     def _get(self, path: str) -> None:
         self.asked += 1

@@ -120,7 +120,7 @@ def test_it_finds_what_the_plain_comparison_finds(
 
 def groups(found: list[dict[str, Any]]) -> list[Group]:
     """As Spark counts them."""
-    keys, txs = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+    keys, txs = Counter[tuple[str, str, bool, bool]](), Counter[tuple[str, str, bool, bool]]()
     for row in found:
         group = row["kind"], row["stands"], row["source_txs"] > 0, row["initiating_txs"] > 0
         keys[group] += 1
@@ -149,7 +149,8 @@ def every_key(three_way: bool) -> tuple[list[tuple[Any, ...]], list[Difference]]
                 sides[side][key] = KeyTouches(base, now, (BranchCommit(b"t", n, n, ()),))
                 states = [x for state in (base, now) for x in ((None, None) if state is None else state)]
                 rows.append((0, side, key, n, n, n, 1, *states, None, None, None, BY.pack(b"t", n, n)))
-        expected += (differences if three_way else two_way)(*sides)
+        source, initiating = sides
+        expected += (differences if three_way else two_way)(source, initiating)
     return rows, expected
 
 
@@ -199,7 +200,7 @@ def test_branches_that_began_with_other_objects_are_no_fork() -> None:
         classified(rows, [])
 
 
-def test_one_key_of_two_partitions_is_two():
+def test_one_key_of_two_partitions_is_two() -> None:
     other = replace(PLACE, name="p-1", index=1)
     rows = rows_of(SOURCE, [update(1, b"1", b"2")], []) + rows_of(INITIATING, [update(1, b"1", b"3")], [], other)
     assert [(r["partition"], r["kind"]) for r in classified(rows, [])] == [("p-0", "kept"), ("p-1", "taken")]

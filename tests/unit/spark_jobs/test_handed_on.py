@@ -86,8 +86,8 @@ class Judged(World):
         if not parted.forked:
             return None
         cuts = [self.chance.randrange(1, 9) for _ in range(3)]
-        sizes = {"CHUNK_BYTES": self.chance.choice([1, 300, 200_000]), "RECORD_BYTES": self.chance.choice([50, 9_000])}
-        with mock.patch.multiple(results, **sizes):
+        chunk, record = self.chance.choice([1, 300, 200_000]), self.chance.choice([50, 9_000])
+        with mock.patch.multiple(results, CHUNK_BYTES=chunk, RECORD_BYTES=record):
             values, name = job.handed_on(parted, folded, cuts)
         return results.read(values, RUN, name)
 

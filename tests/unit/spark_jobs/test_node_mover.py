@@ -59,7 +59,9 @@ def handed(mover: NodeMover, objects: dict[str, Misplaced]) -> dict[str, int]:
 
 
 def router_of(cluster: Cluster) -> Router:
-    return cluster.client().runtime.router
+    client: Any = cluster.client()
+    router: Router = client.runtime.router
+    return router
 
 
 def test_what_was_found_moves_and_what_is_handed_over_twice_stays() -> None:

@@ -24,6 +24,7 @@ from spark_jobs.columns import arrow_schema, batch, struct_of
 from spark_jobs.history import Step
 from spark_jobs.rows import Changes, Values, change_schema, object_rows, object_schema
 from spark_jobs.site import Family
+from spark_jobs.snapshot import NOW
 from tests.unit.schema.shapes_strategy import ANNOTATED, declare
 
 
@@ -71,6 +72,7 @@ def test_every_value_of_every_type_has_its_column(data: st.DataObject) -> None:
         obj = info.instance({"k": i, "x": value})
         found = read(info.encode(obj))
         assert found is not None
+        assert found.fields is not None
         rows.append(tuple(found.fields.values()))
     schema = arrow_schema(struct_of(info.parsed.record.fields))
     assert schema.field("x").nullable is isinstance(shape, OptionalShape)
@@ -109,11 +111,12 @@ def test_older_values_have_the_columns_of_the_newest_definition() -> None:
     both = family("Craft", Before, After)
     assert [f.name for f in object_schema(both).fields][:6] == ["tail", "weight", "seats", "kind", "tags", "by"]
     read = Values(both).read
-    old = read(Before.__halog__.encode(Before("N1", 3)))
+    old = read(Before.__halog__.encode(Before("N1", 3)))  # type: ignore[attr-defined]
     assert old is not None
     assert old.fields == {"tail": "N1", "weight": 3.0, "seats": 7, "kind": "JET", "tags": [], "by": None}
-    new = read(After.__halog__.encode(After("N2", seats=1)))
+    new = read(After.__halog__.encode(After("N2", seats=1)))  # type: ignore[attr-defined]
     assert new is not None
+    assert new.fields is not None
     assert (new.fields["tail"], new.fields["seats"]) == ("N2", 1)
 
 
@@ -148,7 +151,7 @@ def change(op: int, key: tuple[Any, ...], after: Any, before: Any, replaced: int
     def encoded(obj: Any) -> bytes | None:
         return None if obj is None else type(obj).__halog__.encode(obj)
 
-    index_key: Callable[..., bytes] = Base.__halog__.index_key
+    index_key: Callable[..., bytes] = Base.__halog__.index_key  # type: ignore[attr-defined]
     return Change(op, b"r" * 24, index_key(key), encoded(after), replaced, encoded(before))
 
 
@@ -164,7 +167,7 @@ def test_changes_are_rows_of_the_types_that_were_asked_for() -> None:
         change(DELETE, ("a", 2), None, None, 6),
         change(DELETE, ("a", 1), None, derived, 5),
     )
-    stored = {t.__halog__.type_id: t.__halog__.definition for t in (Base, Derived)}
+    stored = {t.__halog__.type_id: t.__halog__.definition for t in (Base, Derived)}  # type: ignore[attr-defined]
     whole = Family("Base", asked.family_id, asked.current, stored, (), "", "", subtypes=False)
     newer = Family("Base", asked.family_id, asked.current, stored, (), "", "")
     with pytest.raises(SchemaChangedError, match="type Derived, derived from Base, is newer than this query"):
@@ -188,10 +191,10 @@ def test_changes_are_rows_of_the_types_that_were_asked_for() -> None:
 @pytest.mark.feature("S2")
 def test_what_cannot_be_read_is_named_and_stops_no_history() -> None:
     """Of objects it is an error that says which one; a change that is in the log for good has a row without fields."""
-    asked, type_id = family("Base", Base), Base.__halog__.type_id
-    key = Base.__halog__.index_key(("a", 1))
+    asked, type_id = family("Base", Base), Base.__halog__.type_id  # type: ignore[attr-defined]
+    key = Base.__halog__.index_key(("a", 1))  # type: ignore[attr-defined]
     spoilt = type_id + b"\x02a" + b"\x80" * 20
-    good = CommittedObject(b"s" * 24, 7, Base.__halog__.encode(Base("a", 2)), Base.__halog__.index_key(("a", 2)))
+    good = CommittedObject(b"s" * 24, 7, Base.__halog__.encode(Base("a", 2)), Base.__halog__.index_key(("a", 2)))  # type: ignore[attr-defined]
     with pytest.raises(RecordFormatError, match=f"partition p-0, key bytes {key[8:].hex()}: .*halog delete"):
         list(object_rows(Values(asked), "p-0", 9, [good, CommittedObject(b"r" * 24, 7, spoilt, key)]))
     steps = (Change(CREATE, b"r" * 24, key, spoilt, -1, None), change(CREATE, ("a", 2), Base("a", 2), None, -1))
@@ -207,13 +210,13 @@ def test_what_cannot_be_read_is_named_and_stops_no_history() -> None:
 def test_large_objects_are_handed_to_spark_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow takes 2 GB in a column, and a batch is held in memory: a number of rows alone bounds neither."""
     both = family("Craft", Before, After)
-    values = [After.__halog__.encode(After(f"N{i}" + "x" * 1_000_000)) for i in range(40)]
+    values = [After.__halog__.encode(After(f"N{i}" + "x" * 1_000_000)) for i in range(40)]  # type: ignore[attr-defined]
     found = {b"%d" % i: CommittedObject(bytes(24), i, value, b"%d" % i) for i, value in enumerate(values)}
     place: Any = SimpleNamespace(name="p-0")
     monkeypatch.setattr(reader, "partitions", lambda *_: [(None, place)])
     monkeypatch.setattr(reader, "objects_at", lambda *_: SimpleNamespace(lsn=9, found=found))
     schema = arrow_schema(object_schema(both))
-    made = list(reader._Objects(both, {"p-0": reader.NOW}, schema)([]))
+    made = list(reader._Objects(both, {"p-0": NOW}, schema)([]))
     assert sum(b.num_rows for b in made) == 40
     assert max(b.nbytes for b in made) <= 17_000_000
     steps = [Step(i, 1, i, 0, bytes(16), (Change(CREATE, bytes(24), b"", v, -1, None),)) for i, v in enumerate(values)]

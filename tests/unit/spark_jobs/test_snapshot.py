@@ -98,6 +98,7 @@ class Account(NamedTuple):
                     found.value = now[name] = 1000 + i
                 if i % 6 == 0:
                     tx.create(Other(f"{len(self.at)}"))
+            assert tx.lsn is not None
             self.at[tx.lsn] = dict(now)
 
 

@@ -24,6 +24,7 @@ from halog.schema import managed
 from halog.testing.cluster import Cluster
 from halog.testing.nodes import MemoryNode
 from halog.transactions import space
+from halog.transactions.kept import TakenOutValues
 from tests.unit.counting import REGISTRY, Counter
 
 pytestmark = pytest.mark.feature("X5")
@@ -205,7 +206,7 @@ def test_every_node_is_left_behind_also_where_another_thread_was_just_opening_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     half_made, go_on = threading.Event(), threading.Event()
-    real = space.TakenOutValues
+    real = TakenOutValues
 
     def kept(*args: Any) -> Any:
         half_made.set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from halog.config import load_config
-from halog.embedded import settings
+from halog.embedded import jars, settings
 from tools import images
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,13 +35,13 @@ def test_three_brokers_are_told_what_one_is_and_to_keep_copies() -> None:
 @pytest.mark.feature("O3")
 def test_a_servers_context_is_all_its_build_needs(tmp_path: Path) -> None:
     """Every file a Dockerfile copies is there, and the command names nothing of this machine."""
-    jars = tmp_path / "from"
-    jars.mkdir()
+    source = tmp_path / "from"
+    source.mkdir()
     for server in ("kafka", "zookeeper"):
-        for path in images.jars.classpath(jars, server).split(":"):
+        for path in jars.classpath(source, server).split(":"):
             Path(path).touch()
         target = tmp_path / server
-        images.write_server(server, jars, target)
+        images.write_server(server, source, target)
         copies = [ln.split() for ln in (target / "Dockerfile").read_text().splitlines() if ln.startswith("COPY ")]
         copied = [name for words in copies for name in words[1:-1]]
         assert copied

@@ -39,7 +39,7 @@ def marks(nodes: list[ast.expr]) -> Iterator[tuple[str, list[str]]]:
         called = node.func if isinstance(node, ast.Call) else node
         if isinstance(called, ast.Attribute) and ast.unparse(called.value) == "pytest.mark":
             words = node.args if isinstance(node, ast.Call) else []
-            yield called.attr, [word.value for word in words if isinstance(word, ast.Constant)]
+            yield called.attr, [str(word.value) for word in words if isinstance(word, ast.Constant)]
 
 
 def of_module(tree: ast.Module) -> list[ast.expr]:

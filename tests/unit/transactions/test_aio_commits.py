@@ -195,7 +195,7 @@ def test_a_commit_that_cannot_even_begin_ends_with_its_error() -> None:
             raise StoreError("the disk is full")
 
         begin, commit = sync.backend.begin_commit, sync.backend.commit
-        sync.backend.begin_commit = sync.backend.commit = broken  # type: ignore[method-assign]
+        sync.backend.begin_commit = sync.backend.commit = broken  # type: ignore[method-assign, assignment]
         tx = node.transaction()
         with pytest.raises(StoreError):
             async with tx:

@@ -365,7 +365,7 @@ def test_objects_that_a_call_makes_and_deletes_are_the_same(thing: Any) -> None:
     tx = ht.current()
     thing.tag("x")
     thing.make("b")
-    made = tx.get(Thing, "b")
+    made: Any = tx.get(Thing, "b")
     made.tags.append("y")
     assert (thing.tags, made.tags) == (["x"], ["x", "y"]), "what it put into two objects is of each"
     assert not hasattr(made, "_seen")
@@ -501,7 +501,7 @@ def test_what_a_method_leaves_in_a_flat_object_fits(remote: bool) -> None:
         with node.transaction() as tx:
             tx.create(Flat("a"))
         with node.transaction() as tx:
-            flat = tx.get(Flat, "a")
+            flat: Any = tx.get(Flat, "a")
             for field, fits in FITS.items():
                 for i, value in enumerate(LEFT):
                     if any(type(value) is type(one) and value == one for one in fits):

@@ -24,7 +24,7 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     """Three nodes; two votes are needed in zone home, none in zone pair."""
     more = "[zones.home.quorum]\nminimum_votes = 2\n[zones.pair]\nnodes = ['[AB]']\n[policies.p]"
     with running(Cluster(tmp_path, TOML.replace("[policies.p]", more)), monkeypatch) as made:
-        wait_until(lambda made=made: all_are_up(made))
+        wait_until(lambda made=made: all_are_up(made))  # type: ignore[misc]
         yield made
 
 

@@ -180,8 +180,8 @@ def test_policies_that_are_compared_by_two_rules_are_not_restored_at_once(
     west: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = west.tables()
-    monkeypatch.setattr("halog.cli.merge.restore.is_two_way", lambda connection, policy, said: next(rules))
     rules = iter([True] + [False] * len(others))
+    monkeypatch.setattr("halog.cli.merge.restore.is_two_way", lambda connection, policy, said: next(rules))
     before = noted(west)
     ran = run(halog, parted, "restore", "--source", "east")
     assert ran.code == 5

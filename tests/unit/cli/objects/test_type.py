@@ -206,6 +206,7 @@ def test_what_is_in_doubt_counts_as_an_object_until_it_is_decided(
     presented = commits.prepare(tx)
     assert presented is not None
     assert presented.works is not None
+    assert tx.id is not None
     parts = tuple(sorted(presented.works))
     assert len(parts) == 2
     for part in parts:

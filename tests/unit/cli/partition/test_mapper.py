@@ -165,7 +165,8 @@ def test_a_base_finds_what_subclasses_keep_elsewhere(mapped: Cluster) -> None:
     for name in "AB":
         node = mapped.nodes[name]
         with node.transaction() as tx:
-            assert tx.get(Aircraft, "N1").floats == 3
+            found: Any = tx.get(Aircraft, "N1")
+            assert found.floats == 3
             assert tx.get(Seaplane, "N1") is tx.get(Aircraft, "N1")
             assert type(tx.get(Aircraft, "N3")) is Flyingboat
             assert tx.find(Seaplane, "N2") is None
@@ -186,7 +187,8 @@ def test_methods_run_where_the_subclass_is(mapped: Cluster) -> None:
     for flown, name in enumerate("ABC", 1):
         with mapped.nodes[name].transaction() as tx:
             assert tx.find(Aircraft, "N9") is None
-            assert tx.get(Aircraft, "N3").fly(10) == 10 * flown
+            boat: Any = tx.get(Aircraft, "N3")
+            assert boat.fly(10) == 10 * flown
             tx.create(Seaplane(f"N9-{name}"))
     with app(mapped).transaction() as tx:
         assert tx.get(Flyingboat, "N3").miles == 30

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli.main import INTERRUPTED
+from halog.signals import INTERRUPTED
 from tests.unit.cli.conftest import wait_until
 
 pytestmark = [pytest.mark.feature("X10", "P12"), pytest.mark.timeout(120)]

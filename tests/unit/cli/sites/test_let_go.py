@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_only_a_site_that_commits_wait_for_is_let_go_of(
 @pytest.fixture
 def voting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, Cluster, dict[str, Path]]]:
     """Two of three votes are east's."""
-    votes = {"takeover": "quorum", "takeover_after_ms": 2_000, "votes": {"west": 1, "east": 2}}
+    votes: dict[str, Any] = {"takeover": "quorum", "takeover_after_ms": 2_000, "votes": {"west": 1, "east": 2}}
     with (
         Cluster(2, partitions=3, registry=registry, site="west", others=("east",), **votes) as west,
         Cluster(2, partitions=3, registry=registry, site="east", home=west, **votes) as east,

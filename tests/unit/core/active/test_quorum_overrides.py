@@ -35,7 +35,8 @@ def alone(**override: Any) -> Core:
     core = Core(quorum=2).with_sync_replica()
     core.alive()
     core.cas_ok()
-    seen(core, Group(**{"required": 1, "required_until_ms": core.now + LASTS_MS, "required_reason": "fire"} | override))
+    fire: dict[str, Any] = {"required": 1, "required_until_ms": core.now + LASTS_MS, "required_reason": "fire"}
+    seen(core, Group(**fire | override))
     assert committed(core, 1)
     return core
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from halog.core import effects as fx, events as ev
 from halog.core.ids import Member, Position
 from halog.core.roles import Role
-from halog.core.settings import Sync
+from halog.core.settings import Settings, Sync
 from halog.core.table.table import SYNC, Replica
 from halog.core.table.tell import Tell
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table
@@ -19,7 +21,7 @@ STORES_PUSHED = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC, remot
 NO_SYNC = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)
 
 
-def replica(settings: object, **t: object) -> tuple[Core, Script]:
+def replica(settings: Settings, **t: Any) -> tuple[Core, Script]:
     core, script = Core(B, settings=settings), Script()
     core.loaded()
     core.alive(A, C)
@@ -31,7 +33,7 @@ def replica(settings: object, **t: object) -> tuple[Core, Script]:
 
 
 @pytest.mark.parametrize("settings", [NO_SYNC, STORES_PUSHED], ids=["memory", "stored"])
-def test_a_shorter_tail_it_adopted_hides_nothing_of_what_it_acknowledged(settings: object) -> None:
+def test_a_shorter_tail_it_adopted_hides_nothing_of_what_it_acknowledged(settings: Settings) -> None:
     """B holds, and has acknowledged, lsn 2 and 3. It stands, hears of C, which holds lsn 2 only, and its claim meets
     with another set. Asked for its position by somebody else it tells all that it acknowledged."""
     core, script = replica(settings)

@@ -247,9 +247,9 @@ class World:
             assert one.own is not None
             one.own.read(ours)
             own = one.own.branch(ours, aborted)
-            found = merged_at(one.fork, ours, one.theirs, own, one.read, three_way=not one.two_way)
-            found = completed(found, site.copy.objects.get)
-            made = merge_records(opening, [one.theirs.state], found, self._verdicts(site, one, found.keys), one.name)
+            both = merged_at(one.fork, ours, one.theirs, own, one.read, three_way=not one.two_way)
+            both = completed(both, site.copy.objects.get)
+            made = merge_records(opening, [one.theirs.state], both, self._verdicts(site, one, both.keys), one.name)
         one.session, one.before = site.session(), dict(site.copy.objects)
         for data in made:
             one.session.put(data)

@@ -54,7 +54,8 @@ def answer(core: Core, questions: dict[str, int], after_ms: int = 0, **owners: s
 def with_votes(settings: Settings | None = None, **changes: Any) -> Core:
     """The same with all of them, asked for at the same moment."""
     core = young(settings, **changes)
-    answer(core, asked(core), **dict.fromkeys(asked(core), "here"))
+    here: dict[str, Any] = dict.fromkeys(asked(core), "here")
+    answer(core, asked(core), **here)
     return core
 
 

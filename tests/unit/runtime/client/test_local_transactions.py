@@ -284,10 +284,11 @@ def test_a_copy_that_is_given_up_while_a_reader_takes_up_its_moment_is_told(
 ) -> None:
     """Else all objects would seem to be gone."""
     name = passive(cluster)
-    copy, runtime = copy_on(cluster, name), cluster.node(name).runtime
+    copy = copy_on(cluster, name)
+    copies: Any = cluster.node(name).runtime.copies
 
     def given_up(asker: Any, partition: str, *args: Any) -> viewing.OwnView:
-        runtime.copies.pop(partition)
+        copies.pop(partition)
         copy.objects.drop()
         return viewing.OwnView(asker, copy, 0, 0)
 
@@ -352,7 +353,7 @@ def test_the_active_node_keeps_nothing_for_an_extent_that_is_over(
     names = copy_on(cluster, active(cluster)).named
     assert not names
     with client.transaction() as tx:
-        listed = tx.extent(Twin)
+        listed: Any = tx.extent(Twin)
         assert next(listed).pair == "a"
         assert len(names) == 1
         goes_on(listed)

@@ -102,7 +102,8 @@ def test_the_other_partitions_settle_it_when_they_have_waited(cluster: Cluster) 
     it = unknown(cluster, landed=False)
     epoch = it.evidence["epoch"]
     wait_until(lambda: it.outcome(cluster, epoch) == "did not happen", "it is not settled")
-    assert cluster.client().backend.router.epoch(it.first) <= epoch, "in the same epoch"
+    client: Any = cluster.client()
+    assert client.backend.router.epoch(it.first) <= epoch, "in the same epoch"
     assert isinstance(it.arrives(-1), frames.ErrorReply)
     assert it.outcome(cluster, epoch) == "did not happen"
     nothing_in_doubt(cluster, it.names)

@@ -75,7 +75,9 @@ def full(cluster: Cluster) -> list[tuple[str, HalogError | None]]:
     cluster.broker.hold(copy.tp)
     for number, name in enumerate(("a", "b"), 1):
         creates(cluster.node(cluster.active_for(Photo, "a")), name, told)
-        wait_until(lambda n=number: len(copy.core.leading.writer.queue) >= n, "it is not given to the log")  # type: ignore[misc]
+        leading = copy.core.leading
+        assert leading is not None
+        wait_until(lambda n=number, to=leading: len(to.writer.queue) >= n, "it is not given to the log")  # type: ignore[misc]
     return told
 
 
@@ -106,7 +108,9 @@ def test_what_is_refused_in_the_end_names_the_limit_and_what_to_do(
     ((_, error),) = told
     assert isinstance(error, OverloadedError)
     assert f"(limits.{setting}); nothing happened; try again later, or raise the limit" in error.message
-    lsn = active.runtime.copies[NAME].core.leading.writer.last_lsn
+    leading = active.runtime.copies[NAME].core.leading
+    assert leading is not None
+    lsn = leading.writer.last_lsn
     cluster.broker.release(active.runtime.copies[NAME].tp)
     wait_until(lambda: active.runtime.copies[NAME].core.state.chain.state.lsn == lsn, "it is not in the log")
     with active.transaction() as tx:

@@ -23,7 +23,7 @@ def slept(call_ms: int) -> Iterator[tuple[Any, Any]]:
     """A client that has not heard of a change that is over by now, and its coordinator, which does not answer."""
     with cluster_of(2) as cluster:
         cluster.config = replace(cluster.config, timing=replace(cluster.config.timing, call_deadline_ms=call_ms))
-        client = cluster.client()
+        client: Any = cluster.client()
         client.load([Counter(f"c{i}", i) for i in range(40)])
         coordinator = client.runtime.adapters.coordinator
         coordinator.suspend()

@@ -132,6 +132,11 @@ def test_what_a_dead_initiator_left_undecided_is_aborted(cluster: Cluster, skip:
     assert active_copy(cluster, names[0]).core.state.ledger.decided[tx].commit is False
 
 
+def unconfirmed(cluster: Cluster, name: str) -> int:
+    leading = active_copy(cluster, name).core.leading
+    return -1 if leading is None else len(leading.votes.unconfirmed)
+
+
 @pytest.mark.feature("D5")
 def test_what_a_dead_initiator_left_decided_is_committed(cluster: Cluster) -> None:
     names = apart(cluster, 3)
@@ -139,7 +144,7 @@ def test_what_a_dead_initiator_left_decided_is_committed(cluster: Cluster) -> No
     half_done(cluster, names, decided=True)
     assert values(cluster, names) == [101, 101, 101]  # whoever reads waits
     nothing_in_doubt(cluster, names)
-    wait_until(lambda: not active_copy(cluster, names[0]).core.leading.votes.unconfirmed, "unconfirmed")
+    wait_until(lambda: unconfirmed(cluster, names[0]) == 0, "unconfirmed")
 
 
 def test_a_commit_waits_for_what_is_held(cluster: Cluster) -> None:

@@ -101,6 +101,7 @@ def test_a_snapshot_holds_what_is_in_doubt(cluster: Cluster) -> None:
     tx = half_done_again(cluster, names)
     copy = active_copy(cluster, names[0])
     host = cluster.node(cluster.active_for(Counter, names[0])).runtime.host
+    assert host is not None
     host.snapshots.take(copy)
     other = next(n for n in cluster.names if n != copy.node.me.node and copy.name in cluster.node(n).runtime.copies)
     cluster.kill(other)

@@ -66,7 +66,7 @@ def test_a_failover_is_migrating_for_every_node_clients_included(cluster: Cluste
     left = [n for n in "BC" if n != gone]
     cluster.kill(gone)
     for it in (*(heard[n] for n in left), far):
-        wait_until(lambda it=it: len(it) >= 2, "it is told")
+        wait_until(lambda it=it: len(it) >= 2, "it is told")  # type: ignore[misc]
         assert it[:2] == [("Active", "failover", "Migrating"), ("Migrating", "done", "Active")]
     assert far.last.active in left
     assert far.last.node == client.backend.name  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def test_a_hand_over_is_migrating(cluster: Cluster) -> None:
         cluster.node(name).partitions.notify(heard[name])
     cluster.node(active).runtime.operators.hand_over("test-0", to)
     for it in heard.values():
-        wait_until(lambda it=it: len(it) >= 2, "it is told")
+        wait_until(lambda it=it: len(it) >= 2, "it is told")  # type: ignore[misc]
         assert it[0] == ("Active", "hand-over", "Migrating")
         assert it[1] == ("Migrating", "done", "Active")
 
@@ -163,12 +163,12 @@ def test_only_nodes_that_have_it_enabled_are_told() -> None:
         heard = {n: Heard() for n in "ABCD"}
         at(cluster, "C").define(("A", "B"))
         for name, it in heard.items():
-            wait_until(lambda name=name: at(cluster, name).state == "Active", "all is quiet")
+            wait_until(lambda name=name: at(cluster, name).state == "Active", "all is quiet")  # type: ignore[misc]
             cluster.node(name).partitions.notify(it)
         wait_until(lambda: at(cluster, "C").status == "LocalDefined", "it is told")
         cluster.node("A").runtime.operators.hand_over(P, "B")
         for name in "AB":
-            wait_until(lambda name=name: len(heard[name]) >= 2, "it is told")
+            wait_until(lambda name=name: len(heard[name]) >= 2, "it is told")  # type: ignore[misc]
         assert heard["C"] == heard["D"] == []
         assert at(cluster, "D").state in ("Active", "Migrating"), "but it is known"
     finally:
@@ -208,7 +208,7 @@ def test_declared_notifiers_are_installed_on_every_node_of_the_registry() -> Non
 
     with Cluster(2, partitions=2, registry=registry) as cluster:
         for name in ("test-0", "test-1"):
-            wait_until(lambda name=name: cluster.node("A").partitions[name].state == "Active", "all is quiet")
+            wait_until(lambda name=name: cluster.node("A").partitions[name].state == "Active", "all is quiet")  # type: ignore[misc]
         for name in ("test-0", "test-1"):
             active = cluster.tables()[name].active.node  # type: ignore[union-attr]
             cluster.node("A").runtime.operators.hand_over(name, "B" if active == "A" else "A")
@@ -257,7 +257,7 @@ def test_a_failover_is_told_although_each_took_the_other_for_who_tells_it() -> N
         made._tell = lambda _, step, me=me: told[me].append((step.before.value, step.now.value))  # type: ignore[method-assign, misc]
         made.members_seen(frozenset({A, B, C}), "")
         made.table_seen("p", 1, before)
-        wait_until(lambda made=made: made.state("p").value == "Active", "it is seen")
+        wait_until(lambda made=made: made.state("p").value == "Active", "it is seen")  # type: ignore[misc]
     nodes["C"].members_seen(frozenset({B, C}), "")
     wait_until(lambda: nodes["C"].state("p").value == "Migrating", "it is seen")
     nodes["C"].table_seen("p", 2, after)

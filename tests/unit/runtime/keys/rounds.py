@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Count
+from typing import Any
 
 from halog.core.keys.directory import is_entry, object_key, unpacked
 from halog.core.keys.mapping import PolicyMapping
@@ -38,10 +39,14 @@ def settled(cluster: Cluster) -> None:
     )
 
 
+def remapping_of(cluster: Cluster, name: str) -> Any:
+    return cluster.node(name).runtime.remapping
+
+
 def never_done(cluster: Cluster, names: str) -> None:
     """The first change goes on until it is turned back."""
     for name in names:
-        remapping = cluster.node(name).runtime.remapping
+        remapping = remapping_of(cluster, name)
         note = remapping._note
         remapping._note = lambda policy, mapping, clean, note=note: (
             None if mapping.version == 1 else note(policy, mapping, clean)

@@ -215,7 +215,7 @@ def test_it_sees_how_full_partitions_are_and_who_is_active(asked: list[Any]) -> 
             return [states[f"{POLICY}-{i}"].objects for i in range(4)] == [10, 9, 0, 1] and states
 
         for node in (client, cluster.node("A")):
-            states = wait_until(lambda node=node: counted(node), "objects are not counted")
+            states = wait_until(lambda node=node: counted(node), "objects are not counted")  # type: ignore[misc]
             tables = cluster.tables()
             for name, state in states.items():
                 active = tables[name].active

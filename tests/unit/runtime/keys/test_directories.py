@@ -81,8 +81,8 @@ class Oak(Tree):
 class Ports(Cluster):
     """Nodes with these types."""
 
-    def start(self, name: str, registry: Registry = TYPES) -> RunningNode:
-        return super().start(name, registry)
+    def start(self, name: str, registry: Registry | None = None) -> RunningNode:
+        return super().start(name, registry or TYPES)
 
 
 @pytest.fixture

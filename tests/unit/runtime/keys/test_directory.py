@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_methods_run_on_the_active_node_of_the_partition_where_the_object_is() -
 @pytest.mark.parametrize(
     "values", [{"ring_size": 999}, {"partitions": 6}, {"partitions": 2}], ids=["ring", "more", "fewer"]
 )
-def test_traffic_notices_no_change_of_the_mapping(values: dict[str, int]) -> None:
+def test_traffic_notices_no_change_of_the_mapping(values: dict[str, Any]) -> None:
     with rounds(2, move_objects=7) as cluster:
         traffic = Traffic(cluster.client(), 80)
         traffic.fill()

@@ -20,7 +20,7 @@ from tests.unit.runtime.keys.remapped import (
     wait_done,
     where,
 )
-from tests.unit.runtime.keys.rounds import check, check_now, never_done, rounds, settled
+from tests.unit.runtime.keys.rounds import check, check_now, never_done, remapping_of, rounds, settled
 
 pytestmark = pytest.mark.feature("P6", "P13")
 
@@ -124,7 +124,7 @@ def test_what_began_while_objects_got_entries_ends_when_all_have_them() -> None:
         for version, mapper in ((1, "round_robin"), (2, "consistent_hash")):
             notes = {}
             for name in "AB":
-                remapping = cluster.node(name).runtime.remapping
+                remapping = remapping_of(cluster, name)
                 notes[name], remapping._note = remapping._note, lambda *_: None
             begin(cluster, mapper=mapper)
             wait_until(lambda: client.backend.mapped.changing, "it does not know")
@@ -133,7 +133,7 @@ def test_what_began_while_objects_got_entries_ends_when_all_have_them() -> None:
                 client.create(Counter(f"new{version}"))
                 client.delete(client.get(Counter, f"c{version}"))
                 for name, note in notes.items():
-                    cluster.node(name).runtime.remapping._note = note
+                    remapping_of(cluster, name)._note = note
                 wait_done(cluster, version)
                 wait_until(lambda: not client.backend.mapped.changing, "it does not know the end")
             with client.transaction():
@@ -149,7 +149,7 @@ def test_the_last_object_loses_its_entry_while_a_transaction_ends(monkeypatch: p
     with rounds(2) as cluster:
         client = cluster.client()
         client.load([Counter(f"c{i}", i) for i in range(20)])
-        remappings = [cluster.node(name).runtime.remapping for name in "AB"]
+        remappings = [remapping_of(cluster, name) for name in "AB"]
         notes = [remapping._note for remapping in remappings]
         for remapping in remappings:
             remapping._note = lambda *_: None

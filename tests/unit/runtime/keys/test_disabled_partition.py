@@ -84,7 +84,7 @@ def test_its_mapper_removed_creates_go_elsewhere_and_what_it_has_is_read(cluster
         takes_nothing(node)
     begin(cluster, mapper=f"{by_letter.MODULE}:without")
     for name, node in nodes.items():
-        wait_until(lambda here=node: here.space.route(Counter, ("s-new",)).partition == "open", f"{name} does not know")
+        wait_until(lambda here=node: here.space.route(Counter, ("s-new",)).partition == "open", f"{name} does not know")  # type: ignore[misc]
         create(node, f"s-by-{name}")
         is_readable(node)
         takes_nothing(node)

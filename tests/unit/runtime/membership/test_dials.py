@@ -74,15 +74,16 @@ class World:
         self.ms = NOON_MS
         self.said: list[str] = []
         hello = frames.Hello("c", "A", 1)
+        wire: Any = self.wire
         self.membership = Membership(
             ME.member,
             hello,
-            self.wire,
+            wire,
             KEEP_ALIVE_MS,
             60_000,
             lambda _, why: self.said.append(why),
             lambda work: work(),
-            clock=lambda: self.ms,  # type: ignore[arg-type]
+            clock=lambda: self.ms,
         )
         self.membership.registrations({"A": ME, "B": OTHER})
         self.membership.heard("B", 1)

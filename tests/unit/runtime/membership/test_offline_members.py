@@ -41,9 +41,8 @@ class Seen:
         self.told = []
         self.noticed = []  # type: ignore[var-annotated]
         hello = frames.Hello("c", "A", 1)
-        self.made = Membership(
-            A.member, hello, self.wire, 150, 600, self._changed, lambda work: work(), clock=lambda: 1_000
-        )  # type: ignore[arg-type]
+        wire: Any = self.wire
+        self.made = Membership(A.member, hello, wire, 150, 600, self._changed, lambda work: work(), clock=lambda: 1_000)
         self.made.noticed = lambda node, up, why: self.noticed.append((node, up, why))
         self.made.registrations({"A": A, "B": B, "C": C})
         for name in "BC":

@@ -254,7 +254,9 @@ def test_a_commit_in_flight_at_the_end_of_an_override_is_unknown_where_no_coordi
         cluster.broker.hold(copy.tp)
         thread = threading.Thread(target=lambda: told.append(_outcome(node)))
         thread.start()
-        wait_until(lambda: copy.core.leading.writer.queue, "it is not given to the log")
+        leading = copy.core.leading
+        assert leading is not None
+        wait_until(lambda: leading.writer.queue, "it is not given to the log")
         assert wall_ms() < until, "this machine was too slow for the test"
         wait_until(lambda: wall_ms() > until + 20, "the time stands still")
         cluster.broker.release(copy.tp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -51,17 +51,17 @@ def clock() -> Clock:
 
 def membership(clock: Clock) -> Membership:
     """Node A's, which knows nobody yet."""
-    hello = frames.Hello("c", "A", 1)
+    hello, wire = frames.Hello("c", "A", 1), cast("Any", Wire())
     return Membership(
         ME.member,
         hello,
-        Wire(),
+        wire,
         150,
         600,
         lambda *_: None,
         lambda work: work(),
         registration_grace_ms=GRACE_MS,
-        clock=lambda: clock.ms,  # type: ignore[arg-type]
+        clock=lambda: clock.ms,
     )
 
 

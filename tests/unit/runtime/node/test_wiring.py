@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
+from halog.adapters.memory.log import MemoryTail
 from halog.adapters.zookeeper.coordinator import ZkCoordinator
 from halog.config import (
     ApplicationConfig,
@@ -82,12 +83,13 @@ def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
     made: list[LogTail] = []
 
     class Watched(MemoryLog):
-        def tail(self, *, patient: bool = False) -> Any:
-            made.append(super().tail(patient=patient))
-            return made[-1]
+        def tail(self, *, patient: bool = False, slow: bool = False) -> MemoryTail:
+            tail = super().tail(patient=patient, slow=slow)
+            made.append(tail)
+            return tail
 
     class Away(MemoryCoordinator):
-        def connect(self, on_state: Callable[..., None]) -> None:
+        def connect(self, on_state: Callable[..., None], wait_s: float | None = None) -> None:
             while len(made) < 2:
                 pass
             raise UnreachableError("away")

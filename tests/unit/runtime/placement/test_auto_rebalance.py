@@ -21,6 +21,7 @@ from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
 from halog.metadata import config_versions as versions
 from halog.ports import TopicPartition
 from halog.runtime.placement import auto_rebalance as rebalancing, plan as plans, plan_rollback as rollback
+from halog.runtime.placement.migration import migrate
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter
@@ -41,7 +42,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     )
     made: list[Cluster] = []
 
-    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, **own: int) -> Cluster:
+    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, **own: Any) -> Cluster:
         cluster = Cluster(4, partitions=PARTITIONS, registry=REGISTRY)
         made.append(cluster)
         config = cluster.config
@@ -253,7 +254,7 @@ def test_what_was_drained_stays_empty(make: Make) -> None:
         if "D" in table.configured:
             keeps = [n for n in table.configured if n != "D"]
             to = (*keeps, next(n for n in "ABC" if n not in keeps))
-            plans.migrate(tree, config, list("ABCD"), name, to, 1, told=cluster.node("A").runtime.operators.told)
+            migrate(tree, config, list("ABCD"), name, to, 1, told=cluster.node("A").runtime.operators.told)
     wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not empty", 30)
     cluster.kill("D")
     cluster.restart("D")

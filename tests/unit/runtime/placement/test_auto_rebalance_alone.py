@@ -40,9 +40,10 @@ class Alone:
         )
         self.tables: dict[str, tuple[int, PartitionTable]] = {}
         self.nodes: dict[str, Any] = {}
-        self.members: Any = SimpleNamespace(
+        members: Any = SimpleNamespace(
             me=SimpleNamespace(node="B"), offline="", coordinated=lambda: True, registered={}, alive=frozenset()
         )
+        self.members = members
         router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
         history: Any = SimpleNamespace(tell=self.told)
         self.versions: Any = SimpleNamespace(active=0)
@@ -51,7 +52,7 @@ class Alone:
             lambda: self.versions.active,
             self.tree,
             router,
-            self.members,
+            members,
             history,
             lambda: self.now,
         )
@@ -316,7 +317,7 @@ def test_what_an_operator_has_rolled_back_does_not_go_forth_again_by_itself(
     assert alone.look(10, "A", "B") == ["version 1 of the configuration places it otherwise"]
     assert alone.wishes() == {"p": ("A", "B"), "q": ("B", "A")}
     for name, nodes in alone.wishes().items():
-        there = {"configured": nodes, "config_version": 1, "active": Member(nodes[0], 1)}
+        there: dict[str, Any] = {"configured": nodes, "config_version": 1, "active": Member(nodes[0], 1)}
         alone.put(kit.table(name=name, policy="test", **there))
     alone.look(20, "A", "B")
     undone = plans.read(alone.tree)
@@ -366,7 +367,7 @@ def test_an_operators_plan_is_done_before_a_version_is_planned_for(alone: Alone)
 def test_what_else_of_a_version_says_where_copies_are(alone: Alone, kind: str) -> None:
     config = alone.config
     policy, nodes, zone = config.policies["test"], config.nodes, config.zones["test"]
-    other = {
+    other: dict[str, dict[str, Any]] = {
         "zone": {"zones": {"test": dataclasses.replace(zone, nodes=("A", "B"))}},
         "domains": {"nodes": {n: dataclasses.replace(c, failure_domain="r1") for n, c in nodes.items()}},
         "backup": {"policies": {"test": dataclasses.replace(policy, backup=("C",))}},

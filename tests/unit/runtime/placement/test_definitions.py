@@ -124,7 +124,7 @@ def test_with_a_quorum_it_is_placed_too_and_the_quorum_is_that_of_its_nodes() ->
         for name in "AB":
             cluster.kill(name)
             node = cluster.restart(name)
-            wait_until(lambda node=node: len(node.runtime.members.alive) == 3, "it is there")
+            wait_until(lambda node=node: len(node.runtime.members.alive) == 3, "it is there")  # type: ignore[misc]
         cluster.kill("C")
         wait_until(lambda: len(cluster.node("A").runtime.router.nodes) == 2, "C is gone")
         cluster.restart("C")
@@ -196,7 +196,7 @@ def test_on_its_only_node_it_stays_readable_and_takes_nothing_new(cluster: Clust
         counting.goes_on()
     at(cluster, "A").disable()
     for name in "AC":
-        wait_until(lambda name=name: at(cluster, name).state == "Unavailable", "it is told")
+        wait_until(lambda name=name: at(cluster, name).state == "Unavailable", "it is told")  # type: ignore[misc]
         node = cluster.node(name)
         with node.transaction():
             assert node.get(Counter, "x").value == counting.told

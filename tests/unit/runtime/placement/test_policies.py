@@ -114,7 +114,8 @@ def written(cluster: Cluster, partition: str) -> list[Commit | Prepare]:
 
 def logged(cluster: Cluster, partition: str) -> list[Record]:
     table = cluster.tables()[partition]
-    return [decode(row.value) for row in cluster.broker.shelf(TopicPartition(table.topic, table.index)).rows]
+    rows = cluster.broker.shelf(TopicPartition(table.topic, table.index)).rows
+    return [decode(row.value) for row in rows if row.value is not None]
 
 
 def prepares(cluster: Cluster, partition: str) -> list[Prepare]:

@@ -65,7 +65,7 @@ def test_every_replica_drops_its_copy_and_makes_a_new_one_while_callers_count(cl
         table = cluster.tables()[P]
         assert (len(table.node_list), len(table.sync_set), table.resync) == (3, 1, None)
     for name in "ABC":
-        wait_until(lambda name=name: held(cluster, name) == held(cluster, leads), "the copies are level")
+        wait_until(lambda name=name: held(cluster, name) == held(cluster, leads), "the copies are level")  # type: ignore[misc]
     wait_until(lambda: len(told(cluster, "HALOG-1037")) == 2, "it is in the history")
     assert [e.more["what"] for e in told(cluster, "HALOG-1037")] == ["are to be", "were"]
 

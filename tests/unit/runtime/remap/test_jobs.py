@@ -187,8 +187,12 @@ def coordinator_of(cluster: Cluster) -> Any:
     return cluster.node("A").runtime.adapters.coordinator
 
 
+def remapping_of(cluster: Cluster, name: str) -> Any:
+    return cluster.node(name).runtime.remapping
+
+
 def left(cluster: Cluster) -> list[object]:
-    return [cluster.node(name).runtime.remapping.view().get("left_to") for name in cluster.names]
+    return [remapping_of(cluster, name).view().get("left_to") for name in cluster.names]
 
 
 def test_nodes_leave_the_objects_to_a_job_and_go_on_when_it_ends() -> None:
@@ -205,7 +209,7 @@ def test_nodes_leave_the_objects_to_a_job_and_go_on_when_it_ends() -> None:
             )
             traffic.goes_on()
             assert mapping(cluster).updating(POLICY) == mapping(cluster).partition_names(POLICY)
-            moved = [cluster.node(name).runtime.remapping.view()["moved"] for name in cluster.names]
+            moved = [remapping_of(cluster, name).view()["moved"] for name in cluster.names]
             assert moved == [{}, {}], "out of turn only"
         wait_done(cluster, 1)
         traffic.finished()
@@ -219,7 +223,7 @@ def test_nodes_go_on_by_themselves_when_an_announcement_is_over() -> None:
         cluster.client().load([Counter(f"c{i}") for i in range(100)])
         clock = Clock()
         for name in cluster.names:
-            cluster.node(name).runtime.remapping._jobs._clock = clock
+            remapping_of(cluster, name)._jobs._clock = clock
         coordinator_of(cluster).create(jobs.path_of(POLICY), msgspec.json.encode(JobAnnouncement("dead", 1)))
         configured(cluster, ring_size=999)
         cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
@@ -246,7 +250,7 @@ def test_a_change_that_is_turned_back_is_left_to_nobody() -> None:
 def test_objects_changed_since_they_were_found_are_told() -> None:
     """The node is asked by an older version of what it holds, and by one of a mapping that is served no more."""
     with cluster_of(1, sync_replicas=0) as cluster:
-        client = cluster.client()
+        client: Any = cluster.client()
         client.load([Counter(f"c{i}") for i in range(60)])
         with Announcement(coordinator_of(cluster), POLICY, JobAnnouncement("job", 1)):
             configured(cluster, ring_size=999)

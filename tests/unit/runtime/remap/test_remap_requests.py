@@ -53,6 +53,15 @@ def _wished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wishes, "wished", lambda config, policy: config)
 
 
+def first(coordinator: Coordinator, step: Callable[[PolicyMapping], PolicyMapping]) -> Callable[[], None]:
+    """Somebody else takes this step before."""
+
+    def taken() -> None:
+        mapped_policies.step(coordinator, "p", step)
+
+    return taken
+
+
 def begin(coordinator: Coordinator, layout: Any) -> int:
     return wishes.begin(coordinator, ROUTER, layout, "p")
 
@@ -67,7 +76,7 @@ def test_turned_back_once_also_if_the_answer_is_lost(mapping: PolicyMapping) -> 
 
 def test_two_who_turn_back_at_once_turn_it_back_once() -> None:
     coordinator = holding(OPEN)
-    coordinator.first = lambda: mapped_policies.step(coordinator, "p", turned_back) and None
+    coordinator.first = first(coordinator, turned_back)
     assert wishes.turn_back(coordinator, "p") == 2
     assert held(coordinator) == BACK
 
@@ -82,12 +91,12 @@ def test_turned_back_a_second_time_it_does_not_go_ahead_again() -> None:
 def test_the_change_that_was_seen_is_turned_back_and_no_other() -> None:
     """It opens meanwhile, which makes no difference; or it is done, and the next is under way."""
     coordinator = holding(begun(NOW, NEW))
-    coordinator.first = lambda: mapped_policies.step(coordinator, "p", opened) and None
+    coordinator.first = first(coordinator, opened)
     wishes.turn_back(coordinator, "p")
     assert held(coordinator) == BACK
     coordinator = holding(OPEN)
     after = begun(PolicyMapping(NEW, 1), OTHER)
-    coordinator.first = lambda: mapped_policies.step(coordinator, "p", lambda now: after) and None
+    coordinator.first = first(coordinator, lambda now: after)
     with pytest.raises(RefusedError, match="has come to its end, version 1"):
         wishes.turn_back(coordinator, "p")
     assert held(coordinator) == after
@@ -103,14 +112,14 @@ def test_a_change_is_begun_if_only_the_answer_is_lost() -> None:
 @pytest.mark.parametrize("after", [OPEN, PolicyMapping(NEW, 1)], ids=["open", "done"])
 def test_a_change_that_was_begun_may_be_further_when_it_is_looked_up(after: PolicyMapping) -> None:
     coordinator = holding(NOW)
-    coordinator.first = lambda: mapped_policies.step(coordinator, "p", lambda now: after) and None
+    coordinator.first = first(coordinator, lambda now: after)
     assert begin(coordinator, NEW) == 1
     assert held(coordinator) == after
 
 
 def test_another_change_that_came_first_is_refused_by_name() -> None:
     coordinator = holding(NOW)
-    coordinator.first = lambda: mapped_policies.step(coordinator, "p", lambda now: begun(now, OTHER)) and None
+    coordinator.first = first(coordinator, lambda now: begun(now, OTHER))
     with pytest.raises(RefusedError, match="another change is under way"):
         begin(coordinator, NEW)
 

@@ -72,7 +72,7 @@ def test_objects_go_where_the_new_ring_has_them_and_keep_their_references() -> N
 
 
 @pytest.mark.parametrize("values", [{"ring_size": 999}, {"partitions": 6}], ids=["ring", "partitions"])
-def test_traffic_notices_nothing(values: dict[str, int]) -> None:
+def test_traffic_notices_nothing(values: dict[str, Any]) -> None:
     with cluster_of(2) as cluster:
         traffic = Traffic(cluster.client(), 100)
         traffic.fill()
@@ -177,7 +177,8 @@ def test_a_move_that_is_asked_for_twice_is_one_move() -> None:
         coordinator = runtime.adapters.coordinator
         wished = msgspec.structs.replace(mapping(cluster).now, ring_size=999)
         for name in "AB":  # so that nobody but this test moves anything
-            cluster.node(name).runtime.remapping._carry_on = lambda *_: None
+            remapping: Any = cluster.node(name).runtime.remapping
+            remapping._carry_on = lambda *_: None
         mapped_policies.step(coordinator, POLICY, lambda now: opened(begun(now, wished)))
         configured(cluster, ring_size=999)
         keys: dict[str, list[bytes]] = {}
@@ -266,7 +267,7 @@ def test_what_is_under_way_outlives_a_change_that_drops_its_partition() -> None:
         clients[0].load([Counter(update)])
         ended: dict[str, object] = {}
 
-        def run(what: str, client: Node, work: Callable[[], None]) -> None:
+        def run(what: str, client: Node, work: Callable[[], object]) -> None:
             try:
                 with client.transaction():
                     work()

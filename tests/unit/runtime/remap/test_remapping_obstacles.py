@@ -41,8 +41,8 @@ def misplaced(cluster: Cluster) -> set[str]:
 
 
 def problems(cluster: Cluster) -> list[str]:
-    found: Any = cluster.node("A").runtime.remapping.view()["problems"]
-    return list(found)
+    remapping: Any = cluster.node("A").runtime.remapping
+    return list(remapping.view()["problems"])
 
 
 @pytest.mark.parametrize("how", ["mapped", "moved"])
@@ -81,7 +81,8 @@ def test_an_object_that_cannot_be_mapped_or_moved_holds_up_no_other(how: str, mo
         wait_done(cluster, 1)
         check(cluster, cluster.config)
         nothing = {"moved": {}, "problems": []}
-        wait_until(lambda: cluster.node("A").runtime.remapping.view() == nothing, "what is over is still said")
+        remapping: Any = cluster.node("A").runtime.remapping
+        wait_until(lambda: remapping.view() == nothing, "what is over is still said")
 
 
 def test_partitions_nobody_serves_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_partitions_nobody_serves_are_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_only_the_change_whose_partitions_were_made_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster_of(1, sync_replicas=0) as cluster:
-        remapping = cluster.node("A").runtime.remapping
+        remapping: Any = cluster.node("A").runtime.remapping
         monkeypatch.setattr(remapping, "_open", lambda *args: None)
         begin(cluster, ring_size=999)
         begun = mapping(cluster)

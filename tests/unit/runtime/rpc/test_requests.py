@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -55,7 +56,7 @@ def test_an_extent_of_large_objects_comes_in_pages_that_fit_a_frame(
     assert [(len(p.items), p.end) for p in asked_for(client, 500)] == [(1, False)] * 6 + [(1, True)]
 
 
-def asked_for(client: Node, limit: int) -> Iterator[frames.Objects]:
+def asked_for(client: Any, limit: int) -> Iterator[frames.Objects]:
     """The pages of partition test-0, as its active node answers them."""
     after, end = b"", False
     while not end:
@@ -96,7 +97,7 @@ def test_a_page_ends_where_there_is_nothing_more(cluster: Cluster) -> None:
 @pytest.mark.feature("R5", "D1")
 def test_many_large_objects_are_fetched_in_as_many_answers_as_it_takes(cluster: Cluster) -> None:
     """Their keys are asked for at once, and a frame does not take them all."""
-    client = cluster.client()
+    client: Any = cluster.client()
     client.load(Blob(f"{i:04}", bytes(400_000)) for i in range(60))
     info = Blob.__halog__  # type: ignore[attr-defined]
     keys = [info.index_key((f"{i:04}",)) for i in range(0, 120, 2)]

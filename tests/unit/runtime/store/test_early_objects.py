@@ -13,7 +13,8 @@ from halog.core.ids import ABSENT, EpochId
 from halog.core.log import records
 from halog.core.log.chain import ChainState
 from halog.core.log.records import Change, Commit, EpochOpened, Header
-from halog.runtime.store.object_table import ObjectTable, merged
+from halog.runtime.store.object_table import ObjectTable
+from halog.runtime.store.scanning import merged
 
 pytestmark = pytest.mark.feature("R6")
 LOG_ID = bytes(range(16))

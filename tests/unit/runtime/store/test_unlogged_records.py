@@ -96,7 +96,7 @@ def lose_the_end(cluster: Cluster) -> None:
     cluster.broker.truncate(tp, cluster.broker.shelf(tp).end - 4)
     cluster.broker.drop_held(tp)
     for name in cluster.names:
-        wait_until(lambda n=name: "nothing was deleted here" in str(copy_on(cluster, n).error), f"{name} says so")
+        wait_until(lambda n=name: "nothing was deleted here" in str(copy_on(cluster, n).error), f"{name} says so")  # type: ignore[misc]
 
 
 def test_what_the_log_lost_is_put_back_and_what_it_never_had_is_appended() -> None:
